@@ -16,7 +16,7 @@ const maxEvent = 16 << 10
 // Sources of content: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
 // Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
 type Reader struct {
-	Form   Form
+	Format Format
 	Events bool // the body is a stream of events that can be read
 	Strict bool // the answers of the API are known: what they do not have is no content
 	Bytes  bool // the body is no text
@@ -36,8 +36,8 @@ type Reader struct {
 	errors   int
 	refused  bool // an error says that the request is wrong
 	found    int  // events with content in the last piece
-	frames   frames
-	usual    usual
+	frames   frameReader
+	template eventTemplate
 	usage    usageReader
 	scan     jsonscan.Scanner
 }
@@ -81,91 +81,91 @@ func readEventName(value []byte) eventName {
 	return otherEvent
 }
 
-// Errors returns the number of events so far that report an error of the server.
-func (r *Reader) Errors() int { return r.errors }
+// ErrorCount returns the number of events so far that report an error of the server.
+func (r *Reader) ErrorCount() int { return r.errors }
 
 // HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
 func (r *Reader) HasOutput() bool { return r.begun || r.comments }
 
-// Whole reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
+// IsComplete reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
 // and it does not stop in the middle, as far as its format shows.
-func (r *Reader) Whole() bool {
+func (r *Reader) IsComplete() bool {
 	switch {
-	case r.Form == FormVLLM:
+	case r.Format == FormatVLLM:
 		return r.last != 0
 	case r.Bytes && !r.Strict:
 		return len(r.line) > 0
 	case r.Events:
-		return r.errors == 0 && !r.refused && (r.finished || r.ends())
+		return r.errors == 0 && !r.refused && (r.finished || r.mayBeComplete())
 	}
-	return len(r.line) > 0 && r.answers() && !r.Broken() && !r.head.refused
+	return len(r.line) > 0 && r.isAnswer() && !r.IsBroken() && !r.head.refused
 }
 
-// ends reports whether a stream that did not say why it ends may be complete.
-func (r *Reader) ends() bool {
+// mayBeComplete reports whether a stream that did not say why it ends may be complete.
+func (r *Reader) mayBeComplete() bool {
 	if r.Strict {
 		return r.done && r.begun
 	}
 	return r.done || r.begun && !r.known
 }
 
-// Broken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body anew when
+// IsBroken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body anew when
 // that has doubled, because a server may send one byte at a time.
-func (r *Reader) Broken() bool {
+func (r *Reader) IsBroken() bool {
 	switch {
 	case r.errors > 0:
 		return true
-	case r.Events, r.Form == FormVLLM, len(r.line) == 0, r.Bytes && !r.Strict:
+	case r.Events, r.Format == FormatVLLM, len(r.line) == 0, r.Bytes && !r.Strict:
 		return false
 	case r.line[0] != '{':
-		return (r.Strict || r.Form == FormLists) && r.line[0] == '<'
+		return (r.Strict || r.Format == FormatLists) && r.line[0] == '<'
 	case len(r.line) >= 2*r.parsed:
-		r.object()
+		r.readObject()
 	}
 	return r.head.failed
 }
 
-// Unknown reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or the request is
+// IsUnknownFormat reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or the request is
 // wrong.
-func (r *Reader) Unknown() bool {
+func (r *Reader) IsUnknownFormat() bool {
 	switch {
-	case r.Whole(), r.Broken():
+	case r.IsComplete(), r.IsBroken():
 		return false
 	case r.Events:
 		return r.refused || r.unknown && !r.known
 	case len(r.line) == 0, r.line[0] == '<':
 		return false
 	case r.line[0] == '{':
-		h := r.object()
+		h := r.readObject()
 		// A body that is longer than what is read, and begins like an answer of a known API, stops in the middle: the server failed.
 		return h.members && (h.valid || r.long && !h.answer)
 	}
 	return string(r.line) != "[]"
 }
 
-// scanner scans a text, which Python wrote.
-func (r *Reader) scanner(text []byte) *jsonscan.Scanner {
+// resetScanner scans a text, which Python wrote.
+func (r *Reader) resetScanner(text []byte) *jsonscan.Scanner {
 	r.scan.NonFinite = true
 	r.scan.Reset(text)
 	return &r.scan
 }
 
-// object reads the beginning of a body, once.
-func (r *Reader) object() head {
+// readObject reads the beginning of a body, once.
+func (r *Reader) readObject() head {
 	if r.parsed == len(r.line) {
 		return r.head
 	}
 	var e event
-	s := r.scanner(r.line)
-	e.read(s)
-	valid := s.Err() == nil && (s.End() == nil || isObject(r.line[s.At():]))
+	s := r.resetScanner(r.line)
+	e.readMembers(s)
+	valid := s.Err() == nil && (s.CheckEnd() == nil || isObject(r.line[s.Offset():]))
 	r.head = head{members: e.members, answer: e.answer, lists: e.lists, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
 	r.parsed = len(r.line)
 	return r.head
 }
 
-// answers reports whether a body, which has ended and reports no error, is an answer.
-func (r *Reader) answers() bool {
+// isAnswer reports whether a body, which has ended and reports no error, is an answer.
+func (r *Reader) isAnswer() bool {
 	switch r.line[0] {
 	case '{':
 		return r.last == '}' && (r.long || r.objectAnswers())
@@ -173,58 +173,58 @@ func (r *Reader) answers() bool {
 		if r.long || !r.Strict {
 			return len(r.line) > len("[]")
 		}
-		e := r.element()
+		e := r.firstElement()
 		return e.answer && !e.failed
 	}
-	return !r.Strict && r.Form != FormLists
+	return !r.Strict && r.Format != FormatLists
 }
 
 // objectAnswers reports whether a body that is an object is an answer.
 func (r *Reader) objectAnswers() bool {
-	switch h := r.object(); {
+	switch h := r.readObject(); {
 	case !h.members, h.failed:
 		return false
 	case r.Strict:
 		return h.answer && h.valid
 	default:
-		return h.lists || r.Form != FormLists
+		return h.lists || r.Format != FormatLists
 	}
 }
 
-// element reads the first element of a body that is a list.
-func (r *Reader) element() *event {
+// firstElement reads the first element of a body that is a list.
+func (r *Reader) firstElement() *event {
 	var e event
-	s := r.scanner(r.line)
-	if s.Open(); s.More() {
-		e.read(s)
+	s := r.resetScanner(r.line)
+	if s.EnterValue(); s.NextElement() {
+		e.readMembers(s)
 	}
 	return &e
 }
 
-// Read processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
+// ReadPiece processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
 // of events, each piece is one.
-func (r *Reader) Read(piece []byte) int {
+func (r *Reader) ReadPiece(piece []byte) int {
 	r.found = 0
-	if r.Form == FormVLLM {
+	if r.Format == FormatVLLM {
 		r.last = 1 // the body is not empty
-		r.frames.read(piece, r.message)
+		r.frames.readPiece(piece, r.readMessage)
 		return r.found
 	}
-	r.usage.read(piece, keys[r.Form])
+	r.usage.readPiece(piece, keys[r.Format])
 	if !r.Events && len(r.line) == 0 {
 		r.Events = beginsEvent(piece)
 	}
 	if !r.Events {
-		r.body(piece)
+		r.readBody(piece)
 		return 1
 	}
 	for {
 		end := bytes.IndexByte(piece, '\n')
 		if end < 0 {
-			r.keep(piece)
+			r.storeLine(piece)
 			return r.found
 		}
-		r.complete(piece[:end])
+		r.endLine(piece[:end])
 		piece = piece[end+1:]
 	}
 }
@@ -247,40 +247,40 @@ func beginsEvent(body []byte) bool {
 // countContent counts an event with content.
 func (r *Reader) countContent() { r.found, r.begun = r.found+1, true }
 
-// body reads a piece of a body without events.
-func (r *Reader) body(piece []byte) {
+// readBody reads a piece of a body without events.
+func (r *Reader) readBody(piece []byte) {
 	if text := bytes.TrimRight(piece, jsonscan.Blanks); len(text) > 0 {
 		r.last = text[len(text)-1]
 	}
 	if len(r.line) == 0 {
 		piece = bytes.TrimLeft(piece, jsonscan.Blanks)
 	}
-	r.keep(piece)
+	r.storeLine(piece)
 }
 
-// keep stores the beginning of a line.
-func (r *Reader) keep(piece []byte) {
+// storeLine stores the beginning of a line.
+func (r *Reader) storeLine(piece []byte) {
 	room := maxEvent - len(r.line)
 	r.long = r.long || len(piece) > room
 	r.line = append(r.line, piece[:min(len(piece), room)]...)
 }
 
-// complete reads the end of a line.
-func (r *Reader) complete(end []byte) {
+// endLine reads the end of a line.
+func (r *Reader) endLine(end []byte) {
 	line := end
 	if len(r.line) > 0 || len(end) > maxEvent {
-		r.keep(end)
+		r.storeLine(end)
 		line = r.line
 	}
 	if !r.long {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 	}
-	r.field(line)
+	r.readField(line)
 	r.line, r.long = r.line[:0], false
 }
 
-// field reads a line of an event.
-func (r *Reader) field(line []byte) {
+// readField reads a line of an event.
+func (r *Reader) readField(line []byte) {
 	if len(line) == 0 { // the end of the event
 		r.name = otherEvent
 		return
@@ -299,24 +299,24 @@ func (r *Reader) field(line []byte) {
 		case string(value) == "[DONE]":
 			r.done = true
 		case r.name == errorEvent:
-			r.failure(value)
+			r.readErrorEvent(value)
 		default:
-			r.data(value)
+			r.readData(value)
 		}
 	}
 }
 
-// failure reads the data of an error event.
-func (r *Reader) failure(text []byte) {
+// readErrorEvent reads the data of an error event.
+func (r *Reader) readErrorEvent(text []byte) {
 	var e event
-	if s := r.scanner(text); s.Next() == jsonscan.Object {
-		e.read(s)
+	if s := r.resetScanner(text); s.NextKind() == jsonscan.Object {
+		e.readMembers(s)
 	}
-	r.fail(&e)
+	r.countError(&e)
 }
 
-// fail counts an error.
-func (r *Reader) fail(e *event) {
+// countError counts an error.
+func (r *Reader) countError(e *event) {
 	if e.refused {
 		r.refused = true
 	} else {
@@ -324,14 +324,14 @@ func (r *Reader) fail(e *event) {
 	}
 }
 
-// data reads the data of an event.
-func (r *Reader) data(text []byte) {
-	if r.usual.is(text, &r.scan) {
+// readData reads the data of an event.
+func (r *Reader) readData(text []byte) {
+	if r.template.matchesEvent(text, &r.scan) {
 		r.countContent()
 		return
 	}
-	s := r.scanner(text)
-	if s.Next() != jsonscan.Object {
+	s := r.resetScanner(text)
+	if s.NextKind() != jsonscan.Object {
 		r.unknown = true
 		if !r.Strict && string(text) != "null" {
 			r.countContent()
@@ -339,20 +339,20 @@ func (r *Reader) data(text []byte) {
 		return
 	}
 	var e event
-	e.read(s)
-	r.known, r.finished = r.known || e.known, r.finished || e.ends()
-	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.is(typePing)
+	e.readMembers(s)
+	r.known, r.finished = r.known || e.known, r.finished || e.isLast()
+	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.hasType(typePing)
 	if e.failed {
-		r.fail(&e)
-	} else if e.content() || r.unread(&e) {
+		r.countError(&e)
+	} else if e.hasContent() || r.mayHaveUnread(&e) {
 		r.countContent()
-		r.usual.learn(text, e.text)
+		r.template.storeEvent(text, e.text)
 	}
 }
 
-// unread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is no JSON, and
+// mayHaveUnread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is no JSON, and
 // members that no API has that is known.
-func (r *Reader) unread(e *event) bool {
+func (r *Reader) mayHaveUnread(e *event) bool {
 	if e.known {
 		return !r.Strict && r.scan.Err() != nil
 	}

@@ -10,7 +10,7 @@ import (
 // readBody passes a body through a Reader, in pieces. It returns the number of events with content.
 func readBody(r *Reader, body string, size int) (found int) {
 	for at := 0; at < len(body); at += size {
-		found += r.Read([]byte(body[at:min(at+size, len(body))]))
+		found += r.ReadPiece([]byte(body[at:min(at+size, len(body))]))
 	}
 	return found
 }
@@ -97,7 +97,7 @@ data: {"type":"response.completed","response":{}}
 			for _, size := range []int{1, 2, 3, 7, 64, len(tt.give) + 1} {
 				r := Reader{Events: true}
 				assert.Equal(t, tt.want, readBody(&r, tt.give, size), "in pieces of %d", size)
-				assert.Equal(t, tt.errors, r.Errors(), "in pieces of %d", size)
+				assert.Equal(t, tt.errors, r.ErrorCount(), "in pieces of %d", size)
 			}
 		})
 	}
@@ -119,10 +119,10 @@ func TestReader_ContentOfVLLM(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, size := range []int{1, 3, 100} {
-			r := Reader{Form: FormVLLM}
-			assert.False(t, r.Whole())
+			r := Reader{Format: FormatVLLM}
+			assert.False(t, r.IsComplete())
 			assert.Equal(t, tt.want, readBody(&r, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
-			assert.True(t, r.Whole())
+			assert.True(t, r.IsComplete())
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestReader_ContentOfVLLM(t *testing.T) {
 func TestReader_Other(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
-		assert.Equal(t, 1, new(Reader).Read([]byte(body)), body)
+		assert.Equal(t, 1, new(Reader).ReadPiece([]byte(body)), body)
 	}
 }
 
@@ -236,10 +236,10 @@ func TestReader_Whole(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{7, 64, len(tt.give) + 1} {
 				r := bodyOf(Reader{Events: tt.events, Strict: true}, tt.give, size)
-				assert.Equal(t, tt.broken, r.Broken(), "in pieces of %d", size)
-				assert.Equal(t, tt.strict, r.Whole(), "in pieces of %d", size)
-				assert.Equal(t, tt.unknown, r.Unknown(), "in pieces of %d", size)
-				assert.Equal(t, tt.open, bodyOf(Reader{Events: tt.events}, tt.give, size).Whole(), "open, in pieces of %d", size)
+				assert.Equal(t, tt.broken, r.IsBroken(), "in pieces of %d", size)
+				assert.Equal(t, tt.strict, r.IsComplete(), "in pieces of %d", size)
+				assert.Equal(t, tt.unknown, r.IsUnknownFormat(), "in pieces of %d", size)
+				assert.Equal(t, tt.open, bodyOf(Reader{Events: tt.events}, tt.give, size).IsComplete(), "open, in pieces of %d", size)
 			}
 		})
 	}
@@ -270,10 +270,10 @@ func TestReader_Lists(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, size := range []int{7, len(tt.give) + 1} {
-			r := bodyOf(Reader{Form: FormLists}, tt.give, size)
-			assert.Equal(t, tt.whole, r.Whole(), tt.give)
-			assert.Equal(t, tt.broken, r.Broken(), tt.give)
-			assert.Equal(t, tt.unknown, r.Unknown(), tt.give)
+			r := bodyOf(Reader{Format: FormatLists}, tt.give, size)
+			assert.Equal(t, tt.whole, r.IsComplete(), tt.give)
+			assert.Equal(t, tt.broken, r.IsBroken(), tt.give)
+			assert.Equal(t, tt.unknown, r.IsUnknownFormat(), tt.give)
 		}
 	}
 }
@@ -322,10 +322,10 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
 		whole, pieces := Reader{Events: true}, Reader{Events: true}
 		assert.Equal(t, readBody(&whole, body, len(body)+1), readBody(&pieces, body, int(size)+1))
-		assert.Equal(t, whole.Errors(), pieces.Errors())
+		assert.Equal(t, whole.ErrorCount(), pieces.ErrorCount())
 		assert.Equal(t, whole.Usage(), pieces.Usage())
 		for _, strict := range []bool{true, false} {
-			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).Whole(), bodyOf(Reader{Strict: strict}, body, int(size)+8).Whole())
+			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).IsComplete(), bodyOf(Reader{Strict: strict}, body, int(size)+8).IsComplete())
 		}
 	})
 }
@@ -336,7 +336,7 @@ func BenchmarkReader(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {
-		if r.Read(piece) != 1 {
+		if r.ReadPiece(piece) != 1 {
 			b.Fatal("no content")
 		}
 	}

@@ -38,105 +38,105 @@ type event struct {
 	text jsonscan.Span // between the quotes of the last text that is content; empty: there is none
 }
 
-func (e *event) read(s *jsonscan.Scanner) {
+func (e *event) readMembers(s *jsonscan.Scanner) {
 	s.EachMember(func(key []byte) {
 		e.members = true
-		e.member(key, s)
+		e.readMember(key, s)
 	})
 }
 
-// member reads a member of the object.
-func (e *event) member(key []byte, s *jsonscan.Scanner) {
+// readMember reads a member of the object.
+func (e *event) readMember(key []byte, s *jsonscan.Scanner) {
 	switch string(key) {
 	case "type":
-		e.typ, e.known = text(s), true
+		e.typ, e.known = readText(s), true
 		e.failed = e.failed || readEventName(e.typ) == errorEvent
 	case "object":
-		e.failed = string(text(s)) == "error" || e.failed // of vLLM until 0.9
+		e.failed = string(readText(s)) == "error" || e.failed // of vLLM until 0.9
 	case "error":
-		e.error(s)
+		e.readError(s)
 	case "meta_info":
 		e.known = true
-		e.metaInfo(s)
+		e.readMetaInfo(s)
 	case "item":
-		e.item(s)
+		e.readItem(s)
 	default:
-		e.carrier(key, s)
+		e.readCarrier(key, s)
 	}
 }
 
-// other reads a member that some APIs have.
-func (e *event) other(key []byte, s *jsonscan.Scanner) {
+// readOther reads a member that some APIs have.
+func (e *event) readOther(key []byte, s *jsonscan.Scanner) {
 	switch string(key) {
 	case "stop": // of llama.cpp's own format
-		e.ended = string(text(s)) == "true" || e.ended
+		e.ended = string(readText(s)) == "true" || e.ended
 	case "code", "error_type": // of vLLM until 0.9, and of TGI
-		e.cause(key, s)
+		e.readCause(key, s)
 	case "output":
-		s.Value()
+		s.SkipValue()
 		e.answer = true
 	case "data", "embedding", "results":
-		e.lists = e.lists || s.Next() == jsonscan.Array
-		_, is := filled(s)
+		e.lists = e.lists || s.NextKind() == jsonscan.Array
+		_, is := readFilled(s)
 		e.answer = e.answer || is
 	case "detail", "errors":
-		s.Value()
+		s.SkipValue()
 	default:
-		e.lists = e.lists || s.Next() == jsonscan.Array
-		s.Value()
+		e.lists = e.lists || s.NextKind() == jsonscan.Array
+		s.SkipValue()
 	}
 }
 
-// carrier reads a member that may carry content.
-func (e *event) carrier(key []byte, s *jsonscan.Scanner) {
+// readCarrier reads a member that may carry content.
+func (e *event) readCarrier(key []byte, s *jsonscan.Scanner) {
 	known := e.known
 	e.known = true
 	switch string(key) {
 	case "choices":
-		e.choices(s)
+		e.readChoices(s)
 	case "delta", "content_block", "token": // a part, or text
-		e.part(s)
+		e.readPart(s)
 	case "text", "output_ids", "token_ids", "text_output", "generated_text": // of SGLang, Triton and TGI
 		e.answer = true
-		e.fill(s)
+		e.readContent(s)
 	case "content": // of a whole message, and of llama.cpp
 		e.answer = true
-		e.parts(s)
+		e.readParts(s)
 	default:
 		e.known = known
-		e.other(key, s)
+		e.readOther(key, s)
 	}
 }
 
-// text reads a value. It returns the text between the quotes of a string.
-func text(s *jsonscan.Scanner) []byte { return bytes.Trim(s.Text(s.Value()), `"`) }
+// readText reads a value. It returns the text between the quotes of a string.
+func readText(s *jsonscan.Scanner) []byte { return bytes.Trim(s.TextOf(s.SkipValue()), `"`) }
 
-// choices reads the choices of OpenAI's APIs.
-func (e *event) choices(s *jsonscan.Scanner) {
-	if s.Next() != jsonscan.Array {
-		s.Value()
+// readChoices reads the choices of OpenAI's APIs.
+func (e *event) readChoices(s *jsonscan.Scanner) {
+	if s.NextKind() != jsonscan.Array {
+		s.SkipValue()
 		return
 	}
-	for s.Open(); s.More(); {
+	for s.EnterValue(); s.NextElement(); {
 		e.answer = true
 		s.EachMember(func(key []byte) {
 			switch string(key) {
 			case "delta", "message":
-				e.part(s)
+				e.readPart(s)
 			case "text", "token_ids":
-				e.fill(s)
+				e.readContent(s)
 			case "finish_reason":
-				e.finish(s)
+				e.readFinish(s)
 			default:
-				s.Value()
+				s.SkipValue()
 			}
 		})
 	}
 }
 
-// finish reads the reason of the end.
-func (e *event) finish(s *jsonscan.Scanner) {
-	reason := text(s)
+// readFinish reads the reason of the end.
+func (e *event) readFinish(s *jsonscan.Scanner) {
+	reason := readText(s)
 	switch string(reason) {
 	case "", "null":
 	case "error", "abort":
@@ -146,43 +146,43 @@ func (e *event) finish(s *jsonscan.Scanner) {
 	}
 }
 
-// metaInfo reads what SGLang says of an answer: {"finish_reason": {"type": "abort"}} is an error.
-func (e *event) metaInfo(s *jsonscan.Scanner) {
+// readMetaInfo reads what SGLang says of an answer: {"finish_reason": {"type": "abort"}} is an error.
+func (e *event) readMetaInfo(s *jsonscan.Scanner) {
 	s.EachMember(func(key []byte) {
-		if string(key) != "finish_reason" || s.Next() != jsonscan.Object {
-			s.Value()
+		if string(key) != "finish_reason" || s.NextKind() != jsonscan.Object {
+			s.SkipValue()
 			return
 		}
 		s.EachMember(func(key []byte) {
 			if string(key) == "type" {
-				e.finish(s)
+				e.readFinish(s)
 			} else {
-				e.cause(key, s)
+				e.readCause(key, s)
 			}
 		})
 	})
 }
 
-// error reads an error: an object, or a text. A number or a Boolean says that there was none, or what another member explains.
-func (e *event) error(s *jsonscan.Scanner) {
-	switch s.Next() {
+// readError reads an error: an object, or a text. A number or a Boolean says that there was none, or what another member explains.
+func (e *event) readError(s *jsonscan.Scanner) {
+	switch s.NextKind() {
 	case jsonscan.Object:
 		s.EachMember(func(key []byte) {
 			e.failed = true
-			e.cause(key, s)
+			e.readCause(key, s)
 		})
 	case jsonscan.String, jsonscan.Array:
-		_, is := filled(s)
+		_, is := readFilled(s)
 		e.failed = e.failed || is
 	default:
-		value := string(text(s))
+		value := string(readText(s))
 		e.failed = e.failed || value != "" && value != "null" && value != "false" && value != "0"
 	}
 }
 
-// cause reads a member of an error. Some servers begin a stream before they read its request, so that a status cannot say that it is wrong.
-func (e *event) cause(key []byte, s *jsonscan.Scanner) {
-	value := text(s)
+// readCause reads a member of an error. Some servers begin a stream before they read its request, so that a status cannot say that it is wrong.
+func (e *event) readCause(key []byte, s *jsonscan.Scanner) {
+	value := readText(s)
 	switch string(key) {
 	case "code", "status_code", "http_status_code":
 		status, err := strconv.Atoi(string(value))
@@ -194,68 +194,68 @@ func (e *event) cause(key []byte, s *jsonscan.Scanner) {
 	}
 }
 
-// item reads an item of the Responses API that has begun.
-func (e *event) item(s *jsonscan.Scanner) {
+// readItem reads an item of the Responses API that has begun.
+func (e *event) readItem(s *jsonscan.Scanner) {
 	s.EachMember(func(key []byte) {
-		if value := text(s); string(key) == "type" && bytes.HasSuffix(value, []byte("_call")) {
+		if value := readText(s); string(key) == "type" && bytes.HasSuffix(value, []byte("_call")) {
 			e.calling = true
 		}
 	})
 }
 
-// part reads a delta, a message or a block: any member but its role, type, name, index and identifier is content, if it is not empty.
-func (e *event) part(s *jsonscan.Scanner) {
-	if s.Next() != jsonscan.Object {
-		e.fill(s)
+// readPart reads a delta, a message or a block: any member but its role, type, name, index and identifier is content, if it is not empty.
+func (e *event) readPart(s *jsonscan.Scanner) {
+	if s.NextKind() != jsonscan.Object {
+		e.readContent(s)
 		return
 	}
 	s.EachMember(func(key []byte) {
 		switch string(key) {
 		case "type":
-			e.calling = string(text(s)) == "tool_use" || e.calling
+			e.calling = string(readText(s)) == "tool_use" || e.calling
 		case "content":
-			e.parts(s)
+			e.readParts(s)
 		case "role", "name", "index", "id", "special", "logprob", "stop_reason", "stop_sequence":
-			s.Value()
+			s.SkipValue()
 		default:
-			e.fill(s)
+			e.readContent(s)
 		}
 	})
 }
 
-// parts reads content: a text, or a list of parts.
-func (e *event) parts(s *jsonscan.Scanner) {
-	if s.Next() != jsonscan.Array {
-		e.fill(s)
+// readParts reads content: a text, or a list of parts.
+func (e *event) readParts(s *jsonscan.Scanner) {
+	if s.NextKind() != jsonscan.Array {
+		e.readContent(s)
 		return
 	}
-	for s.Open(); s.More(); {
-		switch s.Next() {
+	for s.EnterValue(); s.NextElement(); {
+		switch s.NextKind() {
 		case jsonscan.Object:
 			s.EachMember(func(key []byte) {
 				if string(key) == "type" {
-					s.Value()
+					s.SkipValue()
 				} else {
-					e.fill(s)
+					e.readContent(s)
 				}
 			})
 		default:
-			e.fill(s)
+			e.readContent(s)
 		}
 	}
 }
 
-// ends reports whether the event says that the stream is complete.
-func (e *event) ends() bool {
-	return e.ended || e.is(typeStop) || e.is(typeCompleted) || e.is(typeIncomplete)
+// isLast reports whether the event says that the stream is complete.
+func (e *event) isLast() bool {
+	return e.ended || e.hasType(typeStop) || e.hasType(typeCompleted) || e.hasType(typeIncomplete)
 }
 
-func (e *event) is(typ string) bool { return string(e.typ) == typ }
+func (e *event) hasType(typ string) bool { return string(e.typ) == typ }
 
-// content reports whether the event carries content.
-func (e *event) content() bool {
+// hasContent reports whether the event carries content.
+func (e *event) hasContent() bool {
 	switch {
-	case e.is(typeItem):
+	case e.hasType(typeItem):
 		return e.calling
 	case bytes.HasPrefix(e.typ, []byte(prefixResponse)):
 		return e.filled && bytes.HasSuffix(e.typ, []byte(suffixDelta))
@@ -267,21 +267,21 @@ func (e *event) content() bool {
 	return e.filled || e.calling
 }
 
-// fill reads a value, which is content if it is filled.
-func (e *event) fill(s *jsonscan.Scanner) {
-	kind := s.Next()
-	value, is := filled(s)
+// readContent reads a value, which is content if it is filled.
+func (e *event) readContent(s *jsonscan.Scanner) {
+	kind := s.NextKind()
+	value, is := readFilled(s)
 	e.filled = e.filled || is
 	if is && kind == jsonscan.String && s.Err() == nil {
 		e.text = jsonscan.Span{From: value.From + 1, To: value.To - 1}
 	}
 }
 
-// filled reads a value. It reports whether it is anything but null, "", [] and {}.
-func filled(s *jsonscan.Scanner) (value jsonscan.Span, is bool) {
-	kind := s.Next()
-	value = s.Value()
-	text := s.Text(value)
+// readFilled reads a value. It reports whether it is anything but null, "", [] and {}.
+func readFilled(s *jsonscan.Scanner) (value jsonscan.Span, is bool) {
+	kind := s.NextKind()
+	value = s.SkipValue()
+	text := s.TextOf(value)
 	switch {
 	case kind == jsonscan.Invalid, kind == jsonscan.Null:
 		return value, false

@@ -58,34 +58,34 @@ const (
 	behindBackslash
 )
 
-// Read processes the next piece of the body.
-func (r *IDReader) Read(piece []byte) {
+// ReadPiece processes the next piece of the body.
+func (r *IDReader) ReadPiece(piece []byte) {
 	for _, c := range piece {
 		if r.done {
 			return
 		}
-		r.next(c)
+		r.readByte(c)
 		r.at++
 		r.done = r.done || r.at == maxBeforeID
 	}
 }
 
-// next processes one byte.
-func (r *IDReader) next(c byte) {
+// readByte processes one byte.
+func (r *IDReader) readByte(c byte) {
 	switch {
 	case r.open == behindBackslash:
 		r.open = insideString
 	case r.open == insideString:
 		r.inString(c)
 	case r.depth == 0:
-		r.begin(c)
+		r.readOutside(c)
 	default:
-		r.between(c)
+		r.readBetween(c)
 	}
 }
 
-// begin processes a byte outside objects.
-func (r *IDReader) begin(c byte) {
+// readOutside processes a byte outside objects.
+func (r *IDReader) readOutside(c byte) {
 	switch {
 	case c == '{':
 		r.depth = 1
@@ -97,8 +97,8 @@ func (r *IDReader) begin(c byte) {
 	}
 }
 
-// between processes a byte between strings.
-func (r *IDReader) between(c byte) {
+// readBetween processes a byte between strings.
+func (r *IDReader) readBetween(c byte) {
 	switch c {
 	case '"':
 		r.open, r.text.size, r.text.escaped = insideString, 0, false

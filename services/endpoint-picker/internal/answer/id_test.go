@@ -15,7 +15,7 @@ func idsIn(body string, size int) []string {
 	var got []string
 	r := IDReader{Found: func(id []byte) { got = append(got, string(id)) }}
 	for rest := body; rest != ""; rest = rest[min(size, len(rest)):] {
-		r.Read([]byte(rest[:min(size, len(rest))]))
+		r.ReadPiece([]byte(rest[:min(size, len(rest))]))
 	}
 	return got
 }

@@ -16,10 +16,10 @@ const (
 // "model" that has the other name, at any depth: the events of some APIs have it inside an object. Servers escape names in
 // different ways (&, /, other scripts), so it compares them without escapes.
 type Renamer struct {
-	from []byte // without escapes
-	to   []byte // a JSON string, with its quotes
-	held []byte // a possible beginning of a key with its value
-	name []byte // the last name with escapes, without them
+	from     []byte // without escapes
+	to       []byte // a JSON string, with its quotes
+	heldBack []byte // a possible beginning of a key with its value
+	name     []byte // the last name with escapes, without them
 }
 
 // NewRenamer returns a Renamer for one body. from is the name that the server uses; to is a JSON string, including the quotes.
@@ -27,26 +27,26 @@ func NewRenamer(from string, to []byte) *Renamer { return &Renamer{from: []byte(
 
 // Append appends the next piece, renamed, to out. It holds back a possible beginning of a name until the rest arrives.
 func (r *Renamer) Append(out, piece []byte) []byte {
-	if len(r.held) > 0 {
-		piece = append(r.held, piece...)
-		r.held = nil
+	if len(r.heldBack) > 0 {
+		piece = append(r.heldBack, piece...)
+		r.heldBack = nil
 	}
 	for {
 		at := bytes.Index(piece, []byte(keyModel))
 		if at < 0 {
-			at = len(piece) - overlap(piece, []byte(keyModel))
-			r.held = append(r.held, piece[at:]...)
+			at = len(piece) - overlapLength(piece, []byte(keyModel))
+			r.heldBack = append(r.heldBack, piece[at:]...)
 			return append(out, piece[:at]...)
 		}
 		key := at + len(keyModel)
-		value, end, found := r.value(piece[key:])
+		value, end, found := r.matchValue(piece[key:])
 		switch found {
 		case undecided:
-			r.held = append(r.held, piece[at:]...)
+			r.heldBack = append(r.heldBack, piece[at:]...)
 			return append(out, piece[:at]...)
-		case other:
+		case otherName:
 			out, piece = append(out, piece[:key]...), piece[key:]
-		case same:
+		case sameName:
 			out = append(append(out, piece[:key+value]...), r.to...)
 			piece = piece[key+end:]
 		}
@@ -55,22 +55,22 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 
 // Flush appends the rest that was held back to out, at the end of the body.
 func (r *Renamer) Flush(out []byte) []byte {
-	out = append(out, r.held...)
-	r.held = nil
+	out = append(out, r.heldBack...)
+	r.heldBack = nil
 	return out
 }
 
-// verdict is the result of checking the value of a key.
-type verdict uint8
+// match is the result of checking the value of a key.
+type match uint8
 
 const (
-	other verdict = iota
-	same
+	otherName match = iota
+	sameName
 	undecided // the piece ends too early
 )
 
-// value checks the text after a key. It returns the position of the value, if it is the name.
-func (r *Renamer) value(rest []byte) (from, to int, v verdict) {
+// matchValue checks the text after a key. It returns the position of the value, if it is the name.
+func (r *Renamer) matchValue(rest []byte) (from, to int, v match) {
 	at, colon := 0, false
 	for ; at < len(rest) && at <= maxBlanks; at++ {
 		switch c := rest[at]; {
@@ -78,26 +78,26 @@ func (r *Renamer) value(rest []byte) (from, to int, v verdict) {
 			colon = true
 		case c == ' ', c == '\t', c == '\r', c == '\n':
 		case c == '"' && colon:
-			size, v := r.compare(rest[at+1:])
+			size, v := r.compareName(rest[at+1:])
 			return at, at + 1 + size, v
 		default:
-			return 0, 0, other
+			return 0, 0, otherName
 		}
 	}
 	if at > maxBlanks {
-		return 0, 0, other
+		return 0, 0, otherName
 	}
 	return 0, 0, undecided
 }
 
-// compare compares the string after a quote with the name. It returns the length up to and including the closing quote.
-func (r *Renamer) compare(rest []byte) (int, verdict) {
+// compareName compares the string after a quote with the name. It returns the length up to and including the closing quote.
+func (r *Renamer) compareName(rest []byte) (int, match) {
 	longest := jsonscan.MaxEscape * len(r.from) // as a server may write it
 	escaped := false
 	for at := 0; at < len(rest); at++ {
 		switch {
 		case at > longest:
-			return 0, other
+			return 0, otherName
 		case rest[at] == '\\':
 			escaped = true
 			at++ // an escaped quote is not the end
@@ -108,16 +108,16 @@ func (r *Renamer) compare(rest []byte) (int, verdict) {
 				name = r.name
 			}
 			if bytes.Equal(name, r.from) {
-				return at + 1, same
+				return at + 1, sameName
 			}
-			return 0, other
+			return 0, otherName
 		}
 	}
 	return 0, undecided
 }
 
-// overlap returns the number of bytes at the end of the text that could be the beginning of the key.
-func overlap(text, key []byte) int {
+// overlapLength returns the number of bytes at the end of the text that could be the beginning of the key.
+func overlapLength(text, key []byte) int {
 	for n := min(len(key)-1, len(text)); n > 0; n-- {
 		if bytes.HasSuffix(text, key[:n]) {
 			return n

@@ -25,20 +25,20 @@ type Usage struct {
 	CachedKnown bool // the server reported the number of cached tokens
 }
 
-// Form is the format of a body, by its usage.
-type Form uint8
+// Format is the format of a body, by its usage.
+type Format uint8
 
 // The forms.
 const (
-	FormObject   Form = iota // an object "usage": OpenAI's and Anthropic's APIs
-	FormMetaInfo             // an object "meta_info": SGLang's own
-	FormVLLM                 // messages of vLLM's gRPC service
-	FormOpen                 // an object "usage", or a body in another format
-	FormLists                // an object "usage", in a body that is a list, or has one: embeddings, scores, images
+	FormatObject   Format = iota // an object "usage": OpenAI's and Anthropic's APIs
+	FormatMetaInfo               // an object "meta_info": SGLang's own
+	FormatVLLM                   // messages of vLLM's gRPC service
+	FormatOpen                   // an object "usage", or a body in another format
+	FormatLists                  // an object "usage", in a body that is a list, or has one: embeddings, scores, images
 )
 
 // keys are the keys in front of usage objects.
-var keys = [...][]byte{FormObject: []byte(`"usage"`), FormMetaInfo: []byte(`"meta_info"`), FormOpen: []byte(`"usage"`), FormLists: []byte(`"usage"`)}
+var keys = [...][]byte{FormatObject: []byte(`"usage"`), FormatMetaInfo: []byte(`"meta_info"`), FormatOpen: []byte(`"usage"`), FormatLists: []byte(`"usage"`)}
 
 const (
 	maxKey     = len(`"meta_info"`) // of keys
@@ -69,17 +69,17 @@ func (r *Reader) Usage() Usage {
 	return u
 }
 
-// read processes the next piece of the body, in which usage objects follow a key.
-func (r *usageReader) read(piece, key []byte) {
+// readPiece processes the next piece of the body, in which usage objects follow a key.
+func (r *usageReader) readPiece(piece, key []byte) {
 	for {
 		if r.inside {
-			rest, done := r.collect(piece)
+			rest, done := r.collectObject(piece)
 			if !done {
 				return
 			}
 			piece = rest
 		}
-		rest, found := r.search(piece, key)
+		rest, found := r.searchKey(piece, key)
 		if !found {
 			return
 		}
@@ -88,8 +88,8 @@ func (r *usageReader) read(piece, key []byte) {
 	}
 }
 
-// search looks for the key. It returns the text after the key.
-func (r *usageReader) search(piece, key []byte) ([]byte, bool) {
+// searchKey looks for the key. It returns the text after the key.
+func (r *usageReader) searchKey(piece, key []byte) ([]byte, bool) {
 	end := piece
 	if r.matched > 0 {
 		end = append(append(make([]byte, 0, 2*maxKey), key[:r.matched]...), piece[:min(len(piece), len(key)-1)]...)
@@ -106,13 +106,13 @@ func (r *usageReader) search(piece, key []byte) ([]byte, bool) {
 		r.matched = 0
 		return piece[i+len(key):], true
 	}
-	r.matched = uint8(overlap(end, key))
+	r.matched = uint8(overlapLength(end, key))
 	return nil, false
 }
 
-// collect continues after the key: with a colon and an object. It returns the text after the object, or reports that the
+// collectObject continues after the key: with a colon and an object. It returns the text after the object, or reports that the
 // object continues in the next piece. Any value other than an object is not usage.
-func (r *usageReader) collect(piece []byte) ([]byte, bool) {
+func (r *usageReader) collectObject(piece []byte) ([]byte, bool) {
 	for i, c := range piece {
 		switch {
 		case r.depth == 0 && (c == ':' || strings.IndexByte(jsonscan.Blanks, c) >= 0):
@@ -125,17 +125,17 @@ func (r *usageReader) collect(piece []byte) ([]byte, bool) {
 			r.object = slices.Grow(r.object, usualUsage)
 		}
 		r.object = append(r.object, c)
-		if r.closes(c) {
+		if r.closesObject(c) {
 			r.inside = false
-			r.parse()
+			r.parseUsage()
 			return piece[i+1:], true
 		}
 	}
 	return nil, false
 }
 
-// closes consumes one byte of the object and reports whether it is the last one.
-func (r *usageReader) closes(c byte) bool {
+// closesObject consumes one byte of the object and reports whether it is the last one.
+func (r *usageReader) closesObject(c byte) bool {
 	switch {
 	case r.escape:
 		r.escape = false
@@ -152,53 +152,53 @@ func (r *usageReader) closes(c byte) bool {
 	return r.depth == 0
 }
 
-// parse reads the numbers in the object.
-func (r *usageReader) parse() {
+// parseUsage reads the numbers in the object.
+func (r *usageReader) parseUsage() {
 	var s jsonscan.Scanner
 	s.Reset(r.object)
 	found, extra := r.found, r.extra
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
+	s.EnterValue()
+	for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "prompt_tokens", "input_tokens":
-			found.Prompt, found.Known = count(&s), true
+			found.Prompt, found.Known = readCount(&s), true
 		case "completion_tokens", "output_tokens":
-			found.Output, found.Known = count(&s), true
+			found.Output, found.Known = readCount(&s), true
 		case "cached_tokens":
-			found.Cached, found.CachedKnown = count(&s), true
+			found.Cached, found.CachedKnown = readCount(&s), true
 		case "cache_read_input_tokens":
-			found.Cached, found.CachedKnown = count(&s), true
+			found.Cached, found.CachedKnown = readCount(&s), true
 			extra.read = found.Cached
 		case "cache_creation_input_tokens":
-			extra.written = count(&s)
+			extra.written = readCount(&s)
 		case "prompt_tokens_details", "input_tokens_details":
-			if cached, ok := details(&s); ok {
+			if cached, ok := readDetails(&s); ok {
 				found.Cached, found.CachedKnown = cached, true
 			}
 		default:
-			s.Value()
+			s.SkipValue()
 		}
 	}
-	if s.End() == nil {
+	if s.CheckEnd() == nil {
 		r.found, r.extra = found, extra
 	}
 }
 
-// details reads the cached tokens of a prompt's details, which may be null.
-func details(s *jsonscan.Scanner) (cached int, ok bool) {
+// readDetails reads the cached tokens of a prompt's details, which may be null.
+func readDetails(s *jsonscan.Scanner) (cached int, ok bool) {
 	s.EachMember(func(key []byte) {
 		if string(key) == "cached_tokens" {
-			cached, ok = count(s), true
+			cached, ok = readCount(s), true
 		} else {
-			s.Value()
+			s.SkipValue()
 		}
 	})
 	return cached, ok
 }
 
-// count reads a number of tokens. It returns 0 if the value is not a number.
-func count(s *jsonscan.Scanner) int {
-	n, err := strconv.Atoi(string(s.Text(s.Value())))
+// readCount reads a number of tokens. It returns 0 if the value is not a number.
+func readCount(s *jsonscan.Scanner) int {
+	n, err := strconv.Atoi(string(s.TextOf(s.SkipValue())))
 	if err != nil || n < 0 {
 		return 0
 	}

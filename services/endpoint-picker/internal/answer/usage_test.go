@@ -26,7 +26,7 @@ func TestReader_Usage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		form Form
+		form Format
 		give string
 		want Usage
 	}{
@@ -63,27 +63,27 @@ func TestReader_Usage(t *testing.T) {
 		},
 		{
 			name: "SGLang's",
-			form: FormMetaInfo,
+			form: FormatMetaInfo,
 			give: `{"text":"x","meta_info":{"prompt_tokens":3,"completion_tokens":4,"cached_tokens":2}}`,
 			want: Usage{Known: true, Prompt: 3, Output: 4, Cached: 2, CachedKnown: true},
 		},
 		{
-			name: "vLLM's gRPC, in chunks", form: FormVLLM,
+			name: "vLLM's gRPC, in chunks", form: FormatVLLM,
 			give: framed(field(1, join(field(1, []byte{7}), number(2, 5), number(3, 1)))) + framed(field(1, field(1, []byte{8}))) +
 				framed(field(1, join(number(2, 5), number(3, 9), number(4, 4)))),
 			want: Usage{Known: true, Prompt: 5, Output: 9, Cached: 4, CachedKnown: true},
 		},
 		{
-			name: "vLLM's gRPC, in one", form: FormVLLM,
+			name: "vLLM's gRPC, in one", form: FormatVLLM,
 			give: framed(field(2, join(field(1, []byte{7, 8}), field(2, []byte("stop")), number(3, 5), number(4, 2), number(5, 1)))),
 			want: Usage{Known: true, Prompt: 5, Output: 2, Cached: 1, CachedKnown: true},
 		},
 		{
-			name: "an embedding", form: FormVLLM,
+			name: "an embedding", form: FormatVLLM,
 			give: framed(join(field(1, make([]byte, 400)), number(2, 12))), want: Usage{Known: true, Prompt: 12},
 		},
-		{name: "compressed gRPC", form: FormVLLM, give: "\x01\x00\x00\x00\x02ab"},
-		{name: "not gRPC", form: FormVLLM, give: `{"usage":{"prompt_tokens":1}}`},
+		{name: "compressed gRPC", form: FormatVLLM, give: "\x01\x00\x00\x00\x02ab"},
+		{name: "not gRPC", form: FormatVLLM, give: `{"usage":{"prompt_tokens":1}}`},
 		{name: "a value, not a key", give: `{"a":"usage","b":{"prompt_tokens":1}}`},
 		{name: "figures that are none", give: `{"usage":{"prompt_tokens":-1,"completion_tokens":"x"}}`, want: Usage{Known: true}},
 		{name: "an object that is broken", give: `{"usage":{"prompt_tokens":1,}}`},
@@ -93,7 +93,7 @@ func TestReader_Usage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(tt.give)+1; size++ {
-				assert.Equal(t, tt.want, bodyOf(Reader{Form: tt.form}, tt.give, size).Usage(), "in pieces of %d", size)
+				assert.Equal(t, tt.want, bodyOf(Reader{Format: tt.form}, tt.give, size).Usage(), "in pieces of %d", size)
 			}
 		})
 	}
@@ -102,19 +102,19 @@ func TestReader_Usage(t *testing.T) {
 func TestReader_KeepsNoEndlessUsage(t *testing.T) {
 	t.Parallel()
 	var r Reader
-	r.Read([]byte(`{"usage":{`))
+	r.ReadPiece([]byte(`{"usage":{`))
 	for range 10_000 {
-		r.Read([]byte(`"a":1,`))
+		r.ReadPiece([]byte(`"a":1,`))
 	}
 	assert.LessOrEqual(t, cap(r.usage.object), 2*maxUsage)
-	r.Read([]byte(`}} "usage":{"prompt_tokens":1}`))
+	r.ReadPiece([]byte(`}} "usage":{"prompt_tokens":1}`))
 	assert.Equal(t, Usage{Known: true, Prompt: 1}, r.Usage(), "it goes on")
 }
 
 func TestReader_AllocatesNothingForEvents(t *testing.T) {
 	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
 	r := Reader{Events: true}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Read(piece) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { r.ReadPiece(piece) }))
 }
 
 func FuzzReader_Usage(f *testing.F) {
@@ -122,7 +122,7 @@ func FuzzReader_Usage(f *testing.F) {
 	f.Add(`"usage""usage":{"a":"\"}"}"usage"`, uint8(1))
 	f.Add(framed(field(1, number(2, 5))), uint8(2))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		form := Reader{Form: Form(size % 3)}
+		form := Reader{Format: Format(size % 3)}
 		assert.Equal(t, bodyOf(form, body, len(body)+1).Usage(), bodyOf(form, body, int(size)+1).Usage())
 	})
 }

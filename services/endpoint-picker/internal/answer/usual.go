@@ -6,30 +6,30 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// maxUsual is the maximum size of an event that is remembered, in bytes. At half the value, events with log probabilities are read each time; at
+// maxTemplate is the maximum size of an event that is remembered, in bytes. At half the value, events with log probabilities are read each time; at
 // double, a stream can hold twice as much.
-const maxUsual = 1 << 10
+const maxTemplate = 1 << 10
 
-// A usual is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.
-type usual struct {
+// A eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.
+type eventTemplate struct {
 	event []byte        // empty: there is none
 	text  jsonscan.Span // in it, between the quotes
 }
 
-// learn remembers an event with content. text is its last text; an empty one is ignored.
-func (u *usual) learn(event []byte, text jsonscan.Span) {
-	if text.To > text.From && len(event) <= maxUsual {
+// storeEvent remembers an event with content. text is its last text; an empty one is ignored.
+func (u *eventTemplate) storeEvent(event []byte, text jsonscan.Span) {
+	if text.To > text.From && len(event) <= maxTemplate {
 		u.event, u.text = append(u.event[:0], event...), text
 	}
 }
 
-// is reports whether an event has another text, which is not empty, and is the same beside that.
-func (u *usual) is(event []byte, s *jsonscan.Scanner) bool {
+// matchesEvent reports whether an event has another text, which is not empty, and is the same beside that.
+func (u *eventTemplate) matchesEvent(event []byte, s *jsonscan.Scanner) bool {
 	before, after := u.event[:u.text.From], u.event[u.text.To:]
 	if len(before) == 0 || len(event) <= len(before)+len(after) || !bytes.HasPrefix(event, before) || !bytes.HasSuffix(event, after) {
 		return false
 	}
 	s.Reset(event[len(before)-1 : len(event)-len(after)+1])
-	s.String()
-	return s.Err() == nil && s.End() == nil
+	s.ReadString()
+	return s.Err() == nil && s.CheckEnd() == nil
 }

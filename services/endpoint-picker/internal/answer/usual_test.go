@@ -32,11 +32,11 @@ func checkUsual(t *testing.T, before, event string) {
 	t.Helper()
 	for _, strict := range []bool{true, false} {
 		fresh, both, alone := Reader{Events: true, Strict: strict}, Reader{Events: true, Strict: strict}, Reader{Events: true, Strict: strict}
-		read := func(r *Reader, data string) int { return r.Read([]byte("data: " + data + "\n\n")) }
+		read := func(r *Reader, data string) int { return r.ReadPiece([]byte("data: " + data + "\n\n")) }
 		read(&alone, before)
 		read(&both, before)
 		assert.Equal(t, read(&fresh, event), read(&both, event), "%q after %q", event, before)
-		assert.Equal(t, alone.Errors()+fresh.Errors(), both.Errors(), "%q after %q", event, before)
+		assert.Equal(t, alone.ErrorCount()+fresh.ErrorCount(), both.ErrorCount(), "%q after %q", event, before)
 		assert.Equal(t, alone.finished || fresh.finished, both.finished, "%q after %q", event, before)
 		assert.Equal(t, alone.known || fresh.known, both.known, "%q after %q", event, before)
 		assert.Equal(t, alone.unknown || fresh.unknown, both.unknown, "%q after %q", event, before)

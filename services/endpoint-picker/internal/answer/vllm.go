@@ -21,8 +21,8 @@ const (
 	vllmOverallUsage = 3<<3 | protoscan.Varint // of GenerateComplete: likewise
 )
 
-// frames reassembles gRPC messages.
-type frames struct {
+// frameReader reassembles gRPC messages.
+type frameReader struct {
 	head     [frameHead]byte // of the next message
 	headSize uint8           // bytes of the head that have arrived
 	skip     bool            // skip the message
@@ -30,8 +30,8 @@ type frames struct {
 	body     []byte
 }
 
-// read processes a piece of a body and calls f for each complete message.
-func (r *frames) read(piece []byte, f func(message []byte)) {
+// readPiece processes a piece of a body and calls f for each complete message.
+func (r *frameReader) readPiece(piece []byte, f func(message []byte)) {
 	for len(piece) > 0 {
 		if r.headSize < frameHead {
 			n := copy(r.head[r.headSize:], piece)
@@ -58,14 +58,14 @@ func (r *frames) read(piece []byte, f func(message []byte)) {
 	}
 }
 
-// message reads a GenerateResponse or an EmbedResponse.
-func (r *Reader) message(b []byte) {
-	for f := protoscan.Read(b); f.Next(); {
+// readMessage reads a GenerateResponse or an EmbedResponse.
+func (r *Reader) readMessage(b []byte) {
+	for f := protoscan.Scan(b); f.Next(); {
 		switch f.Tag {
 		case vllmChunk:
-			r.generated(f.Bytes, vllmChunkUsage)
+			r.readGenerated(f.Bytes, vllmChunkUsage)
 		case vllmComplete:
-			r.generated(f.Bytes, vllmOverallUsage)
+			r.readGenerated(f.Bytes, vllmOverallUsage)
 		case vllmEmbedPrompt:
 			r.countContent()
 			r.usage.found.Known, r.usage.found.Prompt = true, int(f.Value)
@@ -73,11 +73,11 @@ func (r *Reader) message(b []byte) {
 	}
 }
 
-// generated reads the tokens of an answer, or of a part of it, and its usage: three numbers in consecutive fields, if it has them.
-func (r *Reader) generated(b []byte, usage protoscan.Tag) {
+// readGenerated reads the tokens of an answer, or of a part of it, and its usage: three numbers in consecutive fields, if it has them.
+func (r *Reader) readGenerated(b []byte, usage protoscan.Tag) {
 	const next = 1 << 3 // from the tag of a field to that of the next
 	content, u := false, &r.usage.found
-	for f := protoscan.Read(b); f.Next(); {
+	for f := protoscan.Scan(b); f.Next(); {
 		switch f.Tag {
 		case vllmTokens:
 			content = content || len(f.Bytes) > 0

@@ -2,8 +2,8 @@ package api
 
 // anthropic are the APIs of Anthropic, as vLLM and SGLang serve them: https://docs.anthropic.com/en/api/messages.
 var anthropic = []API{
-	{suffix: "/v1/messages", read: (*Request).readJSON, fields: anthropicFields, named: true, Generates: true},
-	{suffix: "/v1/messages/count_tokens", read: (*Request).readJSON, fields: modelFields, named: true},
+	{suffix: "/v1/messages", readBody: (*Request).readJSON, fields: anthropicFields, namesModel: true, Generates: true},
+	{suffix: "/v1/messages/count_tokens", readBody: (*Request).readJSON, fields: modelFields, namesModel: true},
 }
 
 var anthropicFields = fields{

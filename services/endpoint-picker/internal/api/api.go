@@ -36,29 +36,29 @@ var (
 
 // An API contains the properties of requests to the paths with one suffix.
 type API struct {
-	suffix string
-	read   func(*Request) error // reads the body; nil if it is ignored
-	fields fields               // of the body, if it is a JSON object
-	named  bool                 // requests should name a model
+	suffix     string
+	readBody   func(*Request) error // reads the body; nil if it is ignored
+	fields     fields               // of the body, if it is a JSON object
+	namesModel bool                 // requests should name a model
 	// Generates means that the model computes the prompt, and so has it in its cache afterwards.
 	Generates bool
 	// Stores means that the server may store the answer, for requests that name it (Request.Stored).
 	Stores bool
 	// Usage is the format of usage in answers.
-	Usage answer.Form
+	Usage answer.Format
 }
 
 // APIs without a parser.
 var (
-	unknown  = &API{Generates: true, read: (*Request).readJSON, fields: otherFields} // for unclaimed paths
-	opaque   = &API{Generates: true}                                                 // for bodies in no known format
-	bodiless = &API{}                                                                // for requests without a body
-	triton   = &API{suffix: kserveGenerate, Generates: true, Usage: answer.FormOpen} // for its generate extension of KServe's protocol
+	unknown  = &API{Generates: true, readBody: (*Request).readJSON, fields: otherFields} // for unclaimed paths
+	opaque   = &API{Generates: true}                                                     // for bodies in no known format
+	bodiless = &API{}                                                                    // for requests without a body
+	triton   = &API{suffix: kserveGenerate, Generates: true, Usage: answer.FormatOpen}   // for its generate extension of KServe's protocol
 )
 
 // pathless is for JSON objects from gateways that do not send paths. It has the prompts of all APIs: each API ignores the
 // fields of the others, or has an object there, which is not a prompt (text and prompt of the responses API).
-var pathless = &API{Generates: true, Usage: answer.FormOpen, read: (*Request).readJSON, fields: fields{
+var pathless = &API{Generates: true, Usage: answer.FormatOpen, readBody: (*Request).readJSON, fields: fields{
 	"model":        (*Request).readModel,
 	"stream":       (*Request).readStream,
 	"cache_salt":   (*Request).readCacheSalt,
@@ -101,8 +101,8 @@ func AllParsers() []string {
 	return []string{ParserOpenAI, ParserAnthropic, ParserVLLM, ParserVLLMGRPC, ParserSGLang, ParserPassthrough}
 }
 
-// Infers reports whether the request is for an API of inference, whose answers have a known form.
-func (r *Request) Infers() bool {
+// IsInference reports whether the request is for an API of inference, whose answers have a known form.
+func (r *Request) IsInference() bool {
 	return r.API.Generates && (r.API.suffix != "" || (r.API == pathless || r.API == digested) && r.Tokens > 0)
 }
 
@@ -143,8 +143,8 @@ const (
 // ollamaGenerate is a path of Ollama, which ends like SGLang's: its answers are lines of JSON.
 const ollamaGenerate = "/api/generate"
 
-// find returns the API of a clean path, or nil if its bodies are refused.
-func (p *Parsers) find(clean string) *API {
+// findAPI returns the API of a clean path, or nil if its bodies are refused.
+func (p *Parsers) findAPI(clean string) *API {
 	api := unknown
 	if _, model, found := strings.Cut(clean, kservePath); found {
 		if api = opaque; strings.Contains(model, kserveGenerate) {
@@ -171,7 +171,7 @@ type Incoming struct {
 func (in *Incoming) rawPath() string {
 	raw := in.Path
 	if raw == "" {
-		raw = in.Headers.First(headerOriginalPath, headerForwardedPath)
+		raw = in.Headers.FirstOf(headerOriginalPath, headerForwardedPath)
 	}
 	raw, _, _ = strings.Cut(raw, "?")
 	return raw
@@ -216,11 +216,11 @@ type Request struct {
 	body         []byte
 	scanner      jsonscan.Scanner
 	modelEscaped bool // the model is written with escapes
-	head         collected
-	tools        collected // of the head
-	system       collected // of the head
-	main         collected
-	otherPrompts count         // after the first
+	head         partList
+	tools        partList // of the head
+	system       partList // of the head
+	main         partList
+	otherPrompts sizeCount     // after the first
 	hasher       xxhash.Digest // of strings that are not in their shortest spelling
 	short        []byte        // buffer for their shortest spelling
 	arguments    []byte        // buffer for the arguments of a call of a tool
@@ -231,8 +231,8 @@ type Request struct {
 // Parse collects no parts after them. A body that cannot be read is no error with the passthrough parser: the model server judges it. An error
 // is ErrMalformed.
 func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
-	r.reset(in.Body, maxTokens)
-	err := r.parse(p, &in, maxTokens)
+	r.resetBody(in.Body, maxTokens)
+	err := r.parseBody(p, &in, maxTokens)
 	r.scanner.Reset(nil)
 	r.body = nil // it belongs to the caller
 	if err != nil {
@@ -241,19 +241,19 @@ func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
 	return nil
 }
 
-// reset discards everything and sets another body.
-func (r *Request) reset(body []byte, maxTokens int) {
+// resetBody discards everything and sets another body.
+func (r *Request) resetBody(body []byte, maxTokens int) {
 	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short, arguments: r.arguments, inner: r.inner}
 	r.scanner.NonFinite = true // servers read JSON with Python
 	r.scanner.Reset(body)
 	most := maxParts(body)
-	for _, c := range []*collected{&r.head, &r.tools, &r.system} {
-		c.reset(maxTokens, min(most, maxHead))
+	for _, c := range []*partList{&r.head, &r.tools, &r.system} {
+		c.resetLimits(maxTokens, min(most, maxHead))
 	}
-	r.main.reset(maxTokens, most)
+	r.main.resetLimits(maxTokens, most)
 }
 
-func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
+func (r *Request) parseBody(p *Parsers, in *Incoming, maxTokens int) error {
 	if in.Digest != nil {
 		r.readDigest(in.Digest)
 		return nil
@@ -268,8 +268,8 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		return errNoParser
 	}
 	r.PathHash = xxhash.Sum64String(in.rawPath())
-	err := r.read(in.Headers)
-	if err == nil && r.API.named && r.Model == "" {
+	err := r.readBody(in.Headers)
+	if err == nil && r.API.namesModel && r.Model == "" {
 		err = ErrNoModel
 	}
 	if err != nil && !p.others {
@@ -281,7 +281,7 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 		return nil
 	}
 	api, hash := r.API, r.PathHash
-	r.reset(in.Body, maxTokens)
+	r.resetBody(in.Body, maxTokens)
 	r.Stored, r.PathHash = stored, hash
 	if r.API = api; api.mayName(err, in.Headers) {
 		r.Unread = err
@@ -293,17 +293,17 @@ func (r *Request) parse(p *Parsers, in *Incoming, maxTokens int) error {
 func (p *Parsers) apiOf(clean string, in *Incoming) *API {
 	api := pathless // for NGINX Gateway Fabric
 	if clean != "" {
-		api = p.find(clean)
+		api = p.findAPI(clean)
 	}
-	if api != unknown && api != pathless || isObject(in.Body) || formatted(in.Headers) {
+	if api != unknown && api != pathless || isObject(in.Body) || promisesModel(in.Headers) {
 		return api
 	}
 	return opaque
 }
 
-// read reads the body. An error means that it cannot be read, though it may name a model.
-func (r *Request) read(h Headers) error {
-	if r.API.read == nil {
+// readBody reads the body. An error means that it cannot be read, though it may name a model.
+func (r *Request) readBody(h Headers) error {
+	if r.API.readBody == nil {
 		return nil
 	}
 	if encoding := h.Get(headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -312,7 +312,7 @@ func (r *Request) read(h Headers) error {
 	if boundary := boundaryOf(h.Get(headerContentType)); boundary != "" {
 		return r.readForm(boundary)
 	}
-	return r.API.read(r)
+	return r.API.readBody(r)
 }
 
 // mayName reports whether a body that cannot be read may name a model.
@@ -321,7 +321,7 @@ func (a *API) mayName(reason error, h Headers) bool {
 	case a.fields == nil, errors.Is(reason, errNotObject):
 		return false
 	case a == unknown:
-		return formatted(h)
+		return promisesModel(h)
 	}
 	return true
 }
@@ -332,8 +332,8 @@ func isObject(body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(body, jsonscan.Blanks), []byte("{"))
 }
 
-// formatted reports whether headers promise a format with a model.
-func formatted(h Headers) bool {
+// promisesModel reports whether headers promise a format with a model.
+func promisesModel(h Headers) bool {
 	contentType := h.Get(headerContentType)
 	return isJSON(contentType) || boundaryOf(contentType) != ""
 }
@@ -347,21 +347,21 @@ func isJSON(contentType string) bool {
 
 // discardPrompt discards the prompt without its head. Of several fields with a prompt, the last counts.
 func (r *Request) discardPrompt() {
-	r.main.restart()
-	r.otherPrompts, r.Turns = count{}, Turns{}
+	r.main.clearParts()
+	r.otherPrompts, r.Turns = sizeCount{}, Turns{}
 }
 
 // joinPrompt completes the prompt.
 func (r *Request) joinPrompt() {
-	r.head.append(&r.tools)
-	r.head.append(&r.system)
+	r.head.appendList(&r.tools)
+	r.head.appendList(&r.system)
 	r.Head, r.Prompt = r.head.parts, r.main.parts
-	r.Tokens = estimateTokens(r.head.count, r.main.count, r.otherPrompts)
+	r.Tokens = estimateTokens(r.head.sizeCount, r.main.sizeCount, r.otherPrompts)
 	r.Text = r.Tokens - r.head.tokens - r.main.tokens - r.otherPrompts.tokens
 }
 
 // OnePrompt reports whether the body has one prompt only.
-func (r *Request) OnePrompt() bool { return r.otherPrompts == count{} }
+func (r *Request) OnePrompt() bool { return r.otherPrompts == sizeCount{} }
 
 // DropLarge releases the memory of a large prompt, so that a pool does not keep it.
 func (r *Request) DropLarge() {

@@ -194,7 +194,7 @@ func TestRequest_Infers(t *testing.T) {
 		{path: "/api/generate", body: `{"model":"m","prompt":"a"}`},
 		{path: "/v1/models"},
 	} {
-		assert.Equal(t, tt.want, parsed(t, tt.path, tt.body).Infers(), "%s %s", tt.path, tt.body)
+		assert.Equal(t, tt.want, parsed(t, tt.path, tt.body).IsInference(), "%s %s", tt.path, tt.body)
 	}
 }
 

@@ -19,15 +19,15 @@ type Digest struct {
 }
 
 // digested is the API of digests.
-var digested = &API{Generates: true, Usage: answer.FormOpen}
+var digested = &API{Generates: true, Usage: answer.FormatOpen}
 
 // readDigest reads a digest. Its blocks stay where they are.
 func (r *Request) readDigest(d *Digest) {
 	r.API, r.Model, r.Stream, r.Tokens = digested, d.Model, d.Stream, d.Tokens
 }
 
-// Hash appends the blocks to a chain. It returns the turns in blocks of the chain.
-func (d *Digest) Hash(to *prefixindex.Chain) Turns {
+// HashBlocks appends the blocks to a chain. It returns the turns in blocks of the chain.
+func (d *Digest) HashBlocks(to *prefixindex.Chain) Turns {
 	for _, hash := range d.Blocks {
 		to.WriteHash(hash, d.Size)
 	}
@@ -35,8 +35,8 @@ func (d *Digest) Hash(to *prefixindex.Chain) Turns {
 	return Turns{Opening: at(d.Turns.Opening), Asked: at(d.Turns.Asked), History: at(d.Turns.History)}
 }
 
-// Seed returns the seed of the chain for a model. It differs from the seed for texts, whose hashes are made in another way.
-func (d *Digest) Seed(model string) uint64 {
+// ChainSeed returns the seed of the chain for a model. It differs from the seed for texts, whose hashes are made in another way.
+func (d *Digest) ChainSeed(model string) uint64 {
 	salt := uint64(0)
 	if d.Salt != "" {
 		salt = xxhash.Sum64String(d.Salt)

@@ -50,9 +50,9 @@ func (r *Request) readForm(boundary string) error {
 		return errForm
 	}
 	f := formReader{text: r.body, delimiter: []byte(newLine + "--" + boundary)}
-	if first := f.delimiter[len(newLine):]; bytes.HasPrefix(f.text, first) && f.opens(len(first)) {
+	if first := f.delimiter[len(newLine):]; bytes.HasPrefix(f.text, first) && f.isDelimiter(len(first)) {
 		f.at = len(first)
-	} else if _, err := f.value(); err != nil { // a preamble
+	} else if _, err := f.readValue(); err != nil { // a preamble
 		return err
 	}
 	for n := 0; ; n++ {
@@ -62,11 +62,11 @@ func (r *Request) readForm(boundary string) error {
 		if n == maxFormParts {
 			return errForm
 		}
-		head, err := f.head()
+		head, err := f.readHead()
 		if err != nil {
 			return err
 		}
-		value, err := f.value()
+		value, err := f.readValue()
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func (r *Request) readForm(boundary string) error {
 	}
 }
 
-// head reads the headers of a field.
-func (f *formReader) head() (string, error) {
+// readHead reads the headers of a field.
+func (f *formReader) readHead() (string, error) {
 	rest := bytes.TrimLeft(f.text[f.at:], " \t")
 	f.at = len(f.text) - len(rest)
 	n := bytes.Index(rest[:min(len(rest), maxPartHead)], []byte(newLine+newLine))
@@ -88,8 +88,8 @@ func (f *formReader) head() (string, error) {
 	return string(rest[:n]), nil
 }
 
-// value returns what is before the next delimiter.
-func (f *formReader) value() (jsonscan.Span, error) {
+// readValue returns what is before the next delimiter.
+func (f *formReader) readValue() (jsonscan.Span, error) {
 	from := f.at
 	for {
 		n := bytes.Index(f.text[f.at:], f.delimiter)
@@ -97,15 +97,15 @@ func (f *formReader) value() (jsonscan.Span, error) {
 			return jsonscan.Span{}, errForm
 		}
 		to := f.at + n
-		if f.at = to + len(f.delimiter); f.opens(f.at) {
+		if f.at = to + len(f.delimiter); f.isDelimiter(f.at) {
 			from = min(from+len(newLine), to)
 			return jsonscan.Span{From: from, To: to}, nil
 		}
 	}
 }
 
-// opens reports whether a delimiter that ends at a position is one, and not the beginning of a longer line.
-func (f *formReader) opens(at int) bool {
+// isDelimiter reports whether a delimiter that ends at a position is one, and not the beginning of a longer line.
+func (f *formReader) isDelimiter(at int) bool {
 	rest := f.text[at:]
 	return bytes.HasPrefix(rest, []byte("--")) || len(rest) > 0 && strings.IndexByte(" \t\r\n", rest[0]) >= 0
 }

@@ -18,8 +18,8 @@ func (h Headers) Get(name string) string {
 	return ""
 }
 
-// First returns the first value of several names, or an empty value.
-func (h Headers) First(names ...string) string {
+// FirstOf returns the first value of several names, or an empty value.
+func (h Headers) FirstOf(names ...string) string {
 	for _, name := range names {
 		if v := h.Get(name); v != "" {
 			return v

@@ -27,19 +27,19 @@ type fields map[string]func(*Request)
 func (r *Request) readJSON() error {
 	s := &r.scanner
 	s.SkipBOM()
-	if kind := s.Next(); s.Err() == nil && kind != jsonscan.Object {
-		s.Value()
-		return cmp.Or(s.End(), errNotObject)
+	if kind := s.NextKind(); s.Err() == nil && kind != jsonscan.Object {
+		s.SkipValue()
+		return cmp.Or(s.CheckEnd(), errNotObject)
 	}
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
+	s.EnterValue()
+	for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 		if read, known := r.API.fields[string(key)]; known {
 			read(r)
 		} else {
-			s.Value()
+			s.SkipValue()
 		}
 	}
-	if err := s.End(); err != nil {
+	if err := s.CheckEnd(); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
 	return r.decodeModel()
@@ -47,7 +47,7 @@ func (r *Request) readJSON() error {
 
 // decodeModel sets the name of the model, without escapes.
 func (r *Request) decodeModel() error {
-	raw := r.text(r.ModelSpan)
+	raw := r.bodyText(r.ModelSpan)
 	if len(raw) > jsonscan.MaxEscape*MaxModel {
 		return errLongModel
 	}
@@ -61,15 +61,15 @@ func (r *Request) decodeModel() error {
 	return nil
 }
 
-func (r *Request) text(span jsonscan.Span) []byte { return r.body[span.From:span.To] }
+func (r *Request) bodyText(span jsonscan.Span) []byte { return r.body[span.From:span.To] }
 
 // readString reads a string. Other values count as missing.
 func (r *Request) readString() (span jsonscan.Span, escaped bool) {
-	if r.scanner.Next() != jsonscan.String {
-		r.scanner.Value()
+	if r.scanner.NextKind() != jsonscan.String {
+		r.scanner.SkipValue()
 		return jsonscan.Span{}, false
 	}
-	return r.scanner.String()
+	return r.scanner.ReadString()
 }
 
 // readHash reads the hash of a string, 0 for an empty one and for other values.
@@ -82,46 +82,46 @@ func (r *Request) readHash() uint64 {
 }
 
 func (r *Request) readModel()     { r.ModelSpan, r.modelEscaped = r.readString() }
-func (r *Request) readStream()    { r.Stream = string(r.text(r.scanner.Value())) == "true" }
+func (r *Request) readStream()    { r.Stream = string(r.bodyText(r.scanner.SkipValue())) == "true" }
 func (r *Request) readCacheSalt() { r.Salt = r.readHash() }
 
 // readTools reads a list of tools.
 func (r *Request) readTools() {
-	r.tools.restart()
-	r.eachElement(func() { r.tools.add(r.readPart(tool)) })
+	r.tools.clearParts()
+	r.eachElement(func() { r.tools.addPart(r.readPart(tool)) })
 }
 
 // eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
 // the element.
 func (r *Request) eachElement(f func()) {
-	if r.scanner.Next() != jsonscan.Array {
+	if r.scanner.NextKind() != jsonscan.Array {
 		f()
 		return
 	}
-	r.scanner.Open()
-	for r.scanner.More() {
+	r.scanner.EnterValue()
+	for r.scanner.NextElement() {
 		f()
 	}
 }
 
 // readPrompts reads the prompts of a completion: a text, token ids, or a list of either. An object is not a prompt.
 func (r *Request) readPrompts() {
-	if r.scanner.Next() == jsonscan.Object {
-		r.scanner.Value()
+	if r.scanner.NextKind() == jsonscan.Object {
+		r.scanner.SkipValue()
 		return
 	}
 	r.discardPrompt()
 	if r.atIDs() {
-		r.main.add(r.readPrompt())
+		r.main.addPart(r.readPrompt())
 		return
 	}
 	first := true
 	r.eachElement(func() {
 		p := r.readPrompt()
 		if first {
-			r.main.add(p)
+			r.main.addPart(p)
 		} else {
-			r.otherPrompts.add(p)
+			r.otherPrompts.addSize(p)
 		}
 		first = false
 	})
@@ -132,16 +132,16 @@ func (r *Request) readPrompt() Part {
 	if !r.atIDs() {
 		return r.readText()
 	}
-	span := r.scanner.Value()
-	n := bytes.Count(r.text(span), []byte{','}) + 1
+	span := r.scanner.SkipValue()
+	n := bytes.Count(r.bodyText(span), []byte{','}) + 1
 	return Part{From: uint32(span.From), To: uint32(span.To), Size: uint32(n), Kind: IDs}
 }
 
 // atIDs reports whether the next value is a list of numbers, by its first element.
 func (r *Request) atIDs() bool {
-	if r.scanner.Next() != jsonscan.Array {
+	if r.scanner.NextKind() != jsonscan.Array {
 		return false
 	}
-	inside := bytes.TrimLeft(r.body[r.scanner.At()+1:], jsonscan.Blanks)
+	inside := bytes.TrimLeft(r.body[r.scanner.Offset()+1:], jsonscan.Blanks)
 	return len(inside) > 0 && '0' <= inside[0] && inside[0] <= '9'
 }

@@ -243,7 +243,7 @@ func FuzzReadJSON(f *testing.F) {
 	f.Add(uint8(1), `{"model": "m", "messages": [{"role": "assistant", "content": [{"text": "a"}, {"role": "assistant"}]}]}`)
 	for i, path := range jsonPaths() {
 		for _, shape := range apitest.Shapes() {
-			if body := shape.Body(200); shape.Path == path && len(body) < 1000 {
+			if body := shape.BuildBody(200); shape.Path == path && len(body) < 1000 {
 				f.Add(uint8(i), string(body))
 			}
 		}
@@ -273,7 +273,7 @@ func FuzzReadJSON(f *testing.F) {
 			require.ErrorIs(t, r.Unread, errLongModel)
 			return
 		}
-		require.Equal(t, text != "" && model == "" && r.API.named, r.Unread != nil)
+		require.Equal(t, text != "" && model == "" && r.API.namesModel, r.Unread != nil)
 		require.Equal(t, model, r.Model)
 		stream := string(want["stream"]) == "true"
 		require.Equal(t, stream && path != apitest.Embeddings, r.Stream)

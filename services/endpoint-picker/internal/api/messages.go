@@ -48,28 +48,28 @@ const (
 func (r *Request) readConversation(k messageKind) {
 	r.discardPrompt()
 	r.eachElement(func() {
-		if r.scanner.Next() == jsonscan.Object {
+		if r.scanner.NextKind() == jsonscan.Object {
 			r.readMessage(k)
 		} else {
-			r.main.add(r.readText())
+			r.main.addPart(r.readText())
 		}
 	})
 }
 
 // readInput reads a conversation of the responses API: a list of messages, or the text of a user's message.
 func (r *Request) readInput() {
-	if r.scanner.Next() != jsonscan.String {
+	if r.scanner.NextKind() != jsonscan.String {
 		r.readConversation(responseItems)
 		return
 	}
 	r.discardPrompt()
-	r.main.add(Part{Hash: roleUser, Size: uint32(len("user")), Kind: Value})
-	r.main.add(r.readText())
+	r.main.addPart(Part{Hash: roleUser, Size: uint32(len("user")), Kind: Value})
+	r.main.addPart(r.readText())
 }
 
 // readSystem reads a system prompt: a text, or a list of blocks.
 func (r *Request) readSystem() {
-	r.system.restart()
+	r.system.clearParts()
 	r.readContents(contents{to: &r.system, nesting: maxNesting - 1, system: true})
 }
 
@@ -77,37 +77,37 @@ func (r *Request) readSystem() {
 // one part. Most keys can reach the model, depending on its chat template: name, tool_calls, reasoning, arguments, output. Of several roles
 // and contents the last counts.
 func (r *Request) readMessage(k messageKind) {
-	from, place, answer := len(r.main.parts), r.main.reserve(), false
+	from, place, answer := len(r.main.parts), r.main.reservePlace(), false
 	c := contents{to: &r.main, nesting: maxNesting - 1, system: true, kind: k} // until the role is known
-	var o object
+	var o contentObject
 	var role Part
 	var content section
 	r.scanner.EachMember(func(key []byte) {
 		switch string(key) {
 		case "role":
-			r.main.discount(role)
+			r.main.subtractSize(role)
 			role = r.readPart(plain)
-			r.main.fill(place, role)
+			r.main.fillPlace(place, role)
 			answer = role.Hash == roleAssistant
 			c.system = role.Hash == roleSystem || role.Hash == roleDeveloper
 		case "content":
-			r.main.remove(content)
-			content = r.main.begin()
+			r.main.removeSection(content)
+			content = r.main.beginSection()
 			r.readContents(c)
-			r.main.end(&content)
+			r.main.endSection(&content)
 		default:
 			r.readMember(key, c, &o)
 		}
 	})
 	o.addTo(c.to)
 	if answer {
-		r.Turns.answered(from, len(r.main.parts))
+		r.Turns.addAnswer(from, len(r.main.parts))
 	}
 }
 
 // contents describe where the contents of a message belong.
 type contents struct {
-	to      *collected
+	to      *partList
 	nesting int  // levels below
 	system  bool // of a system prompt
 	kind    messageKind
@@ -115,16 +115,16 @@ type contents struct {
 
 // readContents reads the contents of a message: a text, or a list of texts and objects. One text is the same as a list of it.
 func (r *Request) readContents(c contents) {
-	if r.scanner.Next() == jsonscan.String {
+	if r.scanner.NextKind() == jsonscan.String {
 		p := r.readText()
 		if c.system {
 			p = r.withoutAttribution(p)
 		}
-		c.to.add(p)
+		c.to.addPart(p)
 		return
 	}
 	r.eachElement(func() {
-		if c.nesting > 0 && r.scanner.Next() == jsonscan.Object {
+		if c.nesting > 0 && r.scanner.NextKind() == jsonscan.Object {
 			r.readContent(c)
 		} else {
 			r.addBlock(c)
@@ -135,7 +135,7 @@ func (r *Request) readContents(c contents) {
 // readContent reads one of several contents of a message.
 func (r *Request) readContent(c contents) {
 	c.nesting--
-	var o object
+	var o contentObject
 	r.scanner.EachMember(func(key []byte) { r.readMember(key, c, &o) })
 	o.addTo(c.to)
 }
@@ -146,19 +146,19 @@ func (r *Request) addBlock(c contents) {
 	if c.system {
 		p = r.withoutBlock(p)
 	}
-	c.to.add(p)
+	c.to.addPart(p)
 }
 
-// An object is what a message or a content has beside its role, its texts and its media.
-type object struct {
-	members
+// An contentObject is what a message or a content has beside its role, its texts and its media.
+type contentObject struct {
+	memberHash
 
 	source   Part // of an image or a document in Anthropic's API
 	document bool
 }
 
 // readMember reads the value of a key of a message or a content. Their type is no part of the prompt: other keys differ, too.
-func (r *Request) readMember(key []byte, c contents, o *object) {
+func (r *Request) readMember(key []byte, c contents, o *contentObject) {
 	switch string(key) {
 	case "content":
 		r.readContents(c)
@@ -169,30 +169,30 @@ func (r *Request) readMember(key []byte, c contents, o *object) {
 	case "source":
 		o.source = r.readSource()
 	case keyCacheControl:
-		r.scanner.Value()
+		r.scanner.SkipValue()
 	case "tool_calls", "function_call":
-		o.add(xxhash.Sum64(key), r.readPart(call))
+		o.addValue(xxhash.Sum64(key), r.readPart(call))
 	case keyArguments: // of an item of the responses API
-		o.add(xxhash.Sum64(key), r.readItemArguments())
+		o.addValue(xxhash.Sum64(key), r.readItemArguments())
 	case "detail":
-		o.add(xxhash.Sum64(key), r.readDetail())
+		o.addValue(xxhash.Sum64(key), r.readDetail())
 	default:
 		if tokens, media := mediaKeys[string(key)]; media {
-			c.to.add(r.readMedium(tokens))
+			c.to.addPart(r.readMedium(tokens))
 		} else if c.kind == responseItems && isItemKey(key) {
-			r.scanner.Value()
+			r.scanner.SkipValue()
 		} else {
-			o.add(xxhash.Sum64(key), r.readPart(plain))
+			o.addValue(xxhash.Sum64(key), r.readPart(plain))
 		}
 	}
 }
 
 // readItemArguments reads the arguments of an item that is a call.
 func (r *Request) readItemArguments() Part {
-	if r.scanner.Next() != jsonscan.String {
+	if r.scanner.NextKind() != jsonscan.String {
 		return r.readPart(exact)
 	}
-	from := r.scanner.At()
+	from := r.scanner.Offset()
 	return r.valuePart(r.readArguments(), jsonscan.Object, from)
 }
 
@@ -206,10 +206,10 @@ func isItemKey(key []byte) bool {
 	return false
 }
 
-// add adds a member that is not empty, by the hash of its key.
-func (o *object) add(key uint64, p Part) {
+// addValue adds a member that is not empty, by the hash of its key.
+func (o *contentObject) addValue(key uint64, p Part) {
 	if p.Size > 0 {
-		o.members.add(key, value{p.Hash, int(p.Size)})
+		o.memberHash.addMember(key, value{p.Hash, int(p.Size)})
 	}
 }
 
@@ -223,12 +223,12 @@ func (r *Request) readDetail() Part {
 }
 
 // addTo adds what the object has to a prompt.
-func (o *object) addTo(to *collected) {
+func (o *contentObject) addTo(to *partList) {
 	if o.source.Kind == Media && o.document {
 		o.source.Size = fileTokens
 	}
-	to.add(o.source)
-	to.add(o.part())
+	to.addPart(o.source)
+	to.addPart(o.toPart())
 }
 
 // Types of contents and of sources, as hashes of values.
@@ -243,12 +243,12 @@ var keyURL = xxhash.Sum64String("url")
 
 // readMedium reads a medium. A null counts as no medium, and an address is the same as an object with nothing else.
 func (r *Request) readMedium(tokens uint32) Part {
-	kind := r.scanner.Next()
+	kind := r.scanner.NextKind()
 	if kind == jsonscan.Null {
-		r.scanner.Value()
+		r.scanner.SkipValue()
 		return Part{}
 	}
-	from := r.scanner.At()
+	from := r.scanner.Offset()
 	var hash uint64
 	switch kind {
 	case jsonscan.String, jsonscan.Object:
@@ -256,37 +256,37 @@ func (r *Request) readMedium(tokens uint32) Part {
 	default:
 		hash = r.readValue(maxValueDepth, plain).hash
 	}
-	return Part{Hash: hash, From: uint32(from), To: uint32(r.scanner.At()), Size: tokens, Kind: Media}
+	return Part{Hash: hash, From: uint32(from), To: uint32(r.scanner.Offset()), Size: tokens, Kind: Media}
 }
 
 // readAddress returns the hash of an object with the address of a medium, or of an address alone.
 func (r *Request) readAddress(kind jsonscan.Kind) uint64 {
-	var m members
+	var m memberHash
 	if kind == jsonscan.String {
-		m.add(keyURL, r.readValue(maxValueDepth, plain))
-		return m.part().Hash
+		m.addMember(keyURL, r.readValue(maxValueDepth, plain))
+		return m.toPart().Hash
 	}
 	r.scanner.EachMember(func(key []byte) {
-		if string(key) == keyCacheControl || r.scanner.Next() == jsonscan.Null {
-			r.scanner.Value()
+		if string(key) == keyCacheControl || r.scanner.NextKind() == jsonscan.Null {
+			r.scanner.SkipValue()
 			return
 		}
 		name, detail := xxhash.Sum64(key), string(key) == "detail"
 		if v := r.readValue(maxValueDepth, plain); !detail || v.hash != detailAuto {
-			m.add(name, v)
+			m.addMember(name, v)
 		}
 	})
-	return m.part().Hash
+	return m.toPart().Hash
 }
 
 // readSource reads a source: data, an address, or the text of a document.
 func (r *Request) readSource() Part {
-	r.scanner.Next()
-	p := Part{From: uint32(r.scanner.At()), Size: imageTokens, Kind: Media}
-	var m members
+	r.scanner.NextKind()
+	p := Part{From: uint32(r.scanner.Offset()), Size: imageTokens, Kind: Media}
+	var m memberHash
 	r.scanner.EachMember(func(key []byte) {
-		if r.scanner.Next() == jsonscan.Null {
-			r.scanner.Value()
+		if r.scanner.NextKind() == jsonscan.Null {
+			r.scanner.SkipValue()
 			return
 		}
 		name, typed := xxhash.Sum64(key), string(key) == "type"
@@ -294,9 +294,9 @@ func (r *Request) readSource() Part {
 		if typed && v.hash == typeText {
 			p.Kind = Value
 		}
-		m.add(name, v)
+		m.addMember(name, v)
 	})
-	p.Hash, p.To = m.part().Hash, uint32(r.scanner.At())
+	p.Hash, p.To = m.toPart().Hash, uint32(r.scanner.Offset())
 	if p.Kind == Value {
 		p.Size = uint32(m.size)
 	}

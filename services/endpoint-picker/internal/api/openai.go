@@ -10,19 +10,19 @@ import (
 
 // openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
 var openAI = []API{
-	{suffix: "/chat/completions", read: (*Request).readJSON, fields: chatFields, named: true, Generates: true},
-	{suffix: "/completions", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true},
-	{suffix: "/responses", read: (*Request).readJSON, fields: responseFields, named: true, Generates: true, Stores: true},
-	{suffix: "/embeddings", read: (*Request).readJSON, fields: embeddingFields, named: true, Generates: true, Usage: answer.FormLists},
-	{suffix: "/images/generations", read: (*Request).readJSON, fields: completionFields, named: true, Generates: true, Usage: answer.FormLists},
-	{suffix: "/completions/render", read: (*Request).readJSON, fields: modelFields, named: true}, // also of chats
-	{suffix: "/conversations", read: (*Request).readJSON, fields: modelFields},
+	{suffix: "/chat/completions", readBody: (*Request).readJSON, fields: chatFields, namesModel: true, Generates: true},
+	{suffix: "/completions", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true},
+	{suffix: "/responses", readBody: (*Request).readJSON, fields: responseFields, namesModel: true, Generates: true, Stores: true},
+	{suffix: "/embeddings", readBody: (*Request).readJSON, fields: embeddingFields, namesModel: true, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/images/generations", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/completions/render", readBody: (*Request).readJSON, fields: modelFields, namesModel: true}, // also of chats
+	{suffix: "/conversations", readBody: (*Request).readJSON, fields: modelFields},
 	// Of vLLM, SGLang and TGI. Only the model is read.
-	{suffix: "/rerank", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
-	{suffix: "/score", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
-	{suffix: "/classify", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
-	{suffix: "/pooling", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormLists},
-	{suffix: "/generate_stream", read: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormOpen},
+	{suffix: "/rerank", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/score", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/classify", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/pooling", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/generate_stream", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatOpen},
 }
 
 // modelFields are for requests whose prompt is not computed.

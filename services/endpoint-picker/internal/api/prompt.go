@@ -22,10 +22,10 @@ const (
 
 // Limits on the parts of one prompt.
 const (
-	// mostParts is the maximum number of parts, 384 KiB. With parts of at least 128 bytes on average it is no further limit, as
+	// maxPromptParts is the maximum number of parts, 384 KiB. With parts of at least 128 bytes on average it is no further limit, as
 	// prefixindex.DefaultMatchTokens are 2 MiB. At half, long chats of very short messages match less of their caches; at double, a body of
 	// that shape takes twice the memory.
-	mostParts = 1 << 14
+	maxPromptParts = 1 << 14
 	// minBytesPerPart limits the memory for parts to that of the body: a part has 24 bytes. The smallest message of a chat,
 	// {"role":"user","content":"hi"}, has two parts in 31 bytes. At double the shortest messages count no longer; at half the
 	// memory is up to three times the body.
@@ -41,7 +41,7 @@ const (
 )
 
 // maxParts returns the maximum number of parts of a body.
-func maxParts(body []byte) int { return min(freeParts+len(body)/minBytesPerPart, mostParts) }
+func maxParts(body []byte) int { return min(freeParts+len(body)/minBytesPerPart, maxPromptParts) }
 
 // Kind is the kind of a part.
 type Kind uint8
@@ -65,8 +65,8 @@ type Part struct {
 	Kind Kind
 }
 
-// Shortest reports whether a text is in its shortest spelling.
-func (p Part) Shortest() bool { return p.Size == p.To-p.From }
+// IsShortest reports whether a text is in its shortest spelling.
+func (p Part) IsShortest() bool { return p.Size == p.To-p.From }
 
 // Turns contains the positions of a conversation's turns, as numbers of parts of Request.Prompt. All are 0 before the model's
 // first answer. Turns that were not collected are at the end.
@@ -76,21 +76,21 @@ type Turns struct {
 	History int // up to the end of its last answer
 }
 
-// answered records the parts of an answer.
-func (t *Turns) answered(from, to int) {
+// addAnswer records the parts of an answer.
+func (t *Turns) addAnswer(from, to int) {
 	if t.History == 0 {
 		t.Opening = from
 	}
 	t.Asked, t.History = from, to
 }
 
-// count is the size of a part of a prompt.
-type count struct {
+// sizeCount is the size of a part of a prompt.
+type sizeCount struct {
 	text   int // bytes
 	tokens int // in addition
 }
 
-func (c *count) add(p Part) {
+func (c *sizeCount) addSize(p Part) {
 	if p.Kind == Text || p.Kind == Value {
 		c.text += int(p.Size)
 	} else {
@@ -98,8 +98,8 @@ func (c *count) add(p Part) {
 	}
 }
 
-// discount takes back what add did.
-func (c *count) discount(p Part) {
+// subtractSize takes back what add did.
+func (c *sizeCount) subtractSize(p Part) {
 	if p.Kind == Text || p.Kind == Value {
 		c.text -= int(p.Size)
 	} else {
@@ -108,8 +108,8 @@ func (c *count) discount(p Part) {
 }
 
 // estimateTokens estimates the number of tokens.
-func estimateTokens(counts ...count) int {
-	sum := count{}
+func estimateTokens(counts ...sizeCount) int {
+	sum := sizeCount{}
 	for _, c := range counts {
 		sum.text += c.text
 		sum.tokens += c.tokens
@@ -117,35 +117,35 @@ func estimateTokens(counts ...count) int {
 	return sum.tokens + sum.text/prefixindex.BytesPerToken
 }
 
-// collected contains the parts at the start of a prompt, up to its limits, and the size of all of it.
-type collected struct {
+// partList contains the parts at the start of a prompt, up to its limits, and the size of all of it.
+type partList struct {
 	parts []Part
-	count
+	sizeCount
 	maxTokens int
 	maxParts  int
 	full      bool // a part had no room: none that follows is collected, even if there is room again
 }
 
-func (c *collected) reset(maxTokens, maxParts int) {
-	*c = collected{parts: c.parts[:0], maxTokens: maxTokens, maxParts: maxParts}
+func (c *partList) resetLimits(maxTokens, maxParts int) {
+	*c = partList{parts: c.parts[:0], maxTokens: maxTokens, maxParts: maxParts}
 }
 
-// restart discards all parts.
-func (c *collected) restart() { c.reset(c.maxTokens, c.maxParts) }
+// clearParts discards all parts.
+func (c *partList) clearParts() { c.resetLimits(c.maxTokens, c.maxParts) }
 
-// add counts a part, and collects it if it is within the limits. It ignores empty texts and values.
-func (c *collected) add(p Part) {
+// addPart counts a part, and collects it if it is within the limits. It ignores empty texts and values.
+func (c *partList) addPart(p Part) {
 	if p.Size == 0 && (p.Kind == Text || p.Kind == Value) {
 		return
 	}
-	c.collect(p)
-	c.count.add(p)
+	c.appendPart(p)
+	c.sizeCount.addSize(p)
 }
 
-// collect appends a part if there is room. It reports whether there was.
-func (c *collected) collect(p Part) bool {
+// appendPart appends a part if there is room. It reports whether there was.
+func (c *partList) appendPart(p Part) bool {
 	n := len(c.parts)
-	if c.full = c.full || n >= c.maxParts || estimateTokens(c.count) >= c.maxTokens; c.full {
+	if c.full = c.full || n >= c.maxParts || estimateTokens(c.sizeCount) >= c.maxTokens; c.full {
 		return false
 	}
 	if n == cap(c.parts) { // append would allocate more than the limit, and five times as much in all
@@ -155,39 +155,39 @@ func (c *collected) collect(p Part) bool {
 	return true
 }
 
-// reserve appends a place for a part that may be read later. It returns the place, -1 if there is no room.
-func (c *collected) reserve() int {
-	if !c.collect(Part{}) {
+// reservePlace appends a place for a part that may be read later. It returns the place, -1 if there is no room.
+func (c *partList) reservePlace() int {
+	if !c.appendPart(Part{}) {
 		return -1
 	}
 	return len(c.parts) - 1
 }
 
-// fill counts a part, and puts it into a reserved place.
-func (c *collected) fill(place int, p Part) {
+// fillPlace counts a part, and puts it into a reserved place.
+func (c *partList) fillPlace(place int, p Part) {
 	if place >= 0 {
 		c.parts[place] = p
 	}
-	c.count.add(p)
+	c.sizeCount.addSize(p)
 }
 
 // A section is a range of parts that are removed if their key comes again.
 type section struct {
 	from, to int
-	count
+	sizeCount
 }
 
-// begin returns a section that begins behind the last part.
-func (c *collected) begin() section { return section{from: len(c.parts), count: c.count} }
+// beginSection returns a section that begins behind the last part.
+func (c *partList) beginSection() section { return section{from: len(c.parts), sizeCount: c.sizeCount} }
 
-// end ends a section behind the last part.
-func (c *collected) end(s *section) {
+// endSection ends a section behind the last part.
+func (c *partList) endSection(s *section) {
 	s.to = len(c.parts)
-	s.count = count{text: c.text - s.text, tokens: c.tokens - s.tokens}
+	s.sizeCount = sizeCount{text: c.text - s.text, tokens: c.tokens - s.tokens}
 }
 
-// remove removes a section and its counts. It ignores an empty section.
-func (c *collected) remove(s section) {
+// removeSection removes a section and its counts. It ignores an empty section.
+func (c *partList) removeSection(s section) {
 	if s.to > s.from {
 		c.parts = slices.Delete(c.parts, s.from, s.to)
 	}
@@ -195,14 +195,14 @@ func (c *collected) remove(s section) {
 	c.tokens -= s.tokens
 }
 
-// append appends and counts all parts of another list, whatever the limits.
-func (c *collected) append(other *collected) {
+// appendList appends and counts all parts of another list, whatever the limits.
+func (c *partList) appendList(other *partList) {
 	c.parts = append(c.parts, other.parts...)
 	c.text += other.text
 	c.tokens += other.tokens
 }
 
-func (c *collected) dropLarge() {
+func (c *partList) dropLarge() {
 	if cap(c.parts) > pooledParts {
 		c.parts = nil
 	}

@@ -39,7 +39,7 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 		},
 		{
 			name: "up to a number of parts", give: chatOf(pairs), path: apitest.Chat, maxTokens: enough,
-			want: mostParts, wantTurns: Turns{Opening: 2, Asked: mostParts, History: mostParts}, tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
+			want: maxPromptParts, wantTurns: Turns{Opening: 2, Asked: maxPromptParts, History: maxPromptParts}, tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
 		},
 		{name: "none", give: chatOf(3), path: apitest.Chat, tokens: (3*perPair + 7) / prefixindex.BytesPerToken},
 		{
@@ -57,7 +57,7 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 			var r Request
 			require.NoError(t, r.Parse(allParsers(t), Incoming{Path: tt.path, Body: tt.give}, tt.maxTokens))
 			assert.Len(t, r.Prompt, tt.want)
-			assert.LessOrEqual(t, cap(r.Prompt), mostParts)
+			assert.LessOrEqual(t, cap(r.Prompt), maxPromptParts)
 			assert.LessOrEqual(t, len(r.Head), maxHead)
 			assert.Equal(t, tt.wantTurns, r.Turns)
 			assert.Equal(t, tt.tokens, r.Tokens)

@@ -4,7 +4,7 @@ import "fairlead.dev/services/endpoint-picker/internal/answer"
 
 // sglang is SGLang's own API: GenerateReqInput in python/sglang/srt/managers/io_struct.py.
 var sglang = []API{
-	{suffix: "/generate", read: (*Request).readJSON, fields: sglangFields, Generates: true, Usage: answer.FormMetaInfo},
+	{suffix: "/generate", readBody: (*Request).readJSON, fields: sglangFields, Generates: true, Usage: answer.FormatMetaInfo},
 }
 
 // sglangFields have a model, which SGLang ignores, because rules of the picker may need it.
@@ -26,5 +26,5 @@ func (r *Request) readVideo()  { r.readMedia(videoTokens) }
 
 // readMedia reads one medium or a list. They come first in the prompt: their places in it are the same for all media.
 func (r *Request) readMedia(tokens uint32) {
-	r.eachElement(func() { r.head.add(r.readMedium(tokens)) })
+	r.eachElement(func() { r.head.addPart(r.readMedium(tokens)) })
 }

@@ -34,30 +34,30 @@ type value struct {
 	size int // bytes of its shortest spelling
 }
 
-// members are the members of an object, in any order.
-type members struct {
+// memberHash are the members of an object, in any order.
+type memberHash struct {
 	sum  uint64 // of the hashes of the members
 	size int    // of their values, in bytes
 }
 
-func (m *members) add(key uint64, v value) {
-	m.sum += mix(key, v.hash)
+func (m *memberHash) addMember(key uint64, v value) {
+	m.sum += mixHashes(key, v.hash)
 	m.size += v.size
 }
 
-// part returns the members as a part of a prompt.
-func (m *members) part() Part {
-	return Part{Hash: mix(seedObject, m.sum), Size: uint32(m.size), Kind: Value}
+// toPart returns the members as a part of a prompt.
+func (m *memberHash) toPart() Part {
+	return Part{Hash: mixHashes(seedObject, m.sum), Size: uint32(m.size), Kind: Value}
 }
 
-// mix returns a hash of two hashes, in their order.
-func mix(a, b uint64) uint64 {
+// mixHashes returns a hash of two hashes, in their order.
+func mixHashes(a, b uint64) uint64 {
 	h := (bits.RotateLeft64(a, 27)*seedString ^ b) * seedList
 	return h ^ h>>32
 }
 
 // hashString returns the hash of a string in its shortest spelling, as a value.
-func hashString(short string) uint64 { return mix(seedString, xxhash.Sum64String(short)) }
+func hashString(short string) uint64 { return mixHashes(seedString, xxhash.Sum64String(short)) }
 
 // A shape says what in a value is no part of the prompt, because servers drop it or do not tell it from its absence.
 type shape uint8
@@ -69,16 +69,16 @@ const (
 	exact              // nothing
 )
 
-// of returns the shape of a member.
-func (s shape) of(key []byte) shape {
+// memberShape returns the shape of a member.
+func (s shape) memberShape(key []byte) shape {
 	if s == exact || (s == tool || s == call) && string(key) == "function" {
 		return s
 	}
 	return plain
 }
 
-// drops reports whether a member is no part of the prompt, whatever its value.
-func (s shape) drops(key []byte) bool {
+// dropsMember reports whether a member is no part of the prompt, whatever its value.
+func (s shape) dropsMember(key []byte) bool {
 	switch s {
 	case exact:
 		return false
@@ -92,24 +92,24 @@ func (s shape) drops(key []byte) bool {
 // readValue reads the next value.
 func (r *Request) readValue(depth int, sh shape) value {
 	s := &r.scanner
-	switch kind := s.Next(); {
+	switch kind := s.NextKind(); {
 	case kind == jsonscan.String:
-		span, _ := s.String()
+		span, _ := s.ReadString()
 		return r.stringValue(span, s.Surplus())
 	case kind == jsonscan.Array && depth > 0:
 		return r.readList(depth-1, sh)
 	case kind == jsonscan.Object && depth > 0:
 		return r.readObject(depth-1, sh)
 	case kind == jsonscan.Number:
-		return numberValue(r.text(s.Value()))
+		return numberValue(r.bodyText(s.SkipValue()))
 	}
-	text := r.text(s.Value())
+	text := r.bodyText(s.SkipValue())
 	return value{xxhash.Sum64(text), len(text)}
 }
 
 // stringValue returns a string as a value, which is longer by the surplus than its shortest spelling.
 func (r *Request) stringValue(span jsonscan.Span, surplus int) value {
-	return value{mix(seedString, r.hashText(span, surplus)), span.To - span.From - surplus + len(`""`)}
+	return value{mixHashes(seedString, r.hashText(span, surplus)), span.To - span.From - surplus + len(`""`)}
 }
 
 // maxNumber is the maximum length of a number whose spelling does not count, in bytes. Python writes at most 24.
@@ -128,10 +128,10 @@ func numberValue(text []byte) value {
 
 func (r *Request) readList(depth int, sh shape) value {
 	list := value{seedList, len(`[`)}
-	r.scanner.Open()
-	for r.scanner.More() {
+	r.scanner.EnterValue()
+	for r.scanner.NextElement() {
 		v := r.readValue(depth, sh)
-		list.hash = mix(list.hash, v.hash)
+		list.hash = mixHashes(list.hash, v.hash)
 		list.size += v.size + len(`,`)
 	}
 	list.size = max(list.size, len(`[]`)) // in place of the last comma
@@ -139,22 +139,22 @@ func (r *Request) readList(depth int, sh shape) value {
 }
 
 func (r *Request) readObject(depth int, sh shape) value {
-	var m members
+	var m memberHash
 	size := len(`{`)
 	r.scanner.EachMember(func(key []byte) {
-		if sh.drops(key) || (sh == tool || sh == call) && r.scanner.Next() == jsonscan.Null {
-			r.scanner.Value()
+		if sh.dropsMember(key) || (sh == tool || sh == call) && r.scanner.NextKind() == jsonscan.Null {
+			r.scanner.SkipValue()
 			return
 		}
-		name, n, inner := xxhash.Sum64(key), len(key), sh.of(key)
+		name, n, inner := xxhash.Sum64(key), len(key), sh.memberShape(key)
 		if sh == call && string(key) == keyArguments {
-			m.add(name, r.readArguments())
+			m.addMember(name, r.readArguments())
 		} else {
-			m.add(name, r.readValue(depth, inner))
+			m.addMember(name, r.readValue(depth, inner))
 		}
 		size += n + len(`"":,`)
 	})
-	return value{mix(seedObject, m.sum), max(size+m.size, len(`{}`))}
+	return value{mixHashes(seedObject, m.sum), max(size+m.size, len(`{}`))}
 }
 
 const (
@@ -169,14 +169,14 @@ const (
 // readArguments reads the arguments of a call of a tool: a string with the JSON text of an object, which servers parse before they make the
 // prompt (vLLM, SGLang). It hashes the object, and other strings as they are. What is in strings of the object is not parsed again.
 func (r *Request) readArguments() value {
-	if r.scanner.Next() != jsonscan.String {
+	if r.scanner.NextKind() != jsonscan.String {
 		return r.readValue(maxValueDepth, exact)
 	}
-	span, _ := r.scanner.String()
+	span, _ := r.scanner.ReadString()
 	surplus := r.scanner.Surplus()
-	switch text := r.text(span); {
+	switch text := r.bodyText(span); {
 	case len(text) == 0: // servers do not tell it from an empty object
-		return value{mix(seedObject, 0), len(`{}`)}
+		return value{mixHashes(seedObject, 0), len(`{}`)}
 	case len(text) <= maxArguments && strings.IndexByte(`{ \`, text[0]) >= 0:
 		r.arguments = jsonscan.Unescape(r.arguments[:0], text)
 		if v, ok := r.parseArguments(); ok {
@@ -192,9 +192,9 @@ func (r *Request) parseArguments() (v value, ok bool) {
 	r.scanner, r.inner, r.body = r.inner, r.scanner, r.arguments
 	r.scanner.NonFinite, r.scanner.Terse = true, true
 	r.scanner.Reset(r.arguments)
-	if r.scanner.Next() == jsonscan.Object {
+	if r.scanner.NextKind() == jsonscan.Object {
 		v = r.readValue(maxValueDepth, exact)
-		ok = r.scanner.End() == nil
+		ok = r.scanner.CheckEnd() == nil
 	}
 	r.scanner.Reset(nil)
 	r.scanner, r.inner, r.body = r.inner, r.scanner, body
@@ -204,17 +204,17 @@ func (r *Request) parseArguments() (v value, ok bool) {
 // hashText returns the hash of a string in its shortest spelling, than which it is longer by the surplus.
 func (r *Request) hashText(span jsonscan.Span, surplus int) uint64 {
 	if surplus == 0 {
-		return xxhash.Sum64(r.text(span))
+		return xxhash.Sum64(r.bodyText(span))
 	}
 	r.hasher.Reset()
-	for piece := range jsonscan.Short(r.text(span), r.buffer()) {
+	for piece := range jsonscan.Short(r.bodyText(span), r.textBuffer()) {
 		_, _ = r.hasher.Write(piece) // it never fails
 	}
 	return r.hasher.Sum64()
 }
 
-// buffer returns the buffer for strings that are not in their shortest spelling.
-func (r *Request) buffer() []byte {
+// textBuffer returns the buffer for strings that are not in their shortest spelling.
+func (r *Request) textBuffer() []byte {
 	if r.short == nil {
 		r.short = make([]byte, 0, shortBytes)
 	}
@@ -223,12 +223,12 @@ func (r *Request) buffer() []byte {
 
 // readPart reads a string, a list or an object whose beginning alone is of no use. Other values are no part of a prompt, nor are empty ones.
 func (r *Request) readPart(sh shape) Part {
-	kind := r.scanner.Next()
+	kind := r.scanner.NextKind()
 	if kind != jsonscan.String && kind != jsonscan.Array && kind != jsonscan.Object {
-		r.scanner.Value()
+		r.scanner.SkipValue()
 		return Part{}
 	}
-	from := r.scanner.At()
+	from := r.scanner.Offset()
 	v := r.readValue(maxValueDepth, sh)
 	return r.valuePart(v, kind, from)
 }
@@ -239,15 +239,15 @@ func (r *Request) valuePart(v value, kind jsonscan.Kind, from int) Part {
 	if kind == jsonscan.String || size == len(`[]`) {
 		size -= len(`""`)
 	}
-	return Part{Hash: v.hash, From: uint32(from), To: uint32(r.scanner.At()), Size: uint32(max(size, 0)), Kind: Value}
+	return Part{Hash: v.hash, From: uint32(from), To: uint32(r.scanner.Offset()), Size: uint32(max(size, 0)), Kind: Value}
 }
 
 // readText reads a string as the text of a prompt, and other values as readPart does.
 func (r *Request) readText() Part {
-	if r.scanner.Next() != jsonscan.String {
+	if r.scanner.NextKind() != jsonscan.String {
 		return r.readPart(plain)
 	}
-	span, _ := r.scanner.String()
+	span, _ := r.scanner.ReadString()
 	size := span.To - span.From - r.scanner.Surplus()
 	return Part{From: uint32(span.From), To: uint32(span.To), Size: uint32(size)}
 }
@@ -256,14 +256,14 @@ func (r *Request) readText() Part {
 // https://github.com/vllm-project/vllm/pull/36829, llama.cpp since https://github.com/ggml-org/llama.cpp/pull/20623.
 const attribution = "x-anthropic-billing-header"
 
-// attributed reports whether a block of the system prompt begins with an attribution.
-func (r *Request) attributed(p Part) bool {
-	return p.Kind == Text && jsonscan.HasPrefix(r.body[p.From:p.To], attribution, r.buffer())
+// hasAttribution reports whether a block of the system prompt begins with an attribution.
+func (r *Request) hasAttribution(p Part) bool {
+	return p.Kind == Text && jsonscan.HasPrefix(r.body[p.From:p.To], attribution, r.textBuffer())
 }
 
 // withoutAttribution returns the rest of a system prompt without its first line if that is an attribution.
 func (r *Request) withoutAttribution(p Part) Part {
-	if !r.attributed(p) {
+	if !r.hasAttribution(p) {
 		return p
 	}
 	line, rest := jsonscan.CutLine(r.body[p.From:p.To])
@@ -271,7 +271,7 @@ func (r *Request) withoutAttribution(p Part) Part {
 		return Part{}
 	}
 	size := 0
-	for piece := range jsonscan.Short(line, r.buffer()) {
+	for piece := range jsonscan.Short(line, r.textBuffer()) {
 		size += len(piece)
 	}
 	p.From += uint32(len(line))
@@ -281,7 +281,7 @@ func (r *Request) withoutAttribution(p Part) Part {
 
 // withoutBlock returns a block of a system prompt, nothing if it is an attribution.
 func (r *Request) withoutBlock(p Part) Part {
-	if r.attributed(p) {
+	if r.hasAttribution(p) {
 		return Part{}
 	}
 	return p

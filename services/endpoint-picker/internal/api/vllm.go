@@ -2,7 +2,7 @@ package api
 
 // vllm is vLLM's own API: GenerateRequest in vllm/entrypoints/serve/disagg/protocol.py.
 var vllm = []API{
-	{suffix: "/inference/v1/generate", read: (*Request).readJSON, fields: vllmFields, Generates: true},
+	{suffix: "/inference/v1/generate", readBody: (*Request).readJSON, fields: vllmFields, Generates: true},
 }
 
 var vllmFields = fields{
@@ -17,9 +17,9 @@ var vllmFields = fields{
 func (r *Request) readFeatures() {
 	r.scanner.EachMember(func(key []byte) {
 		if string(key) == "mm_hashes" {
-			r.head.add(r.readMedium(0))
+			r.head.addPart(r.readMedium(0))
 		} else {
-			r.scanner.Value()
+			r.scanner.SkipValue()
 		}
 	})
 }

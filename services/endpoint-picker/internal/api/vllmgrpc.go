@@ -12,8 +12,8 @@ import (
 
 // vllmGRPC is vLLM's gRPC service: vllm_engine.proto. Its requests name no model.
 var vllmGRPC = []API{
-	{suffix: "/vllm.grpc.engine.VllmEngine/Generate", read: (*Request).readVLLM, Generates: true, Usage: answer.FormVLLM},
-	{suffix: "/vllm.grpc.engine.VllmEngine/Embed", read: (*Request).readVLLM, Generates: true, Usage: answer.FormVLLM},
+	{suffix: "/vllm.grpc.engine.VllmEngine/Generate", readBody: (*Request).readVLLM, Generates: true, Usage: answer.FormatVLLM},
+	{suffix: "/vllm.grpc.engine.VllmEngine/Embed", readBody: (*Request).readVLLM, Generates: true, Usage: answer.FormatVLLM},
 }
 
 // Fields of vllm_engine.proto. GenerateRequest and EmbedRequest use the same number for tokenized.
@@ -43,15 +43,15 @@ func (r *Request) readVLLM() error {
 		r.API = opaque
 		return nil
 	}
-	f := protoscan.Read(r.body[frameHead:])
+	f := protoscan.Scan(r.body[frameHead:])
 	for f.Next() {
-		at := frameHead + f.At
+		at := frameHead + f.Offset
 		switch f.Tag {
 		case vllmTokenized:
 			r.readTokenized(f.Bytes, at)
 		case vllmText:
 			r.discardPrompt()
-			r.main.add(partOf(at, len(f.Bytes), Text, len(f.Bytes)))
+			r.main.addPart(partOf(at, len(f.Bytes), Text, len(f.Bytes)))
 		case vllmStream:
 			r.Stream = f.Value != 0
 		case vllmMedia:
@@ -71,7 +71,7 @@ func partOf(at, length int, kind Kind, size int) Part {
 
 // readTokenized reads a TokenizedInput at an offset in the body.
 func (r *Request) readTokenized(message []byte, at int) {
-	for f := protoscan.Read(message); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		if f.Tag != vllmIDs {
 			continue
 		}
@@ -82,18 +82,18 @@ func (r *Request) readTokenized(message []byte, at int) {
 			}
 		}
 		r.discardPrompt()
-		r.main.add(partOf(at+f.At, len(f.Bytes), PackedIDs, ids))
+		r.main.addPart(partOf(at+f.Offset, len(f.Bytes), PackedIDs, ids))
 	}
 }
 
 // readHashes reads the hashes of MultimodalInputs at an offset in the body. They come first in the prompt, because the tokens
 // of all images are the same; those are among the token ids.
 func (r *Request) readHashes(message []byte, at int) {
-	for f := protoscan.Read(message); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		if f.Tag == vllmHashes {
-			p := partOf(at+f.At, len(f.Bytes), Media, 0)
+			p := partOf(at+f.Offset, len(f.Bytes), Media, 0)
 			p.Hash = xxhash.Sum64(f.Bytes)
-			r.head.add(p)
+			r.head.addPart(p)
 		}
 	}
 }

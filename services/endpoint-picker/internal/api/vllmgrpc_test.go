@@ -74,7 +74,7 @@ func FuzzReadVLLM(f *testing.F) {
 	f.Add(field(7, field(6, []byte("h"))))
 	for _, shape := range apitest.Shapes() {
 		if shape.Path == apitest.VLLMGRPC {
-			f.Add(shape.Body(200)[frameHead:])
+			f.Add(shape.BuildBody(200)[frameHead:])
 		}
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {

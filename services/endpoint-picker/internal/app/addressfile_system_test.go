@@ -50,7 +50,7 @@ func TestAddressFile(t *testing.T) {
 			return map[string]string{
 				"grpc": p.ExtProcListener.Address(), "grpc-health": p.HealthListener.Address(),
 				"metrics": p.HTTP.MetricsAddress(), "health": p.HTTP.HealthAddress(),
-				"decision": p.Decision.Address(), "proxy": p.Proxy.Address(), "replica": p.Replicas.Address(),
+				"decision": p.Decision.ListenAddress(), "proxy": p.Proxy.ListenAddress(), "replica": p.Replicas.Address(),
 			}
 		}},
 		{name: "no metrics", change: func(cfg *config.Config) { cfg.HTTP.MetricsAddress = "0" }, want: func(p *parts) map[string]string {

@@ -432,9 +432,9 @@ func TestPickerWaitsForItsRules(t *testing.T) {
 	r := newRig(t, config.Drain{})
 	one, ok := r.Finder.(*onePool)
 	require.True(t, ok)
-	require.NoError(t, one.Ready())
+	require.NoError(t, one.CheckReady())
 	waiting := &onePool{runningPool: one.runningPool, rules: informers.NewRules(informers.RulesParams{Log: zap.NewNop()})}
-	require.ErrorIs(t, waiting.Ready(), informers.ErrRulesNotRead)
+	require.ErrorIs(t, waiting.CheckReady(), informers.ErrRulesNotRead)
 }
 
 func TestPoolIsShown(t *testing.T) {

@@ -171,7 +171,7 @@ func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision
 	}
 	made := decision.NewListener(listener)
 	if cfg.Decision.Enabled() {
-		metrics.RegisterDecisions(p.Registry, made.Stats)
+		metrics.RegisterDecisions(p.Registry, made.ListenerStats)
 	}
 	return made
 }
@@ -212,7 +212,7 @@ func newProxy(p proxyParts) *proxy.Server {
 	}
 	made := proxy.New(params)
 	if cfg.Proxy.Address != "" {
-		metrics.RegisterProxy(p.Registry, made.Stats)
+		metrics.RegisterProxy(p.Registry, made.ProxyStats)
 	}
 	return made
 }
@@ -252,7 +252,7 @@ func newExtProcListener(p extProcListenerParts) extProcListener {
 	}
 	listener := grpcserver.New(grpcserver.Params{
 		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: p.Server, Options: options.ServerOptions(),
-		Codec: extproc.Codec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
+		Codec: extproc.NewCodec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
 	})
 	metrics.RegisterGateways(p.Registry, listener.Stats)
 	return extProcListener{listener}
@@ -300,7 +300,7 @@ func newHTTPServer(p httpParts) *httpserver.Server {
 		Log:      p.Log.Named("http"),
 		Gatherer: newGatherer(p.Config, p.Pools),
 		Handlers: handlers,
-		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.Ready() }}},
+		Ready:    []httpserver.Check{{Name: "pool", Probe: func(context.Context) error { return p.Health.CheckReady() }}},
 		Protect:  p.Protection,
 		TLS:      p.Certificates.forMetrics(),
 	})

@@ -51,8 +51,8 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
 }
 
-// Find returns the pool.
-func (o *onePool) Find(context.Context) exchange.Pool { return o }
+// FindPool returns the pool.
+func (o *onePool) FindPool(context.Context) exchange.Pool { return o }
 
 // FindTitle returns the pool if it has this title.
 func (o *onePool) FindTitle(title string) exchange.Pool {
@@ -65,13 +65,13 @@ func (o *onePool) FindTitle(title string) exchange.Pool {
 // FindHost returns the pool.
 func (o *onePool) FindHost(string) exchange.Pool { return o }
 
-// Ready returns an error while the pool, its rules or its caches are unknown.
-func (o *onePool) Ready() error {
-	if err := o.Pool.Ready(); err != nil {
+// CheckReady returns an error while the pool, its rules or its caches are unknown.
+func (o *onePool) CheckReady() error {
+	if err := o.Pool.CheckReady(); err != nil {
 		return err
 	}
 	if o.rules != nil {
-		return o.rules.Ready()
+		return o.rules.CheckReady()
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 		Scrapes: r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
-		made.Use(r.plan, r.cacheSize)
+		made.ApplyPlan(r.plan, r.cacheSize)
 	}
 	r.members[title] = made
 	return made
@@ -150,7 +150,7 @@ func (r *runningPools) use(plan *modelserver.Plan, size estimate.CacheSize) {
 	defer r.mu.Unlock()
 	r.plan, r.cacheSize = plan, size
 	for _, one := range r.members {
-		one.Use(plan, size)
+		one.ApplyPlan(plan, size)
 	}
 }
 
@@ -212,13 +212,13 @@ func (r *runningPools) References() []corev1.ObjectReference {
 
 // finder finds the pool of a stream, and runs the pools.
 type finder interface {
-	Find(ctx context.Context) exchange.Pool
+	FindPool(ctx context.Context) exchange.Pool
 	// FindTitle returns the pool with a title, or nil.
 	FindTitle(title string) exchange.Pool
 	// FindHost returns the pool of an HTTP request, by its host. It returns a pool that refuses all requests if there is none.
 	FindHost(host string) exchange.Pool
-	// Ready returns an error while requests cannot be placed for a reason that passes.
-	Ready() error
+	// CheckReady returns an error while requests cannot be placed for a reason that passes.
+	CheckReady() error
 	Run(ctx context.Context)
 }
 

@@ -22,7 +22,7 @@ import (
 // noEndpoints is the source of an empty pool.
 type noEndpoints struct{}
 
-func (noEndpoints) Pool() (*datastore.Pool, error)                 { return &datastore.Pool{}, nil }
+func (noEndpoints) ReadPool() (*datastore.Pool, error)             { return &datastore.Pool{}, nil }
 func (noEndpoints) WaitForSync(context.Context) bool               { return true }
 func (noEndpoints) OnChange(func())                                {}
 func (noEndpoints) Reference() (o corev1.ObjectReference, ok bool) { return o, false }
@@ -39,7 +39,7 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 	held := 0
 	for _, name := range []string{"a", "b", "c", "d"} {
 		x := pools.add("ns/"+name, name, noEndpoints{}).Estimator
-		e := x.New(endpoint.Description{Identity: id}, time.Now())
+		e := x.NewEndpoint(endpoint.Description{Identity: id}, time.Now())
 		for i := range 1000 {
 			p := &estimate.Prompt{Chain: &prefixindex.Chain{}}
 			p.Chain.Reset(1, 16)

@@ -56,10 +56,10 @@ func (p *parts) listen() error {
 	if err := p.ExtProcListener.Listen(); err != nil {
 		return fmt.Errorf("start ext_proc server: %w", err)
 	}
-	if err := p.Decision.Listen(); err != nil {
+	if err := p.Decision.OpenListener(); err != nil {
 		return fmt.Errorf("start decision API: %w", err)
 	}
-	if err := p.Proxy.Listen(); err != nil {
+	if err := p.Proxy.OpenListener(); err != nil {
 		return fmt.Errorf("start proxy: %w", err)
 	}
 	if err := p.Replicas.listen(); err != nil {
@@ -76,8 +76,8 @@ func (p *parts) writeAddresses() error {
 	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
 		"grpc":        p.ExtProcListener.Address(),
 		"grpc-health": p.HealthListener.Address(),
-		"decision":    p.Decision.Address(),
-		"proxy":       p.Proxy.Address(),
+		"decision":    p.Decision.ListenAddress(),
+		"proxy":       p.Proxy.ListenAddress(),
 		"replica":     p.Replicas.address(),
 		"metrics":     p.HTTP.MetricsAddress(),
 		"health":      p.HTTP.HealthAddress(),
@@ -136,9 +136,9 @@ const refusalTime = time.Second
 func (p *parts) drain(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.Drain()
-	p.Proxy.Leave()
-	p.Decision.Leave()
-	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.Stats().Open),
+	p.Proxy.StartDraining()
+	p.Decision.StartDraining()
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.ListenerStats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-p.Clock.After(limits.Delay):
@@ -155,13 +155,13 @@ func (p *parts) drain(work context.Context) {
 		p.ExtProcListener.Close()
 	})
 	ending.Go(func() {
-		if n := p.Proxy.InFlight; !p.Proxy.Drain(bounded) && n() > 0 {
+		if n := p.Proxy.InFlight; !p.Proxy.DrainConns(bounded) && n() > 0 {
 			p.Log.Warn("Cut requests still open at the end of the drain", zap.Int("requests", n()))
 		}
 		p.Proxy.Close()
 	})
 	ending.Go(func() {
-		if n := p.Decision.Drain(bounded); n > 0 {
+		if n := p.Decision.DrainAll(bounded); n > 0 {
 			p.Log.Warn("Ended picks still without an outcome at the end of the drain", zap.Int("picks", n))
 		}
 		p.Decision.Close()

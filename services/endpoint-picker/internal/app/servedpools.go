@@ -66,7 +66,7 @@ type servedNamespace struct {
 func newServedPools(p discoveryParts) (*servedPools, error) {
 	observer, rules := metrics.NewPools(p.Registry), metrics.NewRules(p.Registry)
 	s := &servedPools{
-		Set: pools.NewSet(pools.Missing{Observe: observer.StreamWithoutPool}), parts: p, observer: observer,
+		Set: pools.NewSet(pools.MissingPool{Observe: observer.StreamWithoutPool}), parts: p, observer: observer,
 		namespaces: map[string]*servedNamespace{}, changed: make(chan struct{}, 1), read: make(chan struct{}),
 		running: map[cache.ObjectName]*servedPool{},
 	}
@@ -98,21 +98,21 @@ func (s *servedPools) FindHost(host string) exchange.Pool {
 	return s.Set.FindHost(host, s.parts.Config.Proxy.Port(), s.parts.Config.Decision.Port())
 }
 
-// Ready returns an error until the pools and their rules have been read, and while pools that were there from the start wait for
+// CheckReady returns an error until the pools and their rules have been read, and while pools that were there from the start wait for
 // what other replicas know of the caches. Pools that are missing, or that appear later, do not
 // make it unready, because they are not the concern of the others.
-func (s *servedPools) Ready() error {
+func (s *servedPools) CheckReady() error {
 	select {
 	case <-s.read:
 	default:
 		return errPoolsNotRead
 	}
 	for _, n := range s.namespaces {
-		if err := n.rules.Ready(); err != nil {
+		if err := n.rules.CheckReady(); err != nil {
 			return err
 		}
 	}
-	return s.starting.Ready()
+	return s.starting.CheckReady()
 }
 
 // Run runs the pools until ctx ends.
@@ -160,7 +160,7 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 
 // update stops the pools that are not served anymore, runs those that are served now, and publishes their addresses.
 func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
-	served, refused := pools.Choose(s.selected(), s.parts.Config.Pool.Limit())
+	served, refused := pools.ChoosePools(s.selected(), s.parts.Config.Pool.Limit())
 	wanted := map[cache.ObjectName]bool{}
 	for _, c := range served {
 		wanted[c.Name] = true
@@ -178,7 +178,7 @@ func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
 		members = append(members, pools.Member{Title: c.Name.String(), Address: c.Address, Pool: s.running[c.Name]})
 	}
 	s.refreshRules(appeared)
-	s.Replace(members)
+	s.ReplaceMembers(members)
 	s.report(len(served), refused)
 	for _, run := range appeared {
 		running.Go(run)

@@ -21,7 +21,7 @@ type startingPools struct {
 }
 
 type readyPool interface {
-	Ready() error
+	CheckReady() error
 }
 
 // add adds a pool to wait for.
@@ -41,12 +41,12 @@ func (s *startingPools) remove(title string) {
 	delete(s.waiting, title)
 }
 
-// Ready returns the error of a pool that is not ready yet. Pools that are missing are the concern of nobody else.
-func (s *startingPools) Ready() error {
+// CheckReady returns the error of a pool that is not ready yet. Pools that are missing are the concern of nobody else.
+func (s *startingPools) CheckReady() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for title, p := range s.waiting {
-		if err := p.Ready(); err != nil && !errors.Is(err, datastore.ErrNoPool) && time.Now().Before(s.until) {
+		if err := p.CheckReady(); err != nil && !errors.Is(err, datastore.ErrNoPool) && time.Now().Before(s.until) {
 			return err //nolint:wrapcheck // it says all
 		}
 		delete(s.waiting, title)

@@ -17,7 +17,7 @@ var errCold = errors.New("cold")
 
 type fakeReadyPool struct{ err error }
 
-func (p *fakeReadyPool) Ready() error { return p.err }
+func (p *fakeReadyPool) CheckReady() error { return p.err }
 
 func TestStartingPools(t *testing.T) {
 	t.Parallel()
@@ -38,15 +38,15 @@ func TestStartingPools(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s, first, second := &startingPools{}, &fakeReadyPool{}, &fakeReadyPool{err: errCold}
-				require.NoError(t, s.Ready(), "nobody waits for no pool")
+				require.NoError(t, s.CheckReady(), "nobody waits for no pool")
 				s.add("first", first)
 				s.add("second", second)
-				require.ErrorIs(t, s.Ready(), errCold)
+				require.ErrorIs(t, s.CheckReady(), errCold)
 				tt.change(s, second)
-				require.ErrorIs(t, s.Ready(), tt.want)
+				require.ErrorIs(t, s.CheckReady(), tt.want)
 				if tt.want == nil {
 					first.err, second.err = errCold, errCold
-					assert.NoError(t, s.Ready(), "they were ready once")
+					assert.NoError(t, s.CheckReady(), "they were ready once")
 				}
 			})
 		})

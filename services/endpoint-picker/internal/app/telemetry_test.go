@@ -73,7 +73,7 @@ func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environm
 			enabled := pools.observers("ns/pool", debugpage.NewPicks(cfg.Telemetry.DebugPicks))
 			assert.Len(t, enabled, tt.wantOthers)
 			for _, o := range enabled {
-				o.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, Began: time.Now(), Ended: time.Now()})
+				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(), EndTime: time.Now()})
 			}
 			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
 		})

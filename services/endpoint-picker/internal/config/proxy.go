@@ -29,7 +29,7 @@ const defaultAttempts = 3
 type Proxy struct {
 	Address        string // empty: the listener is off
 	TLS            bool   // with the certificate of ext_proc
-	Forwarded      proxy.Forwarded
+	Forwarded      proxy.ForwardedPolicy
 	MaxServerConns int
 	MaxAttempts    int // servers that a request is sent to
 }

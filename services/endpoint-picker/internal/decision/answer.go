@@ -49,20 +49,20 @@ func newProblem(status int, field, text string) *Problem {
 	return &Problem{Refusal: exchange.Refusal{Code: status, Text: text}, Field: field}
 }
 
-// wrong refuses a call because of a field.
-func wrong(field, format string, args ...any) *Problem {
+// fieldProblem refuses a call because of a field.
+func fieldProblem(field, format string, args ...any) *Problem {
 	return newProblem(http.StatusBadRequest, field, fmt.Sprintf(format, args...))
 }
 
-// busy refuses a call because of a limit of the decision API.
-func busy(text string) *Problem {
+// limitProblem refuses a call because of a limit of the decision API.
+func limitProblem(text string) *Problem {
 	p := newProblem(http.StatusTooManyRequests, "", text)
 	p.RetryAfter = time.Second
 	return p
 }
 
-// problemOf converts the refusal of a request.
-func problemOf(r *exchange.Refusal) *Problem { return &Problem{Refusal: *r} }
+// toProblem converts the refusal of a request.
+func toProblem(r *exchange.Refusal) *Problem { return &Problem{Refusal: *r} }
 
 // errorObject is the error of an answer: that of OpenAI's API, with two fields more.
 type errorObject struct {
@@ -72,14 +72,14 @@ type errorObject struct {
 	Reason string `json:"reason,omitempty"` // of a refused request, for its client
 }
 
-// write writes the problem as an answer.
-func (p *Problem) write(w http.ResponseWriter) {
+// sendTo writes the problem as an answer.
+func (p *Problem) sendTo(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
 	}
 	_ = writeJSON(w, p.Code, struct {
 		Error errorObject `json:"error"`
-	}{errorObject{p.ErrorIn(exchange.OpenAI), p.Field, p.Reason}}) // an error means that the client has gone
+	}{errorObject{p.FormatError(exchange.OpenAI), p.Field, p.Reason}}) // an error means that the client has gone
 }
 
 // writeJSON writes an answer, and waits until the connection has it.
@@ -105,7 +105,7 @@ func endpointsOf(ranking []exchange.Score) []Endpoint {
 	list := make([]Endpoint, len(ranking))
 	for i, s := range ranking {
 		list[i] = Endpoint{
-			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finite(s.Total), Wait: finite(s.Wait), Cached: s.Matched,
+			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finiteOrZero(s.Total), Wait: finiteOrZero(s.Wait), Cached: s.Matched,
 		}
 	}
 	return list
@@ -119,8 +119,8 @@ func headersOf(h api.Headers) []Header {
 	return list
 }
 
-// finite returns 0 for a number that JSON does not have.
-func finite(x float64) float64 {
+// finiteOrZero returns 0 for a number that JSON does not have.
+func finiteOrZero(x float64) float64 {
 	if x-x != 0 {
 		return 0
 	}

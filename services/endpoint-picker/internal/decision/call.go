@@ -34,22 +34,22 @@ type call struct {
 	held    int64 // bytes of the body
 }
 
-// counted returns a handler that counts the memory of a call, until it ends.
-func (s *Server) counted(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
+// countCalls returns a handler that counts the memory of a call, until it ends.
+func (s *Server) countCalls(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Request: r, server: s, account: s.ledger.Open(clientOf(r)), control: http.NewResponseController(w)}
+		c := &call{Request: r, server: s, account: s.ledger.OpenAccount(clientOf(r)), control: http.NewResponseController(w)}
 		defer c.account.Close()
 		fixed := int64(callBytes + fairconn.HeadersSize(r.Header))
-		c.account.Add(fairshare.Bytes, fixed)
-		defer c.account.Add(fairshare.Bytes, -fixed)
-		defer c.release()
+		c.account.AddUse(fairshare.Bytes, fixed)
+		defer c.account.AddUse(fairshare.Bytes, -fixed)
+		defer c.releaseBody()
 		serve(w, c)
 	}
 }
 
-// take counts bytes of the body. It returns false if the client would be beyond its share.
-func (c *call) take(n int64) bool {
-	if !c.account.Take(fairshare.Bytes, n) {
+// tryAddBytes counts bytes of the body. It returns false if the client would be beyond its share.
+func (c *call) tryAddBytes(n int64) bool {
+	if !c.account.TryAddUse(fairshare.Bytes, n) {
 		c.server.refusedBytes.Add(1)
 		return false
 	}
@@ -57,16 +57,16 @@ func (c *call) take(n int64) bool {
 	return true
 }
 
-// add counts bytes of the body, also beyond the share of the client.
-func (c *call) add(n int64) bool {
-	c.account.Add(fairshare.Bytes, n)
+// addBytes counts bytes of the body, also beyond the share of the client.
+func (c *call) addBytes(n int64) bool {
+	c.account.AddUse(fairshare.Bytes, n)
 	c.held += n
 	return true
 }
 
-// release returns the bytes of the body, which nobody needs anymore.
-func (c *call) release() {
-	c.account.Add(fairshare.Bytes, -c.held)
+// releaseBody returns the bytes of the body, which nobody needs anymore.
+func (c *call) releaseBody() {
+	c.account.AddUse(fairshare.Bytes, -c.held)
 	c.held = 0
 }
 
@@ -83,7 +83,7 @@ func (c *call) readBody(most, copies int, count func(n int64) bool) ([]byte, *Pr
 				size = min(size, int(c.ContentLength)+1) // and a byte for the end
 			}
 			if !count(int64((size - cap(body)) * copies)) {
-				return nil, busy("too many bytes of bodies and open picks: report outcomes, or send fewer requests at a time")
+				return nil, limitProblem("too many bytes of bodies and open picks: report outcomes, or send fewer requests at a time")
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
@@ -102,7 +102,7 @@ func (c *call) readBody(most, copies int, count func(n int64) bool) ([]byte, *Pr
 	}
 }
 
-func tooLarge(most int) *Problem { return problemOf(exchange.TooLarge(most)) }
+func tooLarge(most int) *Problem { return toProblem(exchange.TooLarge(most)) }
 
 // clientOf returns the IP address of a client.
 func clientOf(r *http.Request) netip.Addr {

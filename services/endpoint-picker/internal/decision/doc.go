@@ -4,15 +4,15 @@
 //	POST /v1/pick      a request, or a digest of its prompt  ->  endpoints, best first, and an id
 //	POST /v1/outcome   the id and an event                   ->  nothing
 //
-// A pick begins an exchange of package exchange, which is open until its outcome:
+// A pick starts a RequestContext of package exchange, which is open until the outcome of the pick:
 //
-//	event         calls of the exchange                            then
-//	first_token   Respond, FirstToken                              the time limit starts again
-//	completed     Respond, FirstToken if its time is given,        the lease is released
-//	              Complete, End
-//	failed        Respond with an error, Complete, End             the lease is released
-//	aborted       End                                              released after a first token, else abandoned
-//	(none)        End, after the time limit                        as for aborted
+//	event         methods of the RequestContext                               then
+//	first_token   OnResponseHeaders, OnFirstToken                             the time limit starts again
+//	completed     OnResponseHeaders, OnFirstToken if its time is given,       the lease is released
+//	              OnResponseEnd, EndRequest
+//	failed        OnResponseHeaders with an error, OnResponseEnd, EndRequest  the lease is released
+//	aborted       EndRequest                                                  released after a first token, else abandoned
+//	(none)        EndRequest, after the time limit                            as for aborted
 //
 // Callers are not trusted with more than their own picks: an id has 128 random bits, an outcome reaches the pick of its id
 // only, and can name no endpoint that the pick did not offer. All input is bounded. Connections, calls and open picks count for

@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// fields reads the fields of a JSON object. After the first problem all methods do nothing.
-type fields struct {
+// fieldReader reads the fields of a JSON object. After the first problem all methods do nothing.
+type fieldReader struct {
 	jsonscan.Scanner
 
 	problem *Problem
@@ -17,108 +17,110 @@ type fields struct {
 
 // readObject reads an object. It calls f for each field whose value is not null; f must read the value, or return false for an
 // unknown field. known are the names of all fields.
-func readObject(text []byte, known []string, f func(r *fields, name string) bool) *Problem {
-	r := &fields{}
+func readObject(text []byte, known []string, f func(r *fieldReader, name string) bool) *Problem {
+	r := &fieldReader{}
 	r.Reset(text)
-	if r.Next() == jsonscan.Object {
-		r.members("", known, f)
+	if r.NextKind() == jsonscan.Object {
+		r.readMembers("", known, f)
 	} else if r.Err() == nil {
-		return wrong("", "the body is not a JSON object")
+		return fieldProblem("", "the body is not a JSON object")
 	}
 	if r.problem == nil {
-		if err := r.End(); err != nil {
-			return wrong("", "the body is not JSON: %v", err)
+		if err := r.CheckEnd(); err != nil {
+			return fieldProblem("", "the body is not JSON: %v", err)
 		}
 	}
 	return r.problem
 }
 
-// members reads the next value, which must be an object, as readObject does. Names in problems begin with a prefix.
-func (r *fields) members(prefix string, known []string, f func(r *fields, name string) bool) {
-	if !r.expect(prefix, jsonscan.Object, "an object") || !r.Open() {
+// readMembers reads the next value, which must be an object, as readObject does. Names in problems begin with a prefix.
+func (r *fieldReader) readMembers(prefix string, known []string, f func(r *fieldReader, name string) bool) {
+	if !r.expectKind(prefix, jsonscan.Object, "an object") || !r.EnterValue() {
 		return
 	}
-	for key, ok := r.Key(); ok && r.problem == nil; key, ok = r.Key() {
+	for key, ok := r.NextKey(); ok && r.problem == nil; key, ok = r.NextKey() {
 		name := string(key[:min(len(key), maxName)])
-		if r.Next() == jsonscan.Null {
-			r.Value()
+		if r.NextKind() == jsonscan.Null {
+			r.SkipValue()
 		} else if !f(r, name) {
-			r.fail(wrong(join(prefix, name), "unknown field: %s", useOneOf(known)))
+			r.setProblem(fieldProblem(joinPath(prefix, name), "unknown field: %s", useOneOf(known)))
 		}
 	}
 }
 
 func useOneOf(known []string) string { return "use one of " + strings.Join(known, ", ") }
 
-func join(prefix, name string) string {
+func joinPath(prefix, name string) string {
 	if prefix == "" {
 		return name
 	}
 	return prefix + "." + name
 }
 
-func (r *fields) fail(p *Problem) {
+func (r *fieldReader) setProblem(p *Problem) {
 	if r.problem == nil {
 		r.problem = p
 	}
 }
 
-// expect reports whether the next value has a kind. Otherwise it is a problem of the field.
-func (r *fields) expect(field string, kind jsonscan.Kind, name string) bool {
+// expectKind reports whether the next value has a kind. Otherwise it is a problem of the field.
+func (r *fieldReader) expectKind(field string, kind jsonscan.Kind, name string) bool {
 	if r.problem != nil {
 		return false
 	}
-	found := r.Next()
+	found := r.NextKind()
 	if r.Err() == nil && found != kind {
-		r.fail(wrong(field, "it is not %s", name))
+		r.setProblem(fieldProblem(field, "it is not %s", name))
 	}
 	return r.Err() == nil && found == kind
 }
 
-// raw reads a string of at most a number of bytes. The result may be a part of the text.
-func (r *fields) raw(field string, most int) []byte {
-	if !r.expect(field, jsonscan.String, "a string") {
+// readString reads a string of at most a number of bytes. The result may be a part of the text.
+func (r *fieldReader) readString(field string, most int) []byte {
+	if !r.expectKind(field, jsonscan.String, "a string") {
 		return nil
 	}
-	span, escaped := r.String()
-	text := r.Text(span)
+	span, escaped := r.ReadString()
+	text := r.TextOf(span)
 	if escaped && len(text) <= jsonscan.MaxEscape*most {
 		text = jsonscan.Unescape(make([]byte, 0, len(text)), text)
 	}
 	if len(text) > most {
-		r.fail(wrong(field, "it is longer than %d bytes", most))
+		r.setProblem(fieldProblem(field, "it is longer than %d bytes", most))
 		return nil
 	}
 	return text
 }
 
-func (r *fields) text(field string, most int) string { return string(r.raw(field, most)) }
-
-func (r *fields) flag(field string) bool {
-	return r.expect(field, jsonscan.Bool, "true or false") && string(r.Text(r.Value())) == "true"
+func (r *fieldReader) readText(field string, most int) string {
+	return string(r.readString(field, most))
 }
 
-// integer reads a number from 0 to a maximum.
-func (r *fields) integer(field string, most int) int {
-	if !r.expect(field, jsonscan.Number, "a number") {
+func (r *fieldReader) readBool(field string) bool {
+	return r.expectKind(field, jsonscan.Bool, "true or false") && string(r.TextOf(r.SkipValue())) == "true"
+}
+
+// readInteger reads a number from 0 to a maximum.
+func (r *fieldReader) readInteger(field string, most int) int {
+	if !r.expectKind(field, jsonscan.Number, "a number") {
 		return 0
 	}
-	n, err := strconv.ParseUint(string(r.Text(r.Value())), 10, 63)
+	n, err := strconv.ParseUint(string(r.TextOf(r.SkipValue())), 10, 63)
 	if r.Err() == nil && (err != nil || n > uint64(most)) {
-		r.fail(wrong(field, "it is not a whole number from 0 to %d", most))
+		r.setProblem(fieldProblem(field, "it is not a whole number from 0 to %d", most))
 		return 0
 	}
 	return int(n)
 }
 
-// seconds reads a number of seconds, 0 or more.
-func (r *fields) seconds(field string) float64 {
-	if !r.expect(field, jsonscan.Number, "a number") {
+// readSeconds reads a number of seconds, 0 or more.
+func (r *fieldReader) readSeconds(field string) float64 {
+	if !r.expectKind(field, jsonscan.Number, "a number") {
 		return 0
 	}
-	n, err := strconv.ParseFloat(string(r.Text(r.Value())), 64)
+	n, err := strconv.ParseFloat(string(r.TextOf(r.SkipValue())), 64)
 	if r.Err() == nil && (err != nil || n < 0 || n > math.MaxInt32) {
-		r.fail(wrong(field, "it is not a number from 0 to %d", math.MaxInt32))
+		r.setProblem(fieldProblem(field, "it is not a number from 0 to %d", math.MaxInt32))
 		return 0
 	}
 	return n

@@ -38,7 +38,7 @@ func FuzzPick(f *testing.F) {
 		seen := r.pool.incoming[0]
 		assert.LessOrEqual(t, len(seen.Path), maxPath)
 		assert.LessOrEqual(t, len(seen.Body), len(text))
-		assert.LessOrEqual(t, len(seen.Headers), maxKept)
+		assert.LessOrEqual(t, len(seen.Headers), maxHeaders)
 		if d := seen.Digest; d != nil {
 			assert.Positive(t, d.Size)
 			assert.LessOrEqual(t, d.Tokens, maxTokens)
@@ -59,7 +59,7 @@ func FuzzOutcome(f *testing.F) {
 		r := newRig(t)
 		a := r.pick("", "{}")
 		status, answer := r.call(PathOutcome, strings.ReplaceAll(text, "ID", a.ID))
-		open := r.Stats().Open
+		open := r.PickStats().Open
 		switch status {
 		case http.StatusNoContent:
 			assert.Empty(t, answer)
@@ -71,7 +71,7 @@ func FuzzOutcome(f *testing.F) {
 		if open == 0 {
 			last := r.pool.last()
 			assert.LessOrEqual(t, max(last.Usage.Prompt, last.Usage.Output, last.Usage.Cached), maxTokens)
-			assert.False(t, last.First.After(last.Ended))
+			assert.False(t, last.FirstContent.After(last.EndTime))
 		}
 		r.Server.Close()
 		r.assertNothingHeld()

@@ -74,7 +74,7 @@ func TestLimits_Fair(t *testing.T) {
 				assert.EqualValues(t, len(ids), r.pool.inFlight(), "a refused pick holds no place")
 
 				assert.Equal(t, tt.wantOther, len(r.pickAll(good, tt.body))) //nolint:testifylint // the ids say nothing
-				stats := r.Stats()
+				stats := r.PickStats()
 				assert.EqualValues(t, 3, stats.RefusedPicks+stats.RefusedBytes)
 
 				for i, id := range ids { // the client is far beyond its share
@@ -100,18 +100,18 @@ func TestLimits_OneShareForAllListeners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newLimitedRig(t, fairshare.Limits{Streams: 8, Bytes: 1 << 20})
-		streams, bytes := r.ledger.Open(netip.MustParseAddr("192.0.2.1")), r.ledger.Open(netip.MustParseAddr("192.0.2.3"))
-		streams.Add(fairshare.Streams, 6)
-		bytes.Add(fairshare.Bytes, 1<<20)
+		streams, bytes := r.ledger.OpenAccount(netip.MustParseAddr("192.0.2.1")), r.ledger.OpenAccount(netip.MustParseAddr("192.0.2.3"))
+		streams.AddUse(fairshare.Streams, 6)
+		bytes.AddUse(fairshare.Bytes, 1<<20)
 		assert.Len(t, r.pickAll(greedy, "{}"), 2)
 		time.Sleep(fairshare.LevelAge)
 		assert.Empty(t, r.pickAll("192.0.2.3:1000", "{}"))
 		assert.NotEmpty(t, r.pickAll(good, "{}"))
-		assert.False(t, streams.Take(fairshare.Streams, 1), "and the gateway gets no more for what the picks hold")
+		assert.False(t, streams.TryAddUse(fairshare.Streams, 1), "and the gateway gets no more for what the picks hold")
 		r.Server.Close()
-		assert.EqualValues(t, 6, r.ledger.Total(fairshare.Streams))
-		streams.Add(fairshare.Streams, -6)
-		bytes.Add(fairshare.Bytes, -1<<20)
+		assert.EqualValues(t, 6, r.ledger.TotalUse(fairshare.Streams))
+		streams.AddUse(fairshare.Streams, -6)
+		bytes.AddUse(fairshare.Bytes, -1<<20)
 		streams.Close()
 		bytes.Close()
 	})
@@ -126,16 +126,16 @@ func TestLimits_PickOutlivesItsConnection(t *testing.T) {
 		status, answer := callAt(t, n, greedy, PathPick, "{}")
 		require.Equal(t, http.StatusOK, status)
 		awaitClosed(t, l)
-		assert.EqualValues(t, 1, r.ledger.Total(fairshare.Streams))
-		account := r.ledger.Open(netip.MustParseAddrPort(greedy).Addr())
+		assert.EqualValues(t, 1, r.ledger.TotalUse(fairshare.Streams))
+		account := r.ledger.OpenAccount(netip.MustParseAddrPort(greedy).Addr())
 		defer account.Close()
-		assert.EqualValues(t, 1, account.Used(fairshare.Streams))
-		assert.Equal(t, r.ledger.Total(fairshare.Parked), account.Used(fairshare.Bytes), "the pick is all that counts")
-		assert.Positive(t, account.Used(fairshare.Bytes))
+		assert.EqualValues(t, 1, account.CurrentUse(fairshare.Streams))
+		assert.Equal(t, r.ledger.TotalUse(fairshare.Parked), account.CurrentUse(fairshare.Bytes), "the pick is all that counts")
+		assert.Positive(t, account.CurrentUse(fairshare.Bytes))
 		status, _ = callAt(t, n, greedy, PathOutcome, completedBody(answer[7:39]))
 		assert.Equal(t, http.StatusNoContent, status)
 		awaitClosed(t, l)
-		assert.Zero(t, account.Used(fairshare.Bytes))
+		assert.Zero(t, account.CurrentUse(fairshare.Bytes))
 	})
 }
 
@@ -160,15 +160,15 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 		ids := fill(greedy)
 		time.Sleep(fairshare.LevelAge)
 		assert.NotEmpty(t, fill(good))
-		account := r.ledger.Open(netip.MustParseAddrPort(greedy).Addr())
+		account := r.ledger.OpenAccount(netip.MustParseAddrPort(greedy).Addr())
 		defer account.Close()
-		require.True(t, account.BeyondShare(fairshare.Bytes))
+		require.True(t, account.IsBeyondShare(fairshare.Bytes))
 		for _, id := range ids[:len(ids)/8] {
 			status, _ := callAt(t, n, greedy, PathOutcome, completedBody(id))
 			require.Equal(t, http.StatusNoContent, status)
 			awaitClosed(t, l) // the reserve is for two connections
 		}
-		require.True(t, account.BeyondShare(fairshare.Bytes))
+		require.True(t, account.IsBeyondShare(fairshare.Bytes))
 
 		var conns []net.Conn
 		for range 20 {
@@ -177,7 +177,7 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 			conns = append(conns, c)
 		}
 		synctest.Wait()
-		assert.Greater(t, l.Stats().RefusedConnections, int64(10))
+		assert.Greater(t, l.ListenerStats().RefusedConnections, int64(10))
 		status, _ := callAt(t, n, good, PathPick, "{}")
 		assert.NotZero(t, status, "another client has a connection")
 		for _, c := range conns {
@@ -203,5 +203,5 @@ func callAt(t *testing.T, memory *memnet.Listener, client, path, body string) (s
 // awaitClosed waits until the listener has no connection.
 func awaitClosed(t *testing.T, l *Listener) {
 	t.Helper()
-	require.Eventually(t, func() bool { return l.gate.Open() == 0 }, kubetest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return l.gate.OpenConns() == 0 }, kubetest.Patience, time.Millisecond)
 }

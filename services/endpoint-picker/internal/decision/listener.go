@@ -38,7 +38,7 @@ type Listener struct {
 	server      *http.Server
 	gate        *fairconn.Gate
 	connections *fairconn.Drain
-	listener    net.Listener // nil until Listen, and if it is disabled
+	listener    net.Listener // nil until OpenListener, and if it is disabled
 }
 
 // ListenerParams are the parameters of NewListener.
@@ -50,7 +50,7 @@ type ListenerParams struct {
 	Server  *Server
 }
 
-// NewListener returns a Listener. Listen opens its port.
+// NewListener returns a Listener. OpenListener opens its port.
 func NewListener(p ListenerParams) *Listener {
 	errorLog, err := zap.NewStdLogAt(p.Log, zap.DebugLevel)
 	if err != nil {
@@ -62,7 +62,7 @@ func NewListener(p ListenerParams) *Listener {
 	gate := fairconn.NewGate(p.Server.ledger)
 	l := &Listener{Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, tls: p.TLS, gate: gate, connections: fairconn.NewDrain(gate)}
 	l.server = &http.Server{
-		Handler: l, ConnState: l.connections.Follow, ErrorLog: errorLog, Protocols: &protocols, ConnContext: fairconn.Context, MaxHeaderBytes: maxHeaderBytes,
+		Handler: l, ConnState: l.connections.OnConnState, ErrorLog: errorLog, Protocols: &protocols, ConnContext: fairconn.WithConn, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 	}
 	return l
@@ -70,12 +70,12 @@ func NewListener(p ListenerParams) *Listener {
 
 // ServeHTTP answers one call.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l.connections.Mark(w)
+	l.connections.MarkResponse(w)
 	l.Server.ServeHTTP(w, r)
 }
 
-// Listen opens the port.
-func (l *Listener) Listen() error {
+// OpenListener opens the port.
+func (l *Listener) OpenListener() error {
 	if l.address == "" {
 		return nil
 	}
@@ -83,22 +83,22 @@ func (l *Listener) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", l.flag, l.address, err)
 	}
-	l.listener = l.gate.Listener(inner, l.tls, "http/1.1")
+	l.listener = l.gate.CountingListener(inner, l.tls, "http/1.1")
 	return nil
 }
 
-// Address returns the address of the server, empty if it is disabled.
-func (l *Listener) Address() string {
+// ListenAddress returns the address of the server, empty if it is disabled.
+func (l *Listener) ListenAddress() string {
 	if l.listener == nil {
 		return ""
 	}
 	return l.listener.Addr().String()
 }
 
-// Stats returns current figures.
-func (l *Listener) Stats() Stats {
-	stats := l.Server.Stats()
-	stats.RefusedConnections = l.gate.Refused()
+// ListenerStats returns current figures.
+func (l *Listener) ListenerStats() Stats {
+	stats := l.Server.PickStats()
+	stats.RefusedConnections = l.gate.RefusedConns()
 	return stats
 }
 
@@ -107,7 +107,7 @@ func (l *Listener) Run() error {
 	if l.listener == nil {
 		return nil
 	}
-	l.log.Info("Started listening", zap.String(logging.KeyAddress, l.Address()), zap.String("flag", l.flag))
+	l.log.Info("Started listening", zap.String(logging.KeyAddress, l.ListenAddress()), zap.String("flag", l.flag))
 	err := l.server.Serve(l.listener)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -118,14 +118,14 @@ func (l *Listener) Run() error {
 // closeTimeout is the time for calls in progress at the end. They take milliseconds, unless their client stopped.
 const closeTimeout = time.Second
 
-// Leave asks clients to use other connections for their next calls. All calls are still answered.
-func (l *Listener) Leave() { l.connections.Leave() }
+// StartDraining asks clients to use other connections for their next calls. All calls are still answered.
+func (l *Listener) StartDraining() { l.connections.StartDraining() }
 
-// Drain refuses picks, waits until the last open one has its outcome, and then until clients have left their connections. It returns
+// DrainAll refuses picks, waits until the last open one has its outcome, and then until clients have left their connections. It returns
 // the number of picks that were still open when ctx ended. Then Close cuts what is open.
-func (l *Listener) Drain(ctx context.Context) int {
-	n := l.Server.Drain(ctx)
-	l.connections.Wait(ctx, l.listener, l.server)
+func (l *Listener) DrainAll(ctx context.Context) int {
+	n := l.Server.DrainPicks(ctx)
+	l.connections.WaitForConns(ctx, l.listener, l.server)
 	return n
 }
 

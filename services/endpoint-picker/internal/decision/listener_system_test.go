@@ -22,7 +22,7 @@ import (
 func (r *rig) listenTCP(t testing.TB) *Listener {
 	t.Helper()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "127.0.0.1:0", Server: r.Server})
-	require.NoError(t, l.Listen())
+	require.NoError(t, l.OpenListener())
 	run(t, l)
 	return l
 }
@@ -32,13 +32,13 @@ func TestListener_Port(t *testing.T) {
 	r := newRig(t)
 	used := r.listenTCP(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Post("http://"+used.Address()+PathPick, "application/json", strings.NewReader("{}"))
+	response, err := client.Post("http://"+used.ListenAddress()+PathPick, "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: used.Address(), Server: r.Server})
-	require.ErrorContains(t, l.Listen(), "listen on --flag "+used.Address())
+	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: used.ListenAddress(), Server: r.Server})
+	require.ErrorContains(t, l.OpenListener(), "listen on --flag "+used.ListenAddress())
 	l.Close()
 }
 
@@ -59,7 +59,7 @@ func BenchmarkMemoryOfCalls(b *testing.B) {
 				runtime.ReadMemStats(&before)
 				var conns []net.Conn
 				for range calls {
-					c, err := net.Dial("tcp", l.Address())
+					c, err := net.Dial("tcp", l.ListenAddress())
 					require.NoError(b, err)
 					_, err = io.WriteString(c, head)
 					require.NoError(b, err)
@@ -69,7 +69,7 @@ func BenchmarkMemoryOfCalls(b *testing.B) {
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 				b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/calls, "B/each")
-				b.ReportMetric(float64(r.ledger.Total(fairshare.Bytes))/calls, "counted/each")
+				b.ReportMetric(float64(r.ledger.TotalUse(fairshare.Bytes))/calls, "counted/each")
 				for _, c := range conns {
 					_ = c.Close()
 				}

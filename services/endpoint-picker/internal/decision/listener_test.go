@@ -36,7 +36,7 @@ func (r *rig) listen(t testing.TB) (*Listener, *memnet.Listener) {
 	t.Helper()
 	n := memnet.Listen()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "memory", Server: r.Server})
-	l.listener = l.gate.Listener(n, nil)
+	l.listener = l.gate.CountingListener(n, nil)
 	run(t, l)
 	return l, n
 }
@@ -59,15 +59,15 @@ func TestListener(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status)
 		l.Close()
 		assert.Equal(t, 1, r.results.of(resultStopped))
-		assert.Zero(t, l.Stats().Open)
+		assert.Zero(t, l.ListenerStats().Open)
 	})
 }
 
 func TestListener_Disabled(t *testing.T) {
 	t.Parallel()
 	l := NewListener(ListenerParams{Log: zap.NewNop(), Server: newRig(t).Server})
-	require.NoError(t, l.Listen())
-	assert.Empty(t, l.Address())
+	require.NoError(t, l.OpenListener())
+	assert.Empty(t, l.ListenAddress())
 	require.NoError(t, l.Run())
 	l.Close()
 }
@@ -110,14 +110,14 @@ func TestListener_Drain(t *testing.T) {
 		var pick Answer
 		require.NoError(t, json.Unmarshal(content, &pick))
 
-		l.Leave()
+		l.StartDraining()
 		answer, content = used.call(PathPick, "{}")
 		assert.Equal(t, http.StatusOK, answer.StatusCode, "it still answers")
 		assert.True(t, answer.Close)
 		var second Answer
 		require.NoError(t, json.Unmarshal(content, &second))
 		began, left := time.Now(), make(chan int, 1)
-		go func() { left <- l.Drain(t.Context()) }()
+		go func() { left <- l.DrainAll(t.Context()) }()
 		time.Sleep(fairconn.Linger / 2)
 		answer, _ = idle.call(PathPick, "{}")
 		assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
@@ -152,7 +152,7 @@ func TestListener_PickThatWaits(t *testing.T) {
 		left := make(chan int, 1)
 		go func() {
 			time.Sleep(time.Second)
-			left <- l.Drain(t.Context())
+			left <- l.DrainAll(t.Context())
 		}()
 		answer, content := waiting.call(PathPick, "{}")
 		require.Equal(t, http.StatusOK, answer.StatusCode)

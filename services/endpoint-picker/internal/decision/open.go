@@ -28,16 +28,16 @@ type openPick struct {
 	id        id
 	account   *fairshare.Account // of its client, which may have no connection anymore
 	streams   int64              // that count for it: 1 after its admission
-	held      int64              // bytes that count for it
+	heldBytes int64              // bytes that count for it
 	endpoints []string           // that may serve the request; the picked one first
 
-	mu        sync.Mutex // guards what follows
-	exchange  exchange.Exchange
-	answered  time.Time
-	expires   time.Time
-	expiry    *time.Timer
-	responded bool
-	ended     bool
+	mu             sync.Mutex // guards what follows
+	requestContext exchange.RequestContext
+	answered       time.Time
+	expires        time.Time
+	expiry         *time.Timer
+	responded      bool
+	ended          bool
 }
 
 // openPicks are the picks without an outcome. It is safe for concurrent use.
@@ -52,31 +52,31 @@ func newOpenPicks() *openPicks {
 	return &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}
 }
 
-// add adds a pick, and gives it an id that nobody can guess.
-func (o *openPicks) add(p *openPick) {
+// addPick adds a pick, and gives it an id that nobody can guess.
+func (o *openPicks) addPick(p *openPick) {
 	_, _ = rand.Read(p.id[:]) // it never fails
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.picks[p.id] = p
 }
 
-// find returns the pick with an id, or nil.
-func (o *openPicks) find(i id) *openPick {
+// findPick returns the pick with an id, or nil.
+func (o *openPicks) findPick(i id) *openPick {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.picks[i]
 }
 
-// remove removes a pick.
-func (o *openPicks) remove(p *openPick) {
+// removePick removes a pick.
+func (o *openPicks) removePick(p *openPick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.picks, p.id)
-	o.signal()
+	o.signalFewer()
 }
 
-// begin counts a call that may open a pick, until done is called.
-func (o *openPicks) begin() (done func()) {
+// startCall counts a call that may open a pick, until done is called.
+func (o *openPicks) startCall() (done func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls++
@@ -84,32 +84,32 @@ func (o *openPicks) begin() (done func()) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.calls--
-		o.signal()
+		o.signalFewer()
 	}
 }
 
-func (o *openPicks) signal() {
+func (o *openPicks) signalFewer() {
 	select {
 	case o.fewer <- struct{}{}:
 	default:
 	}
 }
 
-// pending returns the number of open picks, and of calls that may open one.
-func (o *openPicks) pending() int {
+// pendingCount returns the number of open picks, and of calls that may open one.
+func (o *openPicks) pendingCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.picks) + o.calls
 }
 
-func (o *openPicks) count() int {
+func (o *openPicks) openCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.picks)
 }
 
-// all returns the open picks.
-func (o *openPicks) all() []*openPick {
+// listPicks returns the open picks.
+func (o *openPicks) listPicks() []*openPick {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []*openPick
@@ -119,8 +119,8 @@ func (o *openPicks) all() []*openPick {
 	return list
 }
 
-// sizeOf returns the memory of a pick, in bytes.
-func sizeOf(x *exchange.Exchange) int64 {
+// pickSize returns the memory of a pick, in bytes.
+func pickSize(x *exchange.RequestContext) int64 {
 	size := openBytes + x.PromptTokens/tokensPerByte
 	for _, text := range []string{x.RequestID, x.TraceParent, x.Path, x.Model, x.Target, x.Fairness, x.Objective} {
 		size += len(text)
@@ -128,24 +128,24 @@ func sizeOf(x *exchange.Exchange) int64 {
 	return int64(size)
 }
 
-// absent reports whether the model server has no request at all, by a page of metrics from after the client has sent the request. The caller
+// isAbsent reports whether the model server has no request at all, by a page of metrics from after the client has sent the request. The caller
 // has the lock.
-func (p *openPick) absent() bool {
-	s := p.exchange.Placements.Answering().Endpoint().Sample()
+func (p *openPick) isAbsent() bool {
+	s := p.requestContext.Placements.AnsweringLease().Endpoint().Sample()
 	return s.Taken && s.Requests() == 0 && !s.At.Before(p.answered.Add(absentAfter))
 }
 
-// release ends the count of the pick.
-func (p *openPick) release() {
-	p.account.Add(fairshare.Streams, -p.streams)
-	p.account.Add(fairshare.Bytes, -p.held)
-	p.account.Add(fairshare.Parked, -p.held)
+// releaseAccount ends the count of the pick.
+func (p *openPick) releaseAccount() {
+	p.account.AddUse(fairshare.Streams, -p.streams)
+	p.account.AddUse(fairshare.Bytes, -p.heldBytes)
+	p.account.AddUse(fairshare.Parked, -p.heldBytes)
 	p.account.Close()
 }
 
-// shed drops what an open pick does not need any more.
-func (p *openPick) shed() {
-	x := &p.exchange
+// dropUnneeded drops what an open pick does not need any more.
+func (p *openPick) dropUnneeded() {
+	x := &p.requestContext
 	p.endpoints = make([]string, len(x.Ranking))
 	for i, s := range x.Ranking {
 		p.endpoints[i] = s.Endpoint.Address()
@@ -153,18 +153,18 @@ func (p *openPick) shed() {
 	x.Ranking, x.Restore, x.Edit, x.Set, x.Remove, x.Reply = nil, (*answer.Renamer)(nil), exchange.Edit{}, nil, nil, nil
 }
 
-// apply records a report. It reports whether the pick has ended. The caller has the lock.
-func (p *openPick) apply(o *outcome, now time.Time) (ended bool) {
-	x := &p.exchange
+// applyReport records a report. It reports whether the pick has ended. The caller has the lock.
+func (p *openPick) applyReport(o *outcome, now time.Time) (ended bool) {
+	x := &p.requestContext
 	if o.event != EventAborted && !p.responded {
-		x.Respond(&exchange.Response{Status: o.status, Served: o.endpoint})
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: o.status, Served: o.endpoint})
 		p.responded = true
 	}
 	switch {
 	case o.hasFirst:
-		x.FirstToken(p.at(o.first, now))
+		x.OnFirstToken(p.timeAfterAnswer(o.first, now))
 	case o.event == EventFirstToken:
-		x.FirstToken(now)
+		x.OnFirstToken(now)
 	}
 	if o.usage.Known {
 		x.Usage = o.usage
@@ -173,15 +173,15 @@ func (p *openPick) apply(o *outcome, now time.Time) (ended bool) {
 	case o.event == EventFirstToken:
 		return false
 	case o.event != EventAborted:
-		x.Complete()
-	case !p.responded && x.First.IsZero() && !o.usage.Known: // it may never have sent the request
-		x.Judge(exchange.Aborted)
+		x.OnResponseEnd()
+	case !p.responded && x.FirstContent.IsZero() && !o.usage.Known: // it may never have sent the request
+		x.ReportHealth(exchange.Aborted)
 	}
 	return true
 }
 
-// at returns a time after the answer to the pick, which is not in the future.
-func (p *openPick) at(seconds float64, now time.Time) time.Time {
+// timeAfterAnswer returns a time after the answer to the pick, which is not in the future.
+func (p *openPick) timeAfterAnswer(seconds float64, now time.Time) time.Time {
 	at := p.answered.Add(time.Duration(seconds * float64(time.Second)))
 	if at.After(now) {
 		return now

@@ -68,20 +68,20 @@ var outcomeFields = []string{"id", "event", "status", "endpoint", "first_token_s
 // readOutcome reads a report.
 func readOutcome(text []byte) (*outcome, *Problem) {
 	o, identified := &outcome{}, false
-	problem := readObject(text, outcomeFields, func(r *fields, name string) bool {
+	problem := readObject(text, outcomeFields, func(r *fieldReader, name string) bool {
 		switch name {
 		case "id":
-			o.id, identified = parseID(r.raw(name, maxName))
+			o.id, identified = parseID(r.readString(name, maxName))
 		case "event":
-			o.event = r.text(name, maxEvent)
+			o.event = r.readText(name, maxEvent)
 		case "status":
-			if o.status = r.integer(name, mostStatus); r.problem == nil && o.status < leastStatus {
-				r.fail(wrong(name, "it is not a number from %d to %d", leastStatus, mostStatus))
+			if o.status = r.readInteger(name, mostStatus); r.problem == nil && o.status < leastStatus {
+				r.setProblem(fieldProblem(name, "it is not a number from %d to %d", leastStatus, mostStatus))
 			}
 		case "endpoint":
-			o.endpoint = r.text(name, maxEndpoint)
+			o.endpoint = r.readText(name, maxEndpoint)
 		case "first_token_seconds":
-			o.first, o.hasFirst = r.seconds(name), true
+			o.first, o.hasFirst = r.readSeconds(name), true
 		default:
 			return o.readTokens(r, name)
 		}
@@ -91,21 +91,21 @@ func readOutcome(text []byte) (*outcome, *Problem) {
 	case problem != nil:
 		return nil, problem
 	case !identified:
-		return nil, wrong("id", "it is not the id of a pick: 32 hexadecimal digits")
+		return nil, fieldProblem("id", "it is not the id of a pick: 32 hexadecimal digits")
 	}
-	return o, o.check()
+	return o, o.checkComplete()
 }
 
 // readTokens reads a field with a number of tokens. It returns false for others.
-func (o *outcome) readTokens(r *fields, name string) bool {
+func (o *outcome) readTokens(r *fieldReader, name string) bool {
 	u := &o.usage
 	switch name {
 	case "prompt_tokens":
-		u.Prompt = r.integer(name, maxTokens)
+		u.Prompt = r.readInteger(name, maxTokens)
 	case "completion_tokens":
-		u.Output = r.integer(name, maxTokens)
+		u.Output = r.readInteger(name, maxTokens)
 	case "cached_tokens":
-		u.Cached, u.CachedKnown = r.integer(name, maxTokens), true
+		u.Cached, u.CachedKnown = r.readInteger(name, maxTokens), true
 	default:
 		return false
 	}
@@ -113,8 +113,8 @@ func (o *outcome) readTokens(r *fields, name string) bool {
 	return true
 }
 
-// check checks a whole report, and completes it.
-func (o *outcome) check() *Problem {
+// checkComplete checks a whole report, and completes it.
+func (o *outcome) checkComplete() *Problem {
 	switch o.event {
 	case EventFirstToken, EventCompleted:
 		if o.status == 0 {
@@ -125,14 +125,14 @@ func (o *outcome) check() *Problem {
 			o.status = http.StatusServiceUnavailable
 		}
 		if o.status < http.StatusBadRequest {
-			return wrong("status", "%d is not the status of a failure", o.status)
+			return fieldProblem("status", "%d is not the status of a failure", o.status)
 		}
 	case EventAborted:
 	default:
-		return wrong("event", "it is not one of %s, %s, %s, %s", EventFirstToken, EventCompleted, EventFailed, EventAborted)
+		return fieldProblem("event", "it is not one of %s, %s, %s, %s", EventFirstToken, EventCompleted, EventFailed, EventAborted)
 	}
 	if o.usage.Cached > o.usage.Prompt && o.usage.Prompt > 0 {
-		return wrong("cached_tokens", "they are more than prompt_tokens")
+		return fieldProblem("cached_tokens", "they are more than prompt_tokens")
 	}
 	return nil
 }

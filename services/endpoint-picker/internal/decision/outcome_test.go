@@ -71,9 +71,9 @@ func TestOutcome_AbortedPicks(t *testing.T) {
 	tests := []struct {
 		name    string
 		reports [][2]string
-		want    []exchange.Verdict
+		want    []exchange.HealthSignal
 	}{
-		{name: "nothing of an answer", reports: [][2]string{{"aborted", ""}}, want: []exchange.Verdict{exchange.Aborted}},
+		{name: "nothing of an answer", reports: [][2]string{{"aborted", ""}}, want: []exchange.HealthSignal{exchange.Aborted}},
 		{name: "the first token", reports: [][2]string{{"first_token", ""}, {"aborted", ""}}},
 		{name: "the time of the first token", reports: [][2]string{{"aborted", `,"first_token_seconds":0.1`}}},
 		{name: "the usage", reports: [][2]string{{"aborted", `,"prompt_tokens":3`}}},
@@ -120,7 +120,7 @@ func TestOutcome_Wrong(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			a := r.pick("", "{}")
-			before := r.Stats()
+			before := r.PickStats()
 			status, answer := r.call(PathOutcome, strings.ReplaceAll(tt.give, "ID", a.ID))
 			if tt.wantStatus == 0 {
 				tt.wantStatus = http.StatusBadRequest
@@ -128,7 +128,7 @@ func TestOutcome_Wrong(t *testing.T) {
 			assert.Equal(t, tt.wantStatus, status, answer)
 			field, _ := wrongOf(t, answer)
 			assert.Equal(t, tt.wantField, field)
-			assert.Equal(t, before, r.Stats())
+			assert.Equal(t, before, r.PickStats())
 			assert.Equal(t, http.StatusNoContent, r.report(a.ID, "completed", ""))
 		})
 	}
@@ -159,7 +159,7 @@ func TestOutcome_FirstToken(t *testing.T) {
 					time.Sleep(time.Second)
 					require.Equal(t, http.StatusNoContent, r.report(a.ID, one[0], one[1]))
 				}
-				first := r.pool.last().First
+				first := r.pool.last().FirstContent
 				if tt.want == 0 {
 					assert.Zero(t, first)
 				} else {
@@ -213,7 +213,7 @@ func TestPick_WhoseRequestNeverComes(t *testing.T) {
 			} else {
 				assert.Zero(t, open)
 			}
-			assert.Equal(t, 1, r.Stats().Open, "its outcome may come")
+			assert.Equal(t, 1, r.PickStats().Open, "its outcome may come")
 			assert.Equal(t, http.StatusNoContent, r.report(picked.ID, EventCompleted, ""))
 			assert.Zero(t, e.Load().Open)
 		})
@@ -226,7 +226,7 @@ func TestDrain(t *testing.T) {
 		r := newRig(t)
 		one, two := r.pick("", "{}"), r.pick("", "{}")
 		left := make(chan int, 1)
-		go func() { left <- r.Drain(t.Context()) }()
+		go func() { left <- r.DrainPicks(t.Context()) }()
 		synctest.Wait()
 		status, _ := r.call(PathPick, "{}")
 		assert.Equal(t, http.StatusServiceUnavailable, status)
@@ -275,7 +275,7 @@ func playAnySequence(t *testing.T, random *rand.Rand) {
 			time.Sleep(time.Duration(random.IntN(30)) * time.Second)
 			synctest.Wait()
 		}
-		open := r.Stats().Open
+		open := r.PickStats().Open
 		require.Equal(t, picks-ended-r.results.of(resultExpired), open)
 		require.GreaterOrEqual(t, r.pool.inFlight(), int64(open))
 	}

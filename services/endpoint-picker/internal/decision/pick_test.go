@@ -78,8 +78,8 @@ func TestPick_Forms(t *testing.T) {
 func TestPick_Answer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.exchange.NewID = func() string { return "new" }
-	r.pool.change = func(x *exchange.Exchange) { x.Model, x.Target = "m", "other" }
+	r.requestOptions.NewID = func() string { return "new" }
+	r.pool.change = func(x *exchange.RequestContext) { x.Model, x.Target = "m", "other" }
 	a := r.pick("?n=2&pool=ns/pool&first_token=true", `{"body":"{}","headers":{"x-llm-d-model-name-rewrite":"other"}}`)
 	assert.Len(t, a.ID, 32)
 	assert.Equal(t, Answer{
@@ -93,7 +93,7 @@ func TestPick_Answer(t *testing.T) {
 	assert.Equal(t, []bool{false}, r.pool.late)
 	assert.Len(t, r.pick("", `{}`).Endpoints, usualEndpoints)
 	assert.EqualValues(t, 2, r.pool.inFlight())
-	assert.Equal(t, 2, r.Stats().Open)
+	assert.Equal(t, 2, r.PickStats().Open)
 }
 
 // TestPick_Wrong gives calls that are refused, with the field that is wrong.
@@ -145,7 +145,7 @@ func TestPick_Wrong(t *testing.T) {
 		{name: "header is a list with a null", give: `{"headers":{"x-request-id":["b",null]}}`, wantField: "headers.x-request-id"},
 		{name: "header with a line break", give: `{"headers":{"x-request-id":"a\nb: c"}}`, wantField: "headers.x-request-id"},
 		{name: "long header", give: `{"headers":{"x-request-id":"` + strings.Repeat("a", maxHeader+1) + `"}}`, wantField: "headers.x-request-id"},
-		{name: "many headers", give: `{"headers":{"x-slo-ttft-ms":["1"` + strings.Repeat(`,"1"`, maxKept) + `]}}`, wantField: "x-slo-ttft-ms"},
+		{name: "many headers", give: `{"headers":{"x-slo-ttft-ms":["1"` + strings.Repeat(`,"1"`, maxHeaders) + `]}}`, wantField: "x-slo-ttft-ms"},
 		{name: "base64", give: `{"body_base64":"!"}`, wantField: "body_base64"},
 		{name: "body and digest", give: `{"body":"","prompt_tokens":1}`, wantField: "body"},
 		{name: "digest without its length", give: `{"model":"m"}`, wantField: "prompt_tokens"},
@@ -207,7 +207,7 @@ func TestPick_Refused(t *testing.T) {
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
 	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"full; try again in 1 s","code":"rejected-saturated","reason":"rejected-saturated"}}`, w.Body.String())
 	assert.Equal(t, exchange.Refused, r.pool.last().Outcome)
-	assert.Zero(t, r.Stats().Open)
+	assert.Zero(t, r.PickStats().Open)
 }
 
 func TestPick_OtherMethodsAndPaths(t *testing.T) {

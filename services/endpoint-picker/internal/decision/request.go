@@ -18,13 +18,13 @@ import (
 // Limits on the fields of a pick. All are far above what requests have; at half of any, none that is known would be refused, and
 // at double an open pick may hold twice as much.
 const (
-	maxName   = 256      // the name of a header, bytes
-	maxPath   = 8 << 10  // as in most HTTP servers
-	maxHeader = 8 << 10  // the value of a header, bytes
-	maxKept   = 64       // headers that a pick reads
-	maxSalt   = 1 << 10  // bytes
-	maxTokens = 16 << 20 // of a prompt or an answer: as many token ids as the largest request body has at its default limit
-	maxHashes = 64 << 10 // blocks of a digest: prompts of 1 Mi tokens in blocks of 16. The picker reads fewer
+	maxName    = 256      // the name of a header, bytes
+	maxPath    = 8 << 10  // as in most HTTP servers
+	maxHeader  = 8 << 10  // the value of a header, bytes
+	maxHeaders = 64       // headers that a pick reads
+	maxSalt    = 1 << 10  // bytes
+	maxTokens  = 16 << 20 // of a prompt or an answer: as many token ids as the largest request body has at its default limit
+	maxHashes  = 64 << 10 // blocks of a digest: prompts of 1 Mi tokens in blocks of 16. The picker reads fewer
 	// maxBlockTokens is the maximum size of a block of a digest. Engines have up to 256, caches beside them up to 1024.
 	maxBlockTokens = 4096
 )
@@ -41,7 +41,7 @@ const headerPath = "X-Original-Path"
 
 // A request is the request of a pick.
 type request struct {
-	exchange.Request
+	exchange.RequestHeaders
 
 	body   []byte
 	digest *api.Digest
@@ -65,22 +65,22 @@ func readOptions(r *http.Request) (options, *Problem) {
 		case "n":
 			o.endpoints, err = strconv.Atoi(value)
 			if err != nil || o.endpoints < 1 || o.endpoints > maxEndpoints {
-				return o, wrong("n", "it is not a number from 1 to %d", maxEndpoints)
+				return o, fieldProblem("n", "it is not a number from 1 to %d", maxEndpoints)
 			}
 		case "pool":
 			o.pool = value
 		case "first_token":
 			if o.firstToken, err = strconv.ParseBool(value); err != nil {
-				return o, wrong("first_token", "it is not true or false")
+				return o, fieldProblem("first_token", "it is not true or false")
 			}
 		case "wait":
 			wait, err := time.ParseDuration(value)
 			if err != nil || wait < 0 {
-				return o, wrong("wait", "it is not a duration such as 400ms or 55s")
+				return o, fieldProblem("wait", "it is not a duration such as 400ms or 55s")
 			}
 			o.wait = &wait
 		default:
-			return o, wrong(name[:min(len(name), maxName)], "unknown parameter: %s", useOneOf(pickParameters))
+			return o, fieldProblem(name[:min(len(name), maxName)], "unknown parameter: %s", useOneOf(pickParameters))
 		}
 	}
 	return o, nil
@@ -90,24 +90,24 @@ func readOptions(r *http.Request) (options, *Problem) {
 func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
 	q := &request{body: body}
 	if q.Path = r.Header.Get(headerPath); len(q.Path) > maxPath {
-		return nil, wrong(headerPath, "it is longer than %d bytes", maxPath)
+		return nil, fieldProblem(headerPath, "it is longer than %d bytes", maxPath)
 	}
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
 		for _, value := range values {
-			if p := q.add(s.wanted.Load(), name, value); p != nil {
+			if p := q.addHeader(s.wanted.Load(), name, value); p != nil {
 				return nil, p
 			}
 		}
 	}
-	q.sort()
+	q.sortHeaders()
 	return q, nil
 }
 
 // readObject reads a pick in the form of an object.
 func (s *Server) readObject(text []byte) (*request, *Problem) {
-	o := &object{size: prefixindex.BlockTokens}
-	problem := readObject(text, pickFields, func(r *fields, name string) bool {
+	o := &pickObject{size: prefixindex.BlockTokens}
+	problem := readObject(text, pickFields, func(r *fieldReader, name string) bool {
 		return s.readBodyField(r, name, o, len(text)) || o.readDigestField(r, name)
 	})
 	d := &o.digest
@@ -115,18 +115,18 @@ func (s *Server) readObject(text []byte) (*request, *Problem) {
 	case problem != nil:
 		return nil, problem
 	case o.digested && o.bodyField != "":
-		return nil, wrong(o.bodyField, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
+		return nil, fieldProblem(o.bodyField, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
 	case o.digested:
 		o.request.digest = d
 	case d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{}):
-		return nil, wrong("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
+		return nil, fieldProblem("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
 	}
-	o.sort()
+	o.sortHeaders()
 	return &o.request, checkDigest(d, o.size)
 }
 
-// An object is a pick in the form of an object, while it is read.
-type object struct {
+// An pickObject is a pick in the form of an object, while it is read.
+type pickObject struct {
 	request
 
 	bodyField string // the field that had it; empty for none
@@ -136,19 +136,19 @@ type object struct {
 }
 
 // readBodyField reads a field of a pick with a body. It returns false for others.
-func (s *Server) readBodyField(r *fields, name string, o *object, most int) bool {
+func (s *Server) readBodyField(r *fieldReader, name string, o *pickObject, most int) bool {
 	switch name {
 	case "path":
-		o.Path = r.text(name, maxPath)
+		o.Path = r.readText(name, maxPath)
 	case "headers":
-		r.members(name, nil, func(r *fields, header string) bool {
+		r.readMembers(name, nil, func(r *fieldReader, header string) bool {
 			s.readHeader(r, header, &o.request)
 			return true
 		})
 	case "body":
-		o.bodyField, o.body = name, r.raw(name, most)
+		o.bodyField, o.body = name, r.readString(name, most)
 	case "body_base64":
-		o.bodyField, o.body = name, r.base64(name, most)
+		o.bodyField, o.body = name, r.readBase64(name, most)
 	default:
 		return false
 	}
@@ -156,24 +156,24 @@ func (s *Server) readBodyField(r *fields, name string, o *object, most int) bool
 }
 
 // readDigestField reads a field of a digest. It returns false for others.
-func (o *object) readDigestField(r *fields, name string) bool {
+func (o *pickObject) readDigestField(r *fieldReader, name string) bool {
 	d := &o.digest
 	switch name {
 	case "model":
-		d.Model = r.text(name, api.MaxModel)
+		d.Model = r.readText(name, api.MaxModel)
 	case "cache_salt":
-		d.Salt = r.text(name, maxSalt)
+		d.Salt = r.readText(name, maxSalt)
 	case "stream":
-		d.Stream = r.flag(name)
+		d.Stream = r.readBool(name)
 	case "prompt_tokens":
-		o.digested, d.Tokens = true, r.integer(name, maxTokens)
+		o.digested, d.Tokens = true, r.readInteger(name, maxTokens)
 	case "prompt_blocks":
 		o.digested = true
-		r.hashes(name, d)
+		r.readHashes(name, d)
 	case "block_tokens":
-		o.size = r.integer(name, maxBlockTokens)
+		o.size = r.readInteger(name, maxBlockTokens)
 	case "conversation":
-		r.conversation(name, &d.Turns)
+		r.readConversation(name, &d.Turns)
 	default:
 		return false
 	}
@@ -185,49 +185,49 @@ func checkDigest(d *api.Digest, size int) *Problem {
 	t := &d.Turns
 	switch {
 	case size == 0 || size%prefixindex.BlockTokens != 0:
-		return wrong("block_tokens", "it is not a multiple of %d", prefixindex.BlockTokens)
+		return fieldProblem("block_tokens", "it is not a multiple of %d", prefixindex.BlockTokens)
 	case d.Tokens == 0:
 		d.Tokens = min(len(d.Blocks)*size, maxTokens)
 	case len(d.Blocks) > d.Tokens/size:
-		return wrong("prompt_blocks", "%d blocks of %d tokens are more than a prompt of %d tokens has", len(d.Blocks), size, d.Tokens)
+		return fieldProblem("prompt_blocks", "%d blocks of %d tokens are more than a prompt of %d tokens has", len(d.Blocks), size, d.Tokens)
 	}
 	if t.Opening > t.Asked || t.Asked > t.History || t.History > len(d.Blocks) || t.History > 0 && t.Opening == 0 {
-		return wrong("conversation", "0 < opening <= asked <= history <= %d blocks does not hold", len(d.Blocks))
+		return fieldProblem("conversation", "0 < opening <= asked <= history <= %d blocks does not hold", len(d.Blocks))
 	}
 	d.Size = size / prefixindex.BlockTokens
 	return nil
 }
 
 // readHeader reads the value of a header: a string, or a list of strings.
-func (s *Server) readHeader(r *fields, name string, q *request) {
-	if r.Next() != jsonscan.Array {
+func (s *Server) readHeader(r *fieldReader, name string, q *request) {
+	if r.NextKind() != jsonscan.Array {
 		s.readHeaderValue(r, name, q)
 		return
 	}
-	for r.Open(); r.More() && r.problem == nil; {
+	for r.EnterValue(); r.NextElement() && r.problem == nil; {
 		s.readHeaderValue(r, name, q)
 	}
 }
 
 // readHeaderValue reads one value of a header. One that has no effect may have any length.
-func (s *Server) readHeaderValue(r *fields, name string, q *request) {
+func (s *Server) readHeaderValue(r *fieldReader, name string, q *request) {
 	field, wanted := "headers."+name, s.wanted.Load()
-	if !wanted.has(name) {
-		if r.expect(field, jsonscan.String, "a string, or a list of strings") {
-			r.Value()
+	if !wanted.isWanted(name) {
+		if r.expectKind(field, jsonscan.String, "a string, or a list of strings") {
+			r.SkipValue()
 		}
 		return
 	}
-	value := r.text(field, maxHeader)
+	value := r.readText(field, maxHeader)
 	if strings.ContainsFunc(value, unicode.IsControl) {
-		r.fail(wrong(field, "it contains control characters"))
-	} else if p := q.add(wanted, strings.ToLower(name), value); p != nil {
-		r.fail(p)
+		r.setProblem(fieldProblem(field, "it contains control characters"))
+	} else if p := q.addHeader(wanted, strings.ToLower(name), value); p != nil {
+		r.setProblem(p)
 	}
 }
 
-// add adds a header in lower case, if it is needed.
-func (q *request) add(wanted *wanted, name, value string) *Problem {
+// addHeader adds a header in lower case, if it is needed.
+func (q *request) addHeader(wanted *wantedHeaders, name, value string) *Problem {
 	switch c, ok := (*wanted)[name]; {
 	case name == exchange.HeaderRequestID:
 		q.ID = value
@@ -235,9 +235,9 @@ func (q *request) add(wanted *wanted, name, value string) *Problem {
 		q.TraceParent = value
 	case !ok:
 	case len(value) > maxHeader:
-		return wrong(name, "it is longer than %d bytes", maxHeader)
-	case len(q.Headers) == maxKept:
-		return wrong(name, "more than %d headers have an effect on the pick", maxKept)
+		return fieldProblem(name, "it is longer than %d bytes", maxHeader)
+	case len(q.Headers) == maxHeaders:
+		return fieldProblem(name, "more than %d headers have an effect on the pick", maxHeaders)
 	default:
 		q.Headers = append(q.Headers, api.Header{Name: name, Value: value})
 		if c.Private && !slices.Contains(q.Private, name) {
@@ -247,67 +247,67 @@ func (q *request) add(wanted *wanted, name, value string) *Problem {
 	return nil
 }
 
-// sort gives the headers an order that does not depend on that of a map. Values of one name keep theirs.
-func (q *request) sort() {
+// sortHeaders gives the headers an order that does not depend on that of a map. Values of one name keep theirs.
+func (q *request) sortHeaders() {
 	slices.SortStableFunc(q.Headers, func(a, b api.Header) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(q.Private)
 }
 
-// base64 reads bytes.
-func (r *fields) base64(field string, most int) []byte {
-	text := r.raw(field, most)
+// readBase64 reads bytes.
+func (r *fieldReader) readBase64(field string, most int) []byte {
+	text := r.readString(field, most)
 	n, err := base64.StdEncoding.Decode(text, text) // in place: the result is shorter
 	if err != nil {
-		r.fail(wrong(field, "it is not base64: %v", err))
+		r.setProblem(fieldProblem(field, "it is not base64: %v", err))
 		return nil
 	}
 	return text[:n]
 }
 
-// hashes reads the hashes of blocks: strings of up to 16 hexadecimal digits, or numbers.
-func (r *fields) hashes(field string, d *api.Digest) {
+// readHashes reads the hashes of blocks: strings of up to 16 hexadecimal digits, or numbers.
+func (r *fieldReader) readHashes(field string, d *api.Digest) {
 	d.Blocks = nil
-	if !r.expect(field, jsonscan.Array, "a list") {
+	if !r.expectKind(field, jsonscan.Array, "a list") {
 		return
 	}
-	for r.Open(); r.More() && r.problem == nil; {
+	for r.EnterValue(); r.NextElement() && r.problem == nil; {
 		if len(d.Blocks) == maxHashes {
-			r.fail(wrong(field, "it has more than %d elements", maxHashes))
+			r.setProblem(fieldProblem(field, "it has more than %d elements", maxHashes))
 			return
 		}
-		hash, ok := r.hash()
+		hash, ok := r.readHash()
 		if !ok && r.Err() == nil {
-			r.fail(wrong(field+"["+strconv.Itoa(len(d.Blocks))+"]", "it is not a string of 1 to 16 hexadecimal digits, or a whole number of 64 bits"))
+			r.setProblem(fieldProblem(field+"["+strconv.Itoa(len(d.Blocks))+"]", "it is not a string of 1 to 16 hexadecimal digits, or a whole number of 64 bits"))
 			return
 		}
 		d.Blocks = append(d.Blocks, hash)
 	}
 }
 
-func (r *fields) hash() (hash uint64, ok bool) {
+func (r *fieldReader) readHash() (hash uint64, ok bool) {
 	var err error
-	if r.Next() == jsonscan.String {
-		span, _ := r.String()
-		if len(r.Text(span)) > 16 {
+	if r.NextKind() == jsonscan.String {
+		span, _ := r.ReadString()
+		if len(r.TextOf(span)) > 16 {
 			return 0, false
 		}
-		hash, err = strconv.ParseUint(string(r.Text(span)), 16, 64)
+		hash, err = strconv.ParseUint(string(r.TextOf(span)), 16, 64)
 	} else {
-		hash, err = strconv.ParseUint(string(r.Text(r.Value())), 10, 64)
+		hash, err = strconv.ParseUint(string(r.TextOf(r.SkipValue())), 10, 64)
 	}
 	return hash, err == nil
 }
 
-// conversation reads the lengths of a conversation, in blocks.
-func (r *fields) conversation(field string, t *api.Turns) {
-	r.members(field, conversationFields, func(r *fields, name string) bool {
+// readConversation reads the lengths of a conversation, in blocks.
+func (r *fieldReader) readConversation(field string, t *api.Turns) {
+	r.readMembers(field, conversationFields, func(r *fieldReader, name string) bool {
 		switch name {
 		case "opening":
-			t.Opening = r.integer(join(field, name), maxHashes)
+			t.Opening = r.readInteger(joinPath(field, name), maxHashes)
 		case "asked":
-			t.Asked = r.integer(join(field, name), maxHashes)
+			t.Asked = r.readInteger(joinPath(field, name), maxHashes)
 		case "history":
-			t.History = r.integer(join(field, name), maxHashes)
+			t.History = r.readInteger(joinPath(field, name), maxHashes)
 		default:
 			return false
 		}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakePool struct {
 	endpoints []*endpoint.Endpoint
 	refuse    *exchange.Refusal // for all requests
-	change    func(x *exchange.Exchange)
+	change    func(x *exchange.RequestContext)
 	admit     func(ctx context.Context) *exchange.Refusal
 
 	mu       sync.Mutex
@@ -38,11 +38,11 @@ type fakePool struct {
 	incoming []api.Incoming
 	records  []exchange.Record // of finished exchanges
 	late     []bool
-	verdicts []exchange.Verdict
+	verdicts []exchange.HealthSignal
 }
 
 func newFakePool() *fakePool {
-	p := &fakePool{change: func(*exchange.Exchange) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
+	p := &fakePool{change: func(*exchange.RequestContext) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"} {
 		id := endpoint.Identity{Namespace: "ns", Pod: "model", Address: netip.MustParseAddrPort(address)}
 		p.endpoints = append(p.endpoints, endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil))
@@ -50,9 +50,9 @@ func newFakePool() *fakePool {
 	return p
 }
 
-func (*fakePool) Began() {}
+func (*fakePool) OnStart() {}
 
-func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := x.Incoming
@@ -62,10 +62,10 @@ func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refus
 	return &fakePick{p, x}, p.refuse
 }
 
-func (*fakePool) Picked(*exchange.Exchange, *exchange.Refusal) {}
-func (*fakePool) Sent(*exchange.Record)                        {}
+func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
+func (*fakePool) OnSend(*exchange.Record)                            {}
 
-func (p *fakePool) Ended(x *exchange.Exchange) {
+func (p *fakePool) OnEnd(x *exchange.RequestContext) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, x.Record)
@@ -100,12 +100,12 @@ func (p *fakePool) FindHost(string) exchange.Pool { return p }
 // fakePick is the pick of one request.
 type fakePick struct {
 	pool     *fakePool
-	exchange *exchange.Exchange
+	exchange *exchange.RequestContext
 }
 
 func (p *fakePick) Admit(ctx context.Context) *exchange.Refusal { return p.pool.admit(ctx) }
 
-func (p *fakePick) Place() *exchange.Refusal {
+func (p *fakePick) PlaceRequest() *exchange.Refusal {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
 	x, all := p.exchange, p.pool.endpoints
@@ -120,23 +120,23 @@ func (p *fakePick) Place() *exchange.Refusal {
 	return nil
 }
 
-func (p *fakePick) Sent() exchange.Follower { return p }
-func (*fakePick) Discard()                  {}
-func (*fakePick) Completed()                {}
-func (*fakePick) Began()                    {}
-func (*fakePick) Failed(_, _ string)        {}
+func (p *fakePick) MarkSent() exchange.ResponseObserver { return p }
+func (*fakePick) Discard()                              {}
+func (*fakePick) OnResponseEnd()                        {}
+func (*fakePick) OnFirstContent()                       {}
+func (*fakePick) OnFailedAttempt(_, _ string)           {}
 
-func (p *fakePick) Judged(v exchange.Verdict) time.Time {
+func (p *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
 	p.pool.verdicts = append(p.pool.verdicts, v)
 	return time.Time{}
 }
 
-func (p *fakePick) Responded() {
+func (p *fakePick) OnResponseStatus() {
 	for _, e := range p.pool.endpoints {
-		if p.exchange.Moved() && e.Address() == p.exchange.Served {
-			p.exchange.Placements.Answering().MoveTo(e, time.Now())
+		if p.exchange.HasMoved() && e.Address() == p.exchange.Served {
+			p.exchange.Placements.AnsweringLease().MoveTo(e, time.Now())
 		}
 	}
 }
@@ -193,14 +193,14 @@ func newLimitedRig(t testing.TB, l fairshare.Limits, changes ...func(o *Options)
 // assertNothingHeld expects that nothing counts for any client, and that the clients of the tests have no account.
 func (r *rig) assertNothingHeld() {
 	r.t.Helper()
-	assert.Zero(r.t, r.Server.Stats().Open)
+	assert.Zero(r.t, r.Server.PickStats().Open)
 	for _, resource := range []fairshare.Resource{fairshare.Streams, fairshare.Bytes, fairshare.Parked} {
-		assert.Zero(r.t, r.ledger.Total(resource))
+		assert.Zero(r.t, r.ledger.TotalUse(resource))
 	}
 	for _, client := range []string{"192.0.2.1", "192.0.2.2", "127.0.0.1"} {
-		first := r.ledger.Open(netip.MustParseAddr(client))
+		first := r.ledger.OpenAccount(netip.MustParseAddr(client))
 		first.Close()
-		second := r.ledger.Open(netip.MustParseAddr(client))
+		second := r.ledger.OpenAccount(netip.MustParseAddr(client))
 		second.Close()
 		assert.NotSame(r.t, first, second, "somebody has the account of %s", client)
 	}

@@ -54,16 +54,16 @@ type observer interface {
 
 // Server is the decision API, without its port. It is an http.Handler.
 type Server struct {
-	options  Options
-	log      *zap.Logger
-	pools    pools
-	ledger   *fairshare.Ledger
-	observer observer
-	exchange exchange.Options
-	wanted   atomic.Pointer[wanted]
-	mux      http.ServeMux
+	options        Options
+	log            *zap.Logger
+	pools          pools
+	ledger         *fairshare.Ledger
+	observer       observer
+	requestOptions exchange.Options
+	wanted         atomic.Pointer[wantedHeaders]
+	mux            http.ServeMux
 
-	open                       *openPicks
+	openPicks                  *openPicks
 	draining                   atomic.Bool
 	refusedPicks, refusedBytes atomic.Int64
 }
@@ -84,27 +84,27 @@ type Params struct {
 func New(p Params) *Server {
 	s := &Server{
 		options: p.Options, log: p.Log, pools: p.Pools, ledger: p.Ledger, observer: p.Observer,
-		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
-		open:     newOpenPicks(),
+		requestOptions: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
+		openPicks:      newOpenPicks(),
 	}
 	s.WantHeaders(nil)
-	s.mux.HandleFunc("POST "+PathPick, s.counted(s.pick))
-	s.mux.HandleFunc("POST "+PathOutcome, s.counted(s.outcome))
+	s.mux.HandleFunc("POST "+PathPick, s.countCalls(s.servePick))
+	s.mux.HandleFunc("POST "+PathOutcome, s.countCalls(s.serveOutcome))
 	for _, path := range []string{PathPick, PathOutcome} {
 		s.mux.HandleFunc(path, refuseMethod)
 	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { errPath.write(w) })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { errPath.sendTo(w) })
 	return s
 }
 
 // WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
-func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWanted(names)) }
+func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWantedHeaders(names)) }
 
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if c := fairconn.Of(r); c != nil { // requests of tests have none
-		c.Begin(r)
-		defer c.End()
+	if c := fairconn.ConnOf(r); c != nil { // requests of tests have none
+		c.BeginRequest(r)
+		defer c.EndRequest()
 	}
 	s.mux.ServeHTTP(w, r)
 }
@@ -117,9 +117,9 @@ type Stats struct {
 	RefusedConnections int64 // of a Listener, because of too many bytes
 }
 
-// Stats returns current figures.
-func (s *Server) Stats() Stats {
-	return Stats{Open: s.open.count(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load()}
+// PickStats returns current figures.
+func (s *Server) PickStats() Stats {
+	return Stats{Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load()}
 }
 
 var (
@@ -135,80 +135,80 @@ var (
 // refuseMethod refuses a call that is no POST.
 func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", http.MethodPost)
-	errMethod.write(w)
+	errMethod.sendTo(w)
 }
 
-// pick answers one pick.
-func (s *Server) pick(w http.ResponseWriter, c *call) {
+// servePick answers one pick.
+func (s *Server) servePick(w http.ResponseWriter, c *call) {
 	o, problem := readOptions(c.Request)
 	if problem != nil {
-		problem.write(w)
+		problem.sendTo(w)
 		return
 	}
-	defer s.open.begin()() // before the look at draining
+	defer s.openPicks.startCall()() // before the look at draining
 	pool := s.pools.FindHost(c.Host)
 	if o.pool != "" {
 		pool = s.pools.FindTitle(o.pool)
 	}
 	switch {
 	case s.draining.Load():
-		errDraining.write(w)
+		errDraining.sendTo(w)
 		return
 	case pool == nil:
-		errNoPool.write(w)
+		errNoPool.sendTo(w)
 		return
 	}
-	p := &openPick{account: s.ledger.Open(c.account.Address)}
-	p.exchange.Begin(pool, &s.exchange)
-	p.exchange.LateFirst, p.exchange.Blind, p.exchange.MaxWait = !o.firstToken, true, o.wait
-	if problem := s.decide(p, c); problem != nil {
-		p.exchange.End(nil)
-		p.release()
-		problem.write(w)
+	p := &openPick{account: s.ledger.OpenAccount(c.account.Address)}
+	p.requestContext.Start(pool, &s.requestOptions)
+	p.requestContext.LateFirst, p.requestContext.Blind, p.requestContext.MaxWait = !o.firstToken, true, o.wait
+	if problem := s.placePick(p, c); problem != nil {
+		p.requestContext.EndRequest(nil)
+		p.releaseAccount()
+		problem.sendTo(w)
 		return
 	}
-	s.answer(w, c.Request, p, o)
+	s.answerPick(w, c.Request, p, o)
 }
 
-// decide places the request of a pick, and counts the pick for its client.
-func (s *Server) decide(p *openPick, c *call) *Problem {
-	x := &p.exchange
-	if !p.account.Take(fairshare.Streams, 1) {
+// placePick places the request of a pick, and counts the pick for its client.
+func (s *Server) placePick(p *openPick, c *call) *Problem {
+	x := &p.requestContext
+	if !p.account.TryAddUse(fairshare.Streams, 1) {
 		s.refusedPicks.Add(1)
-		problem := busy("too many open picks: report their outcomes")
-		x.Refuse(&problem.Refusal)
+		problem := limitProblem("too many open picks: report their outcomes")
+		x.RefuseRequest(&problem.Refusal)
 		return problem
 	}
 	p.streams = 1
-	defer c.release()
-	q, problem := s.read(c)
+	defer c.releaseBody()
+	q, problem := s.readRequest(c)
 	if problem != nil {
-		x.Refuse(&problem.Refusal)
+		x.RefuseRequest(&problem.Refusal)
 		return problem
 	}
-	x.Receive(&q.Request)
+	x.SetRequestHeaders(&q.RequestHeaders)
 	x.Incoming.Digest, x.RequestBytes = q.digest, len(q.body)
-	refusal := x.Decide(c.Context(), q.body)
-	_ = c.control.SetWriteDeadline(s.exchange.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
+	refusal := x.PickEndpoint(c.Context(), q.body)
+	_ = c.control.SetWriteDeadline(s.requestOptions.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
 	if refusal != nil {
-		return problemOf(refusal)
+		return toProblem(refusal)
 	}
-	size := sizeOf(x)
-	if !p.account.Take(fairshare.Bytes, size) {
+	size := pickSize(x)
+	if !p.account.TryAddUse(fairshare.Bytes, size) {
 		s.refusedBytes.Add(1)
-		return busy("too many bytes of bodies and open picks: report outcomes")
+		return limitProblem("too many bytes of bodies and open picks: report outcomes")
 	}
-	p.held = size
-	p.account.Add(fairshare.Parked, size)
+	p.heldBytes = size
+	p.account.AddUse(fairshare.Parked, size)
 	return nil
 }
 
-// answer answers a pick, which is open then.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, p *openPick, o options) {
+// answerPick answers a pick, which is open then.
+func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick, o options) {
 	p.mu.Lock() // until the client has the answer: its outcome may come at once
 	defer p.mu.Unlock()
-	s.open.add(p)
-	x := &p.exchange
+	s.openPicks.addPick(p)
+	x := &p.requestContext
 	x.Ranking = x.Ranking[:min(len(x.Ranking), o.endpoints)]
 	a := &Answer{
 		ID: p.id.String(), Endpoints: endpointsOf(x.Ranking), SetHeaders: headersOf(x.Set), RemoveHeaders: slices.Compact(x.Remove),
@@ -217,41 +217,41 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, p *openPick, o o
 	if x.Target != x.Model {
 		a.Model = x.Target
 	}
-	p.shed()
+	p.dropUnneeded()
 	err := r.Context().Err()
 	if err == nil {
 		err = writeJSON(w, http.StatusOK, a)
 	}
 	if err != nil {
-		s.end(p, resultGone)
+		s.endPick(p, resultGone)
 		return
 	}
-	x.Sent()
-	p.answered = s.exchange.Now()
+	x.MarkSent()
+	p.answered = s.requestOptions.Now()
 	p.expires = p.answered.Add(s.options.Timeout)
-	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expire(p) })
+	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expirePick(p) })
 }
 
-// outcome records one report. It is not refused for what its client holds, because it returns some of that.
-func (s *Server) outcome(w http.ResponseWriter, c *call) {
-	text, problem := c.readBody(maxOutcome, 1, c.add)
+// serveOutcome records one report. It is not refused for what its client holds, because it returns some of that.
+func (s *Server) serveOutcome(w http.ResponseWriter, c *call) {
+	text, problem := c.readBody(maxOutcome, 1, c.addBytes)
 	var o *outcome
 	if problem == nil {
 		o, problem = readOutcome(text)
 	}
 	if problem == nil {
-		problem = s.report(o)
+		problem = s.applyOutcome(o)
 	}
 	if problem != nil {
-		problem.write(w)
+		problem.sendTo(w)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// report applies a report to its pick.
-func (s *Server) report(o *outcome) *Problem {
-	p := s.open.find(o.id)
+// applyOutcome applies a report to its pick.
+func (s *Server) applyOutcome(o *outcome) *Problem {
+	p := s.openPicks.findPick(o.id)
 	if p == nil {
 		s.observer.ObserveDecision(resultUnknown)
 		return errUnknown
@@ -263,10 +263,10 @@ func (s *Server) report(o *outcome) *Problem {
 		s.observer.ObserveDecision(resultUnknown)
 		return errUnknown
 	case o.endpoint != "" && !slices.Contains(p.endpoints, o.endpoint):
-		return wrong("endpoint", "it is not one of the endpoints of the pick")
+		return fieldProblem("endpoint", "it is not one of the endpoints of the pick")
 	}
-	if now := s.exchange.Now(); p.apply(o, now) {
-		s.end(p, o.event)
+	if now := s.requestOptions.Now(); p.applyReport(o, now) {
+		s.endPick(p, o.event)
 	} else {
 		p.expires = now.Add(s.options.Timeout)
 		s.observer.ObserveDecision(o.event)
@@ -274,75 +274,75 @@ func (s *Server) report(o *outcome) *Problem {
 	return nil
 }
 
-// end ends a pick. The caller has its lock.
-func (s *Server) end(p *openPick, result string) {
+// endPick ends a pick. The caller has its lock.
+func (s *Server) endPick(p *openPick, result string) {
 	p.ended = true
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	p.exchange.End(nil)
-	p.release()
-	s.open.remove(p)
+	p.requestContext.EndRequest(nil)
+	p.releaseAccount()
+	s.openPicks.removePick(p)
 	s.observer.ObserveDecision(result)
 }
 
-// expire ends a pick whose time limit is over, which a report may have extended. Until then it looks whether the model server has the
+// expirePick ends a pick whose time limit is over, which a report may have extended. Until then it looks whether the model server has the
 // request, each time after twice as long.
-func (s *Server) expire(p *openPick) {
+func (s *Server) expirePick(p *openPick) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
-	now := s.exchange.Now()
+	now := s.requestOptions.Now()
 	if left := p.expires.Sub(now); left > 0 {
-		if p.absent() {
-			p.exchange.Absent()
+		if p.isAbsent() {
+			p.requestContext.MarkNotReceived()
 		}
 		p.expiry.Reset(min(left, now.Sub(p.answered)))
 		return
 	}
-	s.end(p, resultExpired)
+	s.endPick(p, resultExpired)
 }
 
-// Drain refuses picks, and waits until the last open one has its outcome, or until ctx ends. It returns the number of open
+// DrainPicks refuses picks, and waits until the last open one has its outcome, or until ctx ends. It returns the number of open
 // picks.
-func (s *Server) Drain(ctx context.Context) int {
+func (s *Server) DrainPicks(ctx context.Context) int {
 	s.draining.Store(true)
 	for {
-		n := s.open.pending()
+		n := s.openPicks.pendingCount()
 		if n == 0 {
 			return 0
 		}
 		select {
 		case <-ctx.Done():
 			return n
-		case <-s.open.fewer:
+		case <-s.openPicks.fewer:
 		}
 	}
 }
 
 // Close ends all open picks. No call is in progress or comes later.
 func (s *Server) Close() {
-	for _, p := range s.open.all() {
+	for _, p := range s.openPicks.listPicks() {
 		p.mu.Lock()
 		if !p.ended {
-			s.end(p, resultStopped)
+			s.endPick(p, resultStopped)
 		}
 		p.mu.Unlock()
 	}
 }
 
-// read reads the request of a pick.
-func (s *Server) read(c *call) (*request, *Problem) {
+// readRequest reads the request of a pick.
+func (s *Server) readRequest(c *call) (*request, *Problem) {
 	if c.Header.Get(headerPath) == "" {
-		body, problem := c.readBody(s.options.MaxBody, objectCopies, c.take)
+		body, problem := c.readBody(s.options.MaxBody, objectCopies, c.tryAddBytes)
 		if problem != nil {
 			return nil, problem
 		}
 		return s.readObject(body)
 	}
-	body, problem := c.readBody(s.options.MaxBody, 1, c.take)
+	body, problem := c.readBody(s.options.MaxBody, 1, c.tryAddBytes)
 	if problem != nil {
 		return nil, problem
 	}

@@ -7,12 +7,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// wanted are the request headers to keep, by their names in lower case.
-type wanted map[string]api.Control
+// wantedHeaders are the request headers to keep, by their names in lower case.
+type wantedHeaders map[string]api.Control
 
-// newWanted returns the headers for every pick, and further ones.
-func newWanted(further []string) *wanted {
-	w := wanted{}
+// newWantedHeaders returns the headers for every pick, and further ones.
+func newWantedHeaders(further []string) *wantedHeaders {
+	w := wantedHeaders{}
 	for _, name := range further {
 		w[name] = api.Control{Name: name}
 	}
@@ -22,8 +22,8 @@ func newWanted(further []string) *wanted {
 	return &w
 }
 
-// has reports whether a header has an effect, by its name in any case.
-func (w *wanted) has(name string) bool {
+// isWanted reports whether a header has an effect, by its name in any case.
+func (w *wantedHeaders) isWanted(name string) bool {
 	name = strings.ToLower(name)
 	_, ok := (*w)[name]
 	return ok || name == exchange.HeaderRequestID || name == exchange.HeaderTrace

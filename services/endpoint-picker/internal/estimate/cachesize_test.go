@@ -32,12 +32,12 @@ func TestCacheSize(t *testing.T) {
 			}
 			scrape := func(e *endpoint.Endpoint) { e.Record(e.BeginScrape(noon), endpoint.Gauges{Blocks: tt.page}) }
 
-			before := x.New(d, noon)
+			before := x.NewEndpoint(d, noon)
 			assert.Equal(t, usualBlocks, capacity(before))
 			scrape(before)
 			x.SetCacheSize(tt.give, []*endpoint.Endpoint{before})
 			assert.Equal(t, tt.want, capacity(before), "an existing endpoint")
-			after := x.New(d, noon)
+			after := x.NewEndpoint(d, noon)
 			assert.Equal(t, tt.give.Blocks, capacity(after), "before its first page")
 			scrape(after)
 			assert.Equal(t, tt.want, capacity(after))

@@ -39,8 +39,8 @@ func NewShared(memory *prefixindex.Memory) *Estimator {
 	return x
 }
 
-// New returns an endpoint discovered at the given time.
-func (x *Estimator) New(d endpoint.Description, since time.Time) *endpoint.Endpoint {
+// NewEndpoint returns an endpoint discovered at the given time.
+func (x *Estimator) NewEndpoint(d endpoint.Description, since time.Time) *endpoint.Endpoint {
 	blocks := x.size.Load().blocks(0)
 	return endpoint.New(d, since, newServer(x, x.index.Add(blocks), blocks))
 }
@@ -48,8 +48,8 @@ func (x *Estimator) New(d endpoint.Description, since time.Time) *endpoint.Endpo
 // Release ends the use of the shared memory.
 func (x *Estimator) Release() { x.index.Release() }
 
-// Forget removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
-func (x *Estimator) Forget(e *endpoint.Endpoint) { x.index.Remove(ServerOf(e).cache) }
+// ForgetEndpoint removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
+func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) { x.index.Remove(ServerOf(e).cache) }
 
 // Costs returns the learned costs. They must not be changed.
 func (x *Estimator) Costs() *Costs { return x.learner.Costs() }

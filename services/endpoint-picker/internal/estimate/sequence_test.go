@@ -17,7 +17,7 @@ import (
 // addEndpoint adds an endpoint with a number.
 func (x *Estimator) addEndpoint(number byte) *endpoint.Endpoint {
 	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, number}), 8000)
-	return x.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+	return x.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
 }
 
 // counts are requests in prefill, their backlog, and decoding requests.

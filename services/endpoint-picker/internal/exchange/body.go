@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// A Form is the form of a refusal's body.
-type Form uint8
+// A ErrorFormat is the form of a refusal's body.
+type ErrorFormat uint8
 
 // The forms. OpenAI's is that of all APIs without another one, as vLLM and SGLang have it, too.
 const (
-	OpenAI    Form = iota // {"error": {"message", "type", "code"}}
-	Anthropic             // {"type": "error", "error": {"type", "message"}}
+	OpenAI    ErrorFormat = iota // {"error": {"message", "type", "code"}}
+	Anthropic                    // {"type": "error", "error": {"type", "message"}}
 	PlainText
 )
 
 // anthropicPath is the path of Anthropic's API, which others may follow (/count_tokens).
 const anthropicPath = "/v1/messages"
 
-// FormOf returns the form in which clients of a path expect errors.
-func FormOf(path string) Form {
+// ErrorFormatOf returns the form in which clients of a path expect errors.
+func ErrorFormatOf(path string) ErrorFormat {
 	path, _, _ = strings.Cut(path, "?")
 	if strings.HasSuffix(path, anthropicPath) || strings.Contains(path, anthropicPath+"/") {
 		return Anthropic
@@ -70,13 +70,13 @@ func isExcluded(parameters string) bool {
 	return false
 }
 
-// A kind names the errors of one status.
-type kind struct {
+// A errorNames names the errors of one status.
+type errorNames struct {
 	text, openAI, anthropic string
 }
 
-// kinds are the names by status: in text those of the llm-d router, in JSON those of the APIs.
-var kinds = map[int]kind{
+// errorNamesByStatus are the names by status: in text those of the llm-d router, in JSON those of the APIs.
+var errorNamesByStatus = map[int]errorNames{
 	http.StatusBadRequest:            {"BadRequest", "invalid_request_error", "invalid_request_error"},
 	http.StatusNotFound:              {"NotFound", "invalid_request_error", "not_found_error"},
 	http.StatusMethodNotAllowed:      {"MethodNotAllowed", "invalid_request_error", "invalid_request_error"},
@@ -97,9 +97,9 @@ type Error struct {
 	Code    string `json:"code,omitempty"` // Reason, or the name of the status; Anthropic's API has none
 }
 
-// ErrorIn returns the error object in one of the JSON forms.
-func (r *Refusal) ErrorIn(f Form) Error {
-	k := kinds[r.Code]
+// FormatError returns the error object in one of the JSON forms.
+func (r *Refusal) FormatError(f ErrorFormat) Error {
+	k := errorNamesByStatus[r.Code]
 	if f == Anthropic {
 		return Error{Type: k.anthropic, Message: r.Message()}
 	}
@@ -110,15 +110,15 @@ func (r *Refusal) ErrorIn(f Form) Error {
 	return Error{Type: k.openAI, Message: r.Message(), Code: code}
 }
 
-// Body returns the body for the client, and its content type.
-func (r *Refusal) Body(f Form) (body []byte, contentType string) {
+// EncodeBody returns the body for the client, and its content type.
+func (r *Refusal) EncodeBody(f ErrorFormat) (body []byte, contentType string) {
 	if f == PlainText {
-		return []byte("inference error: " + kinds[r.Code].text + " - " + r.Message()), "text/plain; charset=utf-8"
+		return []byte("inference error: " + errorNamesByStatus[r.Code].text + " - " + r.Message()), "text/plain; charset=utf-8"
 	}
 	whole := struct {
 		Type  string `json:"type,omitempty"`
 		Error Error  `json:"error"`
-	}{Error: r.ErrorIn(f)}
+	}{Error: r.FormatError(f)}
 	if f == Anthropic {
 		whole.Type = "error"
 	}

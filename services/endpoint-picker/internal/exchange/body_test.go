@@ -47,10 +47,10 @@ func TestRefusal_Body(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for form, want := range map[Form][2]string{
+			for form, want := range map[ErrorFormat][2]string{
 				OpenAI: {tt.openAI, "application/json"}, Anthropic: {tt.anthropic, "application/json"}, PlainText: {tt.text, "text/plain; charset=utf-8"},
 			} {
-				body, contentType := tt.refusal.Body(form)
+				body, contentType := tt.refusal.EncodeBody(form)
 				assert.Equal(t, want, [2]string{string(body), contentType})
 			}
 		})
@@ -61,21 +61,21 @@ func TestRefusal_Body(t *testing.T) {
 func TestEveryRefusalHasAKind(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{400, 404, 408, 413, 415, 429, 501, 502, 503, 504} {
-		k := kinds[code]
+		k := errorNamesByStatus[code]
 		assert.NotEmpty(t, k.text, code)
 		assert.NotEmpty(t, k.openAI, code)
 		assert.NotEmpty(t, k.anthropic, code)
-		assert.NotEmpty(t, Unanswered(code, http.ErrAbortHandler).ErrorIn(OpenAI).Code)
+		assert.NotEmpty(t, NoAnswer(code, http.ErrAbortHandler).FormatError(OpenAI).Code)
 	}
 }
 
 func TestFormOf(t *testing.T) {
 	t.Parallel()
-	for path, want := range map[string]Form{
+	for path, want := range map[string]ErrorFormat{
 		"": OpenAI, "/v1/chat/completions": OpenAI, "/v1/messages": Anthropic, "/v1/messages?beta=true": Anthropic, "/v1/messages/count_tokens": Anthropic,
 		"/anthropic/v1/messages": Anthropic, "/v1/messages_of_others": OpenAI, "/v1/models?next=/v1/messages": OpenAI,
 	} {
-		assert.Equal(t, want, FormOf(path), path)
+		assert.Equal(t, want, ErrorFormatOf(path), path)
 	}
 }
 

@@ -33,49 +33,49 @@ const (
 
 // A Pool decides which model server gets a request. It observes every exchange.
 type Pool interface {
-	// Began is called at the start of an exchange.
-	Began()
-	// Prepare reads a request. It does not wait.
-	Prepare(x *Exchange) (Pick, *Refusal)
-	// Picked is called after each pick, successful or not.
-	Picked(x *Exchange, refusal *Refusal)
-	// Sent is called when the sender of the request has the endpoint. The record changes after the call.
-	Sent(r *Record)
-	// Ended is called once at the end of each exchange.
-	Ended(x *Exchange)
+	// OnStart is called at the start of an exchange.
+	OnStart()
+	// PreparePick reads a request. It does not wait.
+	PreparePick(x *RequestContext) (Pick, *Refusal)
+	// OnPick is called after each pick, successful or not.
+	OnPick(x *RequestContext, refusal *Refusal)
+	// OnSend is called when the sender of the request has the endpoint. The record changes after the call.
+	OnSend(r *Record)
+	// OnEnd is called once at the end of each exchange.
+	OnEnd(x *RequestContext)
 }
 
-// A Pick is the placement of one prepared request. Its methods are called in order; after Sent or Discard, none is.
+// A Pick is the placement of one prepared request. Its methods are called in order; after MarkSent or Discard, none is.
 type Pick interface {
 	// Admit returns when the request may be placed. It may wait until ctx ends.
 	Admit(ctx context.Context) *Refusal
-	// Place picks an endpoint and counts the request there.
-	Place() *Refusal
-	// Sent is called when the sender of the request has the endpoint.
-	Sent() Follower
+	// PlaceRequest picks an endpoint and counts the request there.
+	PlaceRequest() *Refusal
+	// MarkSent is called when the sender of the request has the endpoint.
+	MarkSent() ResponseObserver
 	// Discard is called in place of the remaining methods if the request is not sent.
 	Discard()
 }
 
-// A Follower learns from the response to a placed request.
-type Follower interface {
-	// Responded is called when the status of the response is known.
-	Responded()
-	// Began is called with the first content of a successful answer.
-	Began()
-	// Completed is called at the end of the response.
-	Completed()
-	// Failed is called for each attempt at a server before the last one, with its "ip:port", and what was wrong (Exchange.Failure).
-	Failed(address, failure string)
-	// Judged is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
+// A ResponseObserver learns from the response to a placed request.
+type ResponseObserver interface {
+	// OnResponseStatus is called when the status of the response is known.
+	OnResponseStatus()
+	// OnFirstContent is called with the first content of a successful answer.
+	OnFirstContent()
+	// OnResponseEnd is called at the end of the response.
+	OnResponseEnd()
+	// OnFailedAttempt is called for each attempt at a server before the last one, with its "ip:port", and what was wrong (RequestContext.DescribeFailure).
+	OnFailedAttempt(address, failure string)
+	// OnHealthSignal is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
 	// server until the time that it returns; zero if it did not.
-	Judged(v Verdict) (busy time.Time)
+	OnHealthSignal(v HealthSignal) (busy time.Time)
 }
 
 // A Tracer adds requests to traces.
 type Tracer interface {
-	// Begin returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
-	Begin(traceparent string) (Span, string)
+	// StartSpan returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
+	StartSpan(traceparent string) (Span, string)
 }
 
 // Options are the options that all exchanges share.
@@ -87,8 +87,8 @@ type Options struct {
 	Ranking int
 }
 
-// An Exchange is one HTTP exchange in progress. It is not safe for concurrent use.
-type Exchange struct {
+// A RequestContext is one request in progress, from its headers to the end of its response. It is not safe for concurrent use.
+type RequestContext struct {
 	Record
 	Decision
 
@@ -98,21 +98,21 @@ type Exchange struct {
 	Blind     bool               // the carrier does not see the body of the response
 	MaxWait   *time.Duration     // for an endpoint, from the sender; nil: it did not say
 
-	options    *Options
-	newID      bool // the request came without an identifier
-	pool       Pool
-	pick       Pick     // until it is sent
-	follower   Follower // after that
-	stage      stage
-	reader     answer.Reader
-	otherForm  bool      // the form of the answer is not the requested one, so that its first piece is no first token
-	page       bool      // the body is HTML
-	unasked    bool      // see Response.Unasked
-	wrongBody  bool      // the status promises an answer, and the body has none
-	hidden     bool      // Chunk is not called
-	judged     bool      // see Judge
-	unanswered bool      // no server answered, so that the status is the carrier's
-	busy       time.Time // see Follower.Judged
+	options            *Options
+	idGenerated        bool // the request came without an identifier
+	pool               Pool
+	pick               Pick             // until it is sent
+	responseObserver   ResponseObserver // after that
+	stage              stage
+	reader             answer.Reader
+	unexpectedFormat   bool      // the form of the answer is not the requested one, so that its first piece is no first token
+	htmlBody           bool      // the body is HTML
+	unacceptedEncoding bool      // see ResponseHeaders.UnacceptedEncoding
+	wrongBody          bool      // the status promises an answer, and the body has none
+	hidden             bool      // OnResponseChunk is not called
+	signaled           bool      // see ReportHealth
+	unanswered         bool      // no server answered, so that the status is the carrier's
+	busyUntil          time.Time // see ResponseObserver.OnHealthSignal
 }
 
 // A Decision is the result of a pick.
@@ -123,7 +123,7 @@ type Decision struct {
 	Remove      []string         // headers of the request
 	Edit        Edit             // of the request's body
 	Restore     *answer.Renamer  // restores the model name in the response, nil if not needed
-	UsageForm   answer.Form      // format of the usage in the response
+	UsageFormat answer.Format    // format of the usage in the response
 	ResponseID  *answer.IDReader // of a response that the server may store; nil for others
 	Generates   bool             // the model computes something for the request, so that servers with the model answer it alike
 	Inference   bool             // the request is for a known API of inference, whose answers have a known form
@@ -137,15 +137,15 @@ type Decision struct {
 type Edit struct {
 	jsonscan.Span
 
-	With []byte
+	Replacement []byte
 }
 
-// Growth returns the number of bytes that the body grows by.
-func (e Edit) Growth() int {
-	if e.With == nil {
+// GrowthBytes returns the number of bytes that the body grows by.
+func (e Edit) GrowthBytes() int {
+	if e.Replacement == nil {
 		return 0
 	}
-	return len(e.With) - (e.To - e.From)
+	return len(e.Replacement) - (e.To - e.From)
 }
 
 // stage is the progress of an exchange; see the package comment.
@@ -159,62 +159,62 @@ const (
 	completed
 )
 
-// Begin begins the exchange of a request for a pool.
-func (x *Exchange) Begin(p Pool, o *Options) {
-	x.pool, x.options, x.Began = p, o, o.Now()
-	p.Began()
+// Start begins the exchange of a request for a pool.
+func (x *RequestContext) Start(p Pool, o *Options) {
+	x.pool, x.options, x.StartTime = p, o, o.Now()
+	p.OnStart()
 }
 
-// Receive takes over the request's headers.
-func (x *Exchange) Receive(r *Request) {
+// SetRequestHeaders takes over the request's headers.
+func (x *RequestContext) SetRequestHeaders(r *RequestHeaders) {
 	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
-	if x.newID = x.RequestID == "" && x.options.NewID != nil; x.newID {
+	if x.idGenerated = x.RequestID == "" && x.options.NewID != nil; x.idGenerated {
 		x.RequestID = x.options.NewID()
 	}
 	x.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
 	x.Remove = r.Private
 }
 
-// Decide places the request after its whole body has arrived, or refuses it. It may wait until ctx ends. It keeps no
+// PickEndpoint places the request after its whole body has arrived, or refuses it. It may wait until ctx ends. It keeps no
 // reference to the body.
-func (x *Exchange) Decide(ctx context.Context, body []byte) *Refusal {
-	x.Arrived = x.options.Now()
+func (x *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusal {
+	x.ArrivalTime = x.options.Now()
 	x.Incoming.Body = body
-	pick, refusal := x.decide(ctx)
+	pick, refusal := x.pickFromPool(ctx)
 	x.Incoming = api.Incoming{}
-	x.PickTook = x.options.Now().Sub(x.Dispatched())
-	x.pool.Picked(x, refusal)
+	x.PickDuration = x.options.Now().Sub(x.DispatchTime())
+	x.pool.OnPick(x, refusal)
 	if refusal != nil {
-		return x.Refuse(refusal)
+		return x.RefuseRequest(refusal)
 	}
-	x.pick, x.stage, x.reader.Form = pick, placed, x.UsageForm
+	x.pick, x.stage, x.reader.Format = pick, placed, x.UsageFormat
 	if x.Conformance {
 		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
 	}
-	if x.newID {
+	if x.idGenerated {
 		x.Set = append(x.Set, api.Header{Name: HeaderRequestID, Value: x.RequestID})
 	}
 	if x.options.Tracer != nil {
-		x.trace()
+		x.startSpan()
 	}
 	return nil
 }
 
-// Strict reports whether the forms of answers are known, so that other bodies are not answers.
-func (x *Exchange) Strict() bool {
-	return x.Inference && x.UsageForm != answer.FormOpen && x.UsageForm != answer.FormLists
+// HasKnownFormat reports whether the forms of answers are known, so that other bodies are not answers.
+func (x *RequestContext) HasKnownFormat() bool {
+	return x.Inference && x.UsageFormat != answer.FormatOpen && x.UsageFormat != answer.FormatLists
 }
 
 // RankingSize returns the maximum length of the ranking of candidates.
-func (x *Exchange) RankingSize() int { return x.options.Ranking }
+func (x *RequestContext) RankingSize() int { return x.options.Ranking }
 
-func (x *Exchange) decide(ctx context.Context) (Pick, *Refusal) {
-	pick, refusal := x.pool.Prepare(x)
+func (x *RequestContext) pickFromPool(ctx context.Context) (Pick, *Refusal) {
+	pick, refusal := x.pool.PreparePick(x)
 	if refusal != nil {
 		return nil, refusal
 	}
 	if refusal = pick.Admit(ctx); refusal == nil {
-		refusal = pick.Place()
+		refusal = pick.PlaceRequest()
 	}
 	if refusal != nil {
 		pick.Discard()
@@ -222,17 +222,17 @@ func (x *Exchange) decide(ctx context.Context) (Pick, *Refusal) {
 	return pick, refusal
 }
 
-// trace begins the request's span, and makes it the parent of the model server's spans.
-func (x *Exchange) trace() {
-	span, header := x.options.Tracer.Begin(x.TraceParent)
+// startSpan begins the request's span, and makes it the parent of the model server's spans.
+func (x *RequestContext) startSpan() {
+	span, header := x.options.Tracer.StartSpan(x.TraceParent)
 	x.Span = span
 	if header != "" {
 		x.Set = append(x.Set, api.Header{Name: HeaderTrace, Value: header})
 	}
 }
 
-// Refuse records that the picker answers the request itself, unless its client has gone. It returns the refusal.
-func (x *Exchange) Refuse(r *Refusal) *Refusal {
+// RefuseRequest records that the picker answers the request itself, unless its client has gone. It returns the refusal.
+func (x *RequestContext) RefuseRequest(r *Refusal) *Refusal {
 	if x.Queue == EvictedContextCancelled {
 		return r
 	}
@@ -240,115 +240,115 @@ func (x *Exchange) Refuse(r *Refusal) *Refusal {
 	return r
 }
 
-// Sent records that the sender of the request has the pick. It does nothing before the pick, and the second time.
-func (x *Exchange) Sent() {
+// MarkSent records that the sender of the request has the pick. It does nothing before the pick, and the second time.
+func (x *RequestContext) MarkSent() {
 	if x.pick == nil {
 		return
 	}
-	x.follower = x.pick.Sent()
+	x.responseObserver = x.pick.MarkSent()
 	x.pick, x.Placed = nil, true
-	x.pool.Sent(&x.Record)
+	x.pool.OnSend(&x.Record)
 }
 
-// Respond records the headers of the response. A response to a request that was not placed comes from the gateway itself.
-func (x *Exchange) Respond(r *Response) {
-	x.Status, x.Served, x.page, x.hidden = r.Status, r.Served, r.Page, r.Hidden
-	x.unanswered, x.unasked = r.Unanswered, r.Unasked
-	x.otherForm = x.Streaming && !r.Events && x.Inference && x.UsageForm != answer.FormVLLM
+// OnResponseHeaders records the headers of the response. A response to a request that was not placed comes from the gateway itself.
+func (x *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
+	x.Status, x.Served, x.htmlBody, x.hidden = r.Status, r.Served, r.HTML, r.Hidden
+	x.unanswered, x.unacceptedEncoding = r.Unanswered, r.UnacceptedEncoding
+	x.unexpectedFormat = x.Streaming && !r.Events && x.Inference && x.UsageFormat != answer.FormatVLLM
 	x.Streaming = x.Streaming || r.Events
-	x.reader.Events, x.reader.Strict, x.reader.Bytes = r.Events && !r.Encoded, x.Strict() && !r.Encoded, r.Encoded || r.Bytes
+	x.reader.Events, x.reader.Strict, x.reader.Bytes = r.Events && !r.Encoded, x.HasKnownFormat() && !r.Encoded, r.Encoded || r.Bytes
 	if r.Encoded || r.Hidden {
 		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}
-	if x.Placements.Answering() == nil {
+	if x.Placements.AnsweringLease() == nil {
 		return
 	}
-	x.Sent() // whoever has a response has sent the request
-	x.follower.Responded()
+	x.MarkSent() // whoever has a response has sent the request
+	x.responseObserver.OnResponseStatus()
 	if !r.Hidden {
 		x.stage = responding
 	}
-	x.Judge(x.verdictOf(r.Status))
+	x.ReportHealth(x.signalOfStatus(r.Status))
 }
 
-// Failed records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
+// OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
 // another one.
-func (x *Exchange) Failed(address string, code int) {
-	x.Sent()
-	x.follower.Failed(address, failureOf(code))
+func (x *RequestContext) OnFailedAttempt(address string, code int) {
+	x.MarkSent()
+	x.responseObserver.OnFailedAttempt(address, describeStatus(code))
 }
 
-// Chunk records a chunk of the response's body.
-func (x *Exchange) Chunk(chunk []byte) {
-	if len(chunk) == 0 || x.Placements.Answering() == nil {
+// OnResponseChunk records a chunk of the response's body.
+func (x *RequestContext) OnResponseChunk(chunk []byte) {
+	if len(chunk) == 0 || x.Placements.AnsweringLease() == nil {
 		return
 	}
 	x.ResponseBytes += len(chunk)
-	if n := x.reader.Read(chunk); n > 0 {
-		x.Pieces += n
-		x.Last = x.options.Now()
-		if !x.First.IsZero() {
-			x.Placements.continued(x.Last)
-		} else if x.first(x.Last) && (x.reader.Events || x.UsageForm == answer.FormVLLM) {
-			x.follower.Began() // a body that is no stream says nothing before it is whole
+	if n := x.reader.ReadPiece(chunk); n > 0 {
+		x.ContentPieces += n
+		x.LastContent = x.options.Now()
+		if !x.FirstContent.IsZero() {
+			x.Placements.markMoreContent(x.LastContent)
+		} else if x.recordFirstContent(x.LastContent) && (x.reader.Events || x.UsageFormat == answer.FormatVLLM) {
+			x.responseObserver.OnFirstContent() // a body that is no stream says nothing before it is whole
 		}
 	}
-	if x.Inference && x.reader.Errors() > 0 {
-		x.Judge(Faulty)
+	if x.Inference && x.reader.ErrorCount() > 0 {
+		x.ReportHealth(Faulty)
 	}
 	if x.ResponseID != nil {
-		x.ResponseID.Read(chunk)
+		x.ResponseID.ReadPiece(chunk)
 	}
 }
 
-// FirstToken records when the answer began. Carriers that do not see the response's body call it in place of Chunk, after
-// Respond. Only the first call counts.
-func (x *Exchange) FirstToken(at time.Time) {
-	if x.first(at) {
-		x.follower.Began()
+// OnFirstToken records when the answer began. Carriers that do not see the response's body call it in place of OnResponseChunk,
+// after OnResponseHeaders. Only the first call counts.
+func (x *RequestContext) OnFirstToken(at time.Time) {
+	if x.recordFirstContent(at) {
+		x.responseObserver.OnFirstContent()
 	}
 }
 
-// first records the first content. It reports whether that is the beginning of an answer.
-func (x *Exchange) first(at time.Time) bool {
-	if !x.First.IsZero() || x.Placements.Answering() == nil {
+// recordFirstContent records the first content. It reports whether that is the beginning of an answer.
+func (x *RequestContext) recordFirstContent(at time.Time) bool {
+	if !x.FirstContent.IsZero() || x.Placements.AnsweringLease() == nil {
 		return false
 	}
-	x.First = at
-	if x.Status != http.StatusOK || x.otherForm || x.page {
+	x.FirstContent = at
+	if x.Status != http.StatusOK || x.unexpectedFormat || x.htmlBody {
 		return false
 	}
-	x.Placements.first(at)
-	return x.follower != nil
+	x.Placements.markFirstContent(at)
+	return x.responseObserver != nil
 }
 
-// Complete records the end of the response.
-func (x *Exchange) Complete() {
-	if x.Placements.Answering() != nil {
-		x.Sent()
+// OnResponseEnd records the end of the response.
+func (x *RequestContext) OnResponseEnd() {
+	if x.Placements.AnsweringLease() != nil {
+		x.MarkSent()
 		x.stage = completed
-		x.Judge(x.verdictOfBody())
-		x.release()
+		x.ReportHealth(x.signalOfBody())
+		x.releaseLoad()
 	}
 }
 
-// Absent records that the model server does not have the request, although it was sent there, as far as the carrier knows. The request
+// MarkNotReceived records that the model server does not have the request, although it was sent there, as far as the carrier knows. The request
 // stops counting as load. Its response may still come.
-func (x *Exchange) Absent() { x.Placements.abandon(x.options.Now()) }
+func (x *RequestContext) MarkNotReceived() { x.Placements.abandonAll(x.options.Now()) }
 
-// release ends the load of the request.
-func (x *Exchange) release() {
-	if !x.busy.IsZero() {
-		x.Placements.hold(endpoint.Span{Arrived: x.Dispatched(), Until: x.busy}, x.options.Now())
+// releaseLoad ends the load of the request.
+func (x *RequestContext) releaseLoad() {
+	if !x.busyUntil.IsZero() {
+		x.Placements.holdAll(endpoint.Span{Arrived: x.DispatchTime(), Until: x.busyUntil}, x.options.Now())
 		return
 	}
-	x.Placements.release()
+	x.Placements.releaseAll()
 }
 
-// End ends the exchange, with the error of its carrier, if any. It is called once.
-func (x *Exchange) End(err error) {
-	x.Ended, x.Outcome, x.Code = x.options.Now(), x.stage.outcome(), status.Code(err)
-	if !x.Usage.Known { // the carrier did not set it, because it passed the body to Chunk
+// EndRequest ends the exchange, with the error of its carrier, if any. It is called once.
+func (x *RequestContext) EndRequest(err error) {
+	x.EndTime, x.Outcome, x.Code = x.options.Now(), x.stage.toOutcome(), status.Code(err)
+	if !x.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
 		x.Usage = x.reader.Usage()
 	}
 	if err != nil {
@@ -360,18 +360,18 @@ func (x *Exchange) End(err error) {
 		x.pick = nil
 	}
 	if x.stage == placed && !unsent {
-		x.Placements.abandon(x.Ended) // the server has the request, and its end is unknown
+		x.Placements.abandonAll(x.EndTime) // the server has the request, and its end is unknown
 	} else { // the server does not get the request, the client has gone, or the response is complete
-		x.release()
+		x.releaseLoad()
 	}
 	if x.Outcome == Completed {
-		x.follower.Completed()
+		x.responseObserver.OnResponseEnd()
 	}
-	x.pool.Ended(x)
+	x.pool.OnEnd(x)
 }
 
-// outcome returns the outcome of an exchange that ends at this stage.
-func (s stage) outcome() Outcome {
+// toOutcome returns the outcome of an exchange that ends at this stage.
+func (s stage) toOutcome() Outcome {
 	switch s {
 	case refused:
 		return Refused

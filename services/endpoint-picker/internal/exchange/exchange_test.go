@@ -28,7 +28,7 @@ type fakePool struct {
 	refuse   string // the call that refuses the request
 	admitted context.Context
 	body     string // of the last request
-	verdicts []Verdict
+	verdicts []HealthSignal
 	busy     time.Time // until the load of a failed request ends
 }
 
@@ -47,12 +47,12 @@ func (p *fakePool) call(name string) *Refusal {
 	return nil
 }
 
-func (p *fakePool) Prepare(x *Exchange) (Pick, *Refusal) {
+func (p *fakePool) PreparePick(x *RequestContext) (Pick, *Refusal) {
 	p.body = x.Incoming.Path + " " + string(x.Incoming.Body)
 	return &fakePick{p, x}, p.call("Prepare")
 }
 
-func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
+func (p *fakePool) OnPick(_ *RequestContext, refusal *Refusal) {
 	name := "Picked"
 	if refusal != nil {
 		name = "Refused"
@@ -60,10 +60,10 @@ func (p *fakePool) Picked(_ *Exchange, refusal *Refusal) {
 	p.call(name)
 }
 
-func (*fakePool) Began()              {}
-func (p *fakePool) Ended(x *Exchange) { p.call(string(x.Outcome)) }
+func (*fakePool) OnStart()                  {}
+func (p *fakePool) OnEnd(x *RequestContext) { p.call(string(x.Outcome)) }
 
-func (p *fakePool) Sent(r *Record) {
+func (p *fakePool) OnSend(r *Record) {
 	if r.Placed {
 		p.call("placed")
 	}
@@ -73,7 +73,7 @@ func (p *fakePool) Sent(r *Record) {
 type fakePick struct {
 	*fakePool
 
-	exchange *Exchange
+	exchange *RequestContext
 }
 
 func (p *fakePick) Admit(ctx context.Context) *Refusal {
@@ -81,7 +81,7 @@ func (p *fakePick) Admit(ctx context.Context) *Refusal {
 	return p.call("Admit")
 }
 
-func (p *fakePick) Place() *Refusal {
+func (p *fakePick) PlaceRequest() *Refusal {
 	if r := p.call("Place"); r != nil {
 		return r
 	}
@@ -89,73 +89,75 @@ func (p *fakePick) Place() *Refusal {
 	return nil
 }
 
-func (p *fakePick) Sent() Follower {
+func (p *fakePick) MarkSent() ResponseObserver {
 	p.call("Sent")
 	return p
 }
 
-func (p *fakePick) Responded() { p.call("Responded") }
-func (p *fakePick) Began()     { p.call("Began") }
-func (p *fakePick) Completed() { p.call("Completed") }
+func (p *fakePick) OnResponseStatus() { p.call("Responded") }
+func (p *fakePick) OnFirstContent()   { p.call("Began") }
+func (p *fakePick) OnResponseEnd()    { p.call("Completed") }
 
-func (p *fakePick) Failed(address, failure string) { p.call("Failed " + address + ": " + failure) }
+func (p *fakePick) OnFailedAttempt(address, failure string) {
+	p.call("Failed " + address + ": " + failure)
+}
 
-func (p *fakePick) Judged(v Verdict) time.Time {
+func (p *fakePick) OnHealthSignal(v HealthSignal) time.Time {
 	p.verdicts = append(p.verdicts, v)
 	return p.busy
 }
 
 func (p *fakePick) Discard() { p.call("Discard") }
 
-func begin(p Pool) *Exchange {
-	x := &Exchange{}
-	x.Begin(p, &Options{Now: func() time.Time { return noon }})
+func begin(p Pool) *RequestContext {
+	x := &RequestContext{}
+	x.Start(p, &Options{Now: func() time.Time { return noon }})
 	return x
 }
 
 // TestExchange_End ends exchanges at every stage.
 func TestExchange_End(t *testing.T) {
 	t.Parallel()
-	decide := func(x *Exchange) { x.Decide(context.Background(), nil) }
-	sent := func(x *Exchange) { x.Sent() }
-	respond := func(x *Exchange) { x.Respond(&Response{Status: 200}) }
-	piece := func(x *Exchange) { x.Chunk([]byte("x")) }
+	decide := func(x *RequestContext) { x.PickEndpoint(context.Background(), nil) }
+	sent := func(x *RequestContext) { x.MarkSent() }
+	respond := func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
+	piece := func(x *RequestContext) { x.OnResponseChunk([]byte("x")) }
 	picked := []string{"Prepare", "Admit", "Place", "Picked"}
 	tests := []struct {
 		name      string
-		steps     []func(x *Exchange)
+		steps     []func(x *RequestContext)
 		want      Outcome
 		wantCalls []string
 		wantOpen  int64 // leases that count until a scrape shows the request
 	}{
 		{name: "nothing", want: Unpicked},
-		{name: "response of the gateway", steps: []func(x *Exchange){respond, (*Exchange).Complete}, want: Unpicked},
-		{name: "refused", steps: []func(x *Exchange){func(x *Exchange) { x.Refuse(TooLarge(1)) }}, want: Refused},
-		{name: "pick was not sent", steps: []func(x *Exchange){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(x *Exchange){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
+		{name: "response of the gateway", steps: []func(x *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
+		{name: "refused", steps: []func(x *RequestContext){func(x *RequestContext) { x.RefuseRequest(TooLarge(1)) }}, want: Refused},
+		{name: "pick was not sent", steps: []func(x *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
+		{name: "no response", steps: []func(x *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
-			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }},
+			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }},
 			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
 		{
 			name: "end of a response without its body", want: Completed,
-			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 200, Hidden: true}) }, (*Exchange).Complete},
+			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
-		{name: "during the response", steps: []func(x *Exchange){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
+		{name: "during the response", steps: []func(x *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
 		{
-			name: "complete", steps: []func(x *Exchange){decide, sent, respond, (*Exchange).Complete}, want: Completed,
+			name: "complete", steps: []func(x *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "complete, in pieces", want: Completed,
-			steps:     []func(x *Exchange){decide, sent, respond, piece, piece, (*Exchange).Complete},
+			steps:     []func(x *RequestContext){decide, sent, respond, piece, piece, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "an error with a body", want: Completed,
-			steps:     []func(x *Exchange){decide, sent, func(x *Exchange) { x.Respond(&Response{Status: 500}) }, piece, (*Exchange).Complete},
+			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 500}) }, piece, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 	}
@@ -167,7 +169,7 @@ func TestExchange_End(t *testing.T) {
 			for _, step := range tt.steps {
 				step(x)
 			}
-			x.End(nil)
+			x.EndRequest(nil)
 			assert.Equal(t, append(tt.wantCalls, string(tt.want)), pool.calls)
 			assert.Equal(t, tt.wantOpen, pool.endpoint.Stats(noon).InFlight)
 		})
@@ -178,35 +180,35 @@ func TestExchange_End(t *testing.T) {
 func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	t.Parallel()
 	both := [roles]int64{Decode: 1, Prefill: 1}
-	unseen := func(*Exchange) {}
-	begun := func(x *Exchange) {
-		x.Respond(&Response{Status: 200})
-		x.Chunk([]byte("data: text\n\n"))
+	unseen := func(*RequestContext) {}
+	begun := func(x *RequestContext) {
+		x.OnResponseHeaders(&ResponseHeaders{Status: 200})
+		x.OnResponseChunk([]byte("data: text\n\n"))
 	}
 	tests := []struct {
 		name                  string
-		steps                 func(x *Exchange)
+		steps                 func(x *RequestContext)
 		wantDuring, wantAfter [roles]int64 // requests in flight before and after the end
 	}{
 		{name: "no response", steps: unseen, wantDuring: both, wantAfter: both},
-		{name: "response without content", steps: func(x *Exchange) { x.Respond(&Response{Status: 200}) }, wantDuring: both},
+		{name: "response without content", steps: func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200}) }, wantDuring: both},
 		{name: "the prompt is computed when the answer begins", steps: begun, wantDuring: [roles]int64{Decode: 1}},
-		{name: "complete", steps: func(x *Exchange) { begun(x); x.Complete() }},
+		{name: "complete", steps: func(x *RequestContext) { begun(x); x.OnResponseEnd() }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pool, prefill := newFakePool(), newFakePool().endpoint
 			x := begin(pool)
-			require.Nil(t, x.Decide(context.Background(), nil))
+			require.Nil(t, x.PickEndpoint(context.Background(), nil))
 			x.Placements[Prefill] = prefill.Acquire()
-			x.Sent()
+			x.MarkSent()
 			tt.steps(x)
 			inFlight := func() [roles]int64 {
 				return [roles]int64{Decode: pool.endpoint.Stats(noon).InFlight, Prefill: prefill.Stats(noon).InFlight}
 			}
 			assert.Equal(t, tt.wantDuring, inFlight())
-			x.End(nil)
+			x.EndRequest(nil)
 			assert.Equal(t, tt.wantAfter, inFlight())
 		})
 	}
@@ -216,9 +218,9 @@ func TestExchange_EndWithAnError(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	x := begin(pool)
-	require.Nil(t, x.Decide(context.Background(), nil))
-	x.Sent()
-	x.End(status.Error(codes.InvalidArgument, "message out of order"))
+	require.Nil(t, x.PickEndpoint(context.Background(), nil))
+	x.MarkSent()
+	x.EndRequest(status.Error(codes.InvalidArgument, "message out of order"))
 	assert.Equal(t, Failed, x.Outcome)
 	assert.Equal(t, codes.InvalidArgument, x.Code)
 	assert.EqualValues(t, 1, pool.endpoint.Stats(noon).InFlight, "the server may still have the request")
@@ -240,10 +242,10 @@ func TestExchange_DecideRefuses(t *testing.T) {
 			pool := newFakePool()
 			pool.refuse = tt.refuse
 			x := begin(pool)
-			refusal := x.Decide(context.Background(), nil)
+			refusal := x.PickEndpoint(context.Background(), nil)
 			require.ErrorIs(t, refusal.Cause, errRefused)
-			x.Sent()
-			x.End(nil)
+			x.MarkSent()
+			x.EndRequest(nil)
 			assert.Equal(t, append(tt.want, "refused"), pool.calls)
 			assert.Equal(t, 429, x.Status)
 			assert.Equal(t, ReasonSaturated, x.Reason)
@@ -255,10 +257,10 @@ func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	x := begin(pool)
-	x.Receive(&Request{Path: "/v1/completions", Private: []string{"x-private"}})
+	x.SetRequestHeaders(&RequestHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, 1)
-	require.Nil(t, x.Decide(ctx, []byte("body")))
+	require.Nil(t, x.PickEndpoint(ctx, []byte("body")))
 	assert.Equal(t, "/v1/completions body", pool.body)
 	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
 	assert.Equal(t, api.Incoming{}, x.Incoming)
@@ -268,10 +270,10 @@ func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]api.Headers{"": {{Name: "x-request-id", Value: "new"}}, "old": nil} {
-		x := &Exchange{}
-		x.Begin(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
-		x.Receive(&Request{ID: given})
-		require.Nil(t, x.Decide(context.Background(), nil))
+		x := &RequestContext{}
+		x.Start(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
+		x.SetRequestHeaders(&RequestHeaders{ID: given})
+		require.Nil(t, x.PickEndpoint(context.Background(), nil))
 		assert.Equal(t, cmp.Or(given, "new"), x.RequestID)
 		assert.Equal(t, want, x.Set)
 	}
@@ -280,39 +282,39 @@ func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
 func TestExchange_Chunk(t *testing.T) {
 	t.Parallel()
 	ticks := noon
-	pool, x := newFakePool(), &Exchange{}
-	x.Begin(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
-	x.Chunk([]byte("of the gateway itself"))
-	require.Nil(t, x.Decide(context.Background(), nil))
-	x.Sent()
-	x.Respond(&Response{Status: 200, Events: true})
-	x.Chunk(nil)
+	pool, x := newFakePool(), &RequestContext{}
+	x.Start(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
+	x.OnResponseChunk([]byte("of the gateway itself"))
+	require.Nil(t, x.PickEndpoint(context.Background(), nil))
+	x.MarkSent()
+	x.OnResponseHeaders(&ResponseHeaders{Status: 200, Events: true})
+	x.OnResponseChunk(nil)
 	pieces := []string{
 		": keep-alive\n\n", `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n", `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"cho`,
 		`ices":[{"delta":{"content":"b"}}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":3,`, `"completion_tokens":4}}` + "\n\ndata: [DONE]\n\n",
 		": keep-alive\n\n",
 	}
 	for _, piece := range pieces {
-		x.Chunk([]byte(piece))
+		x.OnResponseChunk([]byte(piece))
 	}
-	x.Complete()
-	x.End(nil)
+	x.OnResponseEnd()
+	x.EndRequest(nil)
 	r := &x.Record
 	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
-	assert.Equal(t, 2, r.Pieces)
+	assert.Equal(t, 2, r.ContentPieces)
 	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
 	assert.True(t, r.Streaming)
-	assert.Equal(t, noon.Add(4*time.Second), r.First)
-	assert.Equal(t, noon.Add(5*time.Second), r.Last)
-	assert.Equal(t, time.Second, r.PickTook)
+	assert.Equal(t, noon.Add(4*time.Second), r.FirstContent)
+	assert.Equal(t, noon.Add(5*time.Second), r.LastContent)
+	assert.Equal(t, time.Second, r.PickDuration)
 }
 
 func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
-	for _, r := range []Response{{Encoded: true}, {Hidden: true}} {
+	for _, r := range []ResponseHeaders{{Encoded: true}, {Hidden: true}} {
 		x := begin(newFakePool())
 		x.Restore = answer.NewRenamer("a", []byte(`"b"`))
-		x.Respond(&r)
+		x.OnResponseHeaders(&r)
 		assert.Nil(t, x.Restore)
 	}
 }
@@ -321,17 +323,17 @@ func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 func TestExchange_OfACarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
 	x, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
-	x.FirstToken(noon) // before the pick there is no answer
-	require.Nil(t, x.Decide(context.Background(), nil))
-	x.Sent()
-	x.Respond(&Response{Status: 200})
+	x.OnFirstToken(noon) // before the pick there is no answer
+	require.Nil(t, x.PickEndpoint(context.Background(), nil))
+	x.MarkSent()
+	x.OnResponseHeaders(&ResponseHeaders{Status: 200})
 	first := noon.Add(time.Second)
-	x.FirstToken(first)
-	x.FirstToken(first.Add(time.Second))
+	x.OnFirstToken(first)
+	x.OnFirstToken(first.Add(time.Second))
 	x.Usage = used
-	x.Complete()
-	x.End(nil)
+	x.OnResponseEnd()
+	x.EndRequest(nil)
 	assert.Equal(t, Completed, x.Outcome)
-	assert.Equal(t, first, x.First)
+	assert.Equal(t, first, x.FirstContent)
 	assert.Equal(t, used, x.Usage)
 }

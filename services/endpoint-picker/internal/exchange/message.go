@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// A Request contains the needed parts of a request's headers.
-type Request struct {
+// A RequestHeaders contains the needed parts of a request's headers.
+type RequestHeaders struct {
 	Subset      *scheduling.Subset
 	Path        string // including the query
 	ID          string
@@ -17,22 +17,22 @@ type Request struct {
 	Private     []string    // names of headers to hide from the model server
 }
 
-// A Response contains the needed parts of a response's headers.
-type Response struct {
-	Status  int
-	Served  string // the endpoint that served, if the gateway reports it
-	Events  bool   // the body is a stream of events
-	Page    bool   // the body is HTML
-	Encoded bool   // the body is compressed
-	Unasked bool   // it is, and the request did not accept that
-	Bytes   bool   // the body is no text
-	Hidden  bool   // the carrier does not show the body
+// A ResponseHeaders contains the needed parts of a response's headers.
+type ResponseHeaders struct {
+	Status             int
+	Served             string // the endpoint that served, if the gateway reports it
+	Events             bool   // the body is a stream of events
+	HTML               bool   // the body is HTML
+	Encoded            bool   // the body is compressed
+	UnacceptedEncoding bool   // it is, and the request did not accept that
+	Bytes              bool   // the body is no text
+	Hidden             bool   // the carrier does not show the body
 
 	Unanswered bool // it is the carrier's, because no server answered
 }
 
 // SetContentType records the type of the body.
-func (r *Response) SetContentType(value string) {
+func (r *ResponseHeaders) SetContentType(value string) {
 	name, _, _ := strings.Cut(value, ";")
 	name = strings.ToLower(strings.TrimSpace(name))
 	switch kind, _, _ := strings.Cut(name, "/"); kind {
@@ -45,6 +45,6 @@ func (r *Response) SetContentType(value string) {
 	case "text/event-stream":
 		r.Events = true
 	case "text/html", "application/xhtml+xml":
-		r.Page = true
+		r.HTML = true
 	}
 }

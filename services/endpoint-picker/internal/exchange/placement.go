@@ -20,11 +20,11 @@ const (
 // an endpoint has nil.
 type Placements [roles]*endpoint.Lease
 
-// Answering returns the lease on the endpoint that answers the client, nil if the request is not placed.
-func (p *Placements) Answering() *endpoint.Lease { return p[Decode] }
+// AnsweringLease returns the lease on the endpoint that answers the client, nil if the request is not placed.
+func (p *Placements) AnsweringLease() *endpoint.Lease { return p[Decode] }
 
-// first records that the answer has begun. The prompt is computed then.
-func (p *Placements) first(now time.Time) {
+// markFirstContent records that the answer has begun. The prompt is computed then.
+func (p *Placements) markFirstContent(now time.Time) {
 	for _, l := range p {
 		if l != nil {
 			l.First(now)
@@ -35,8 +35,8 @@ func (p *Placements) first(now time.Time) {
 	}
 }
 
-// release ends the request on all endpoints.
-func (p *Placements) release() {
+// releaseAll ends the request on all endpoints.
+func (p *Placements) releaseAll() {
 	for _, l := range p {
 		if l != nil {
 			l.Release()
@@ -44,15 +44,15 @@ func (p *Placements) release() {
 	}
 }
 
-// continued records more of an answer that has begun.
-func (p *Placements) continued(now time.Time) {
+// markMoreContent records more of an answer that has begun.
+func (p *Placements) markMoreContent(now time.Time) {
 	if l := p[Decode]; l != nil {
 		l.Continued(now)
 	}
 }
 
-// hold counts the request, which has failed, for the rest of its time.
-func (p *Placements) hold(s endpoint.Span, now time.Time) {
+// holdAll counts the request, which has failed, for the rest of its time.
+func (p *Placements) holdAll(s endpoint.Span, now time.Time) {
 	for _, l := range p {
 		if l != nil {
 			l.Hold(s, now)
@@ -60,8 +60,8 @@ func (p *Placements) hold(s endpoint.Span, now time.Time) {
 	}
 }
 
-// abandon ends the observation of the request, which goes on.
-func (p *Placements) abandon(now time.Time) {
+// abandonAll ends the observation of the request, which goes on.
+func (p *Placements) abandonAll(now time.Time) {
 	for _, l := range p {
 		if l != nil {
 			l.Abandon(now)

@@ -1,16 +1,17 @@
-// Package exchange contains the life of one HTTP exchange at the picker, whatever carries it: a stream of ext_proc, the
-// proxy's listener, or a simulation. The carrier calls the methods of an Exchange in this order:
+// Package exchange follows one request through the picker, whatever carries it: a stream of ext_proc, the proxy's listener, a call of the
+// decision API, or a simulation. The carrier calls the methods of a RequestContext in this order:
 //
 //	method                      stage       outcome if it ends here
-//	Begin, Receive              receiving   unpicked
-//	Refuse                      refused     refused
-//	Decide, Sent                placed      unseen: the lease is abandoned, because the server still has the request
-//	Respond, Chunk, ...         responding  interrupted
-//	Complete                    completed   completed
-//	End                                     the record
+//	Start, SetRequestHeaders    receiving   unpicked
+//	RefuseRequest               refused     refused
+//	PickEndpoint, MarkSent      placed      unseen: the lease is abandoned, because the server still has the request
+//	OnResponseHeaders,
+//	OnResponseChunk, ...        responding  interrupted
+//	OnResponseEnd               completed   completed
+//	EndRequest                              the record
 //
-// Between Sent and Respond, Failed is called for each attempt at another server. From Sent on, Judge or Left may be called when the response
-// ends early; the first verdict counts.
+// Between MarkSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From MarkSent on, ReportHealth or
+// OnClientGone may be called when the response ends early; the first health signal counts.
 //
 // A request that the gateway answers itself is not placed: its exchange stays receiving. If the gateway does not show the
 // body of the response, the exchange stays placed until its end is known.
@@ -77,13 +78,13 @@ type Record struct {
 	Status   int                // of the response, ours if refused; 0 if unobserved
 	Reason   string             // why the request was refused, for clients
 
-	Began    time.Time     // start of the stream
-	Arrived  time.Time     // end of the request's body; zero if it did not arrive
-	Waited   time.Duration // for an endpoint, before the pick began
-	PickTook time.Duration // duration of the pick, without Waited
-	First    time.Time     // the first content of the response's body (answer.Reader); zero if there was none
-	Last     time.Time     // the last content; zero if the carrier does not see the body
-	Ended    time.Time
+	StartTime    time.Time     // start of the stream
+	ArrivalTime  time.Time     // end of the request's body; zero if it did not arrive
+	QueueTime    time.Duration // for an endpoint, before the pick began
+	PickDuration time.Duration // duration of the pick, without QueueTime
+	FirstContent time.Time     // the first content of the response's body (answer.Reader); zero if there was none
+	LastContent  time.Time     // the last content; zero if the carrier does not see the body
+	EndTime      time.Time
 
 	RequestBytes  int // size of the bodies
 	ResponseBytes int
@@ -92,7 +93,7 @@ type Record struct {
 	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
 	PoolSize      int // endpoints of the pool at the time of the pick
 	Queue         QueueOutcome
-	Pieces        int // events of the response with content; without events, pieces of its body
+	ContentPieces int // events of the response with content; without events, pieces of its body
 	Usage         Usage
 
 	Placed bool       // observers were notified at the time of the pick
@@ -122,10 +123,10 @@ type Score struct {
 // Usage is the token usage that the model server reported.
 type Usage = answer.Usage
 
-// Dispatched returns when the pick began: after the arrival of the request, and its wait for an endpoint.
-func (r *Record) Dispatched() time.Time { return r.Arrived.Add(r.Waited) }
+// DispatchTime returns when the pick began: after the arrival of the request, and its wait for an endpoint.
+func (r *Record) DispatchTime() time.Time { return r.ArrivalTime.Add(r.QueueTime) }
 
-// Moved reports whether another endpoint than the picked one served the response.
-func (r *Record) Moved() bool {
+// HasMoved reports whether another endpoint than the picked one served the response.
+func (r *Record) HasMoved() bool {
 	return r.Endpoint != nil && r.Served != "" && r.Served != r.Endpoint.Address()
 }

@@ -12,7 +12,7 @@ const (
 	ReasonSaturated   = "rejected-saturated"
 )
 
-// A Refusal is an HTTP response instead of a model server's. Body writes it for its client.
+// A Refusal is an HTTP response instead of a model server's. EncodeBody encodes it for its client.
 type Refusal struct {
 	Code       int
 	Reason     string        // why the request was dropped; may be empty
@@ -27,8 +27,8 @@ func BadRequest(err error) *Refusal {
 	return &Refusal{Code: http.StatusBadRequest, Text: err.Error(), Cause: err}
 }
 
-// Unsupported refuses a body in a format that the picker would have to read.
-func Unsupported(err error) *Refusal {
+// UnsupportedFormat refuses a body in a format that the picker would have to read.
+func UnsupportedFormat(err error) *Refusal {
 	return &Refusal{Code: http.StatusUnsupportedMediaType, Text: err.Error(), Cause: err}
 }
 
@@ -55,8 +55,8 @@ func TimedOut() *Refusal {
 	return &Refusal{Code: http.StatusRequestTimeout, Text: "the request took too long to come: send it again"}
 }
 
-// Unanswered answers a request in place of a model server that did not, with a status of 500 or more.
-func Unanswered(code int, err error) *Refusal {
+// NoAnswer is the response, with a status of 500 or more, to a request that no model server has answered.
+func NoAnswer(code int, err error) *Refusal {
 	return &Refusal{Code: code, Text: err.Error(), Cause: err}
 }
 

@@ -11,21 +11,21 @@ import (
 )
 
 // judged returns the verdict on a response to a request of a known API.
-func judged(t *testing.T, r Response, body string, end func(x *Exchange)) Verdict {
+func judged(t *testing.T, r ResponseHeaders, body string, end func(x *RequestContext)) HealthSignal {
 	t.Helper()
 	pool := newFakePool()
 	x := begin(pool)
 	x.Streaming, x.Generates, x.Inference = r.Events, true, true
-	x.Decide(context.Background(), nil)
-	x.Sent()
-	x.Respond(&r)
+	x.PickEndpoint(context.Background(), nil)
+	x.MarkSent()
+	x.OnResponseHeaders(&r)
 	if body != "" {
-		x.Chunk([]byte(body))
+		x.OnResponseChunk([]byte(body))
 	}
 	end(x)
-	x.End(nil)
+	x.EndRequest(nil)
 	if len(pool.verdicts) == 0 {
-		return Unjudged
+		return NoSignal
 	}
 	assert.Len(t, pool.verdicts, 1)
 	return pool.verdicts[0]
@@ -36,48 +36,48 @@ func TestVerdict(t *testing.T) {
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	tests := []struct {
 		name string
-		give Response
+		give ResponseHeaders
 		body string
-		end  func(x *Exchange)
-		want Verdict
+		end  func(x *RequestContext)
+		want HealthSignal
 	}{
-		{name: "an object", give: Response{Status: 200}, body: `{"choices":[{}]}`, want: Answered},
-		{name: "events", give: Response{Status: 200, Events: true}, body: text + "data: [DONE]\n\n", want: Answered},
-		{name: "compressed", give: Response{Status: 200, Events: true, Encoded: true}, body: "\x1f\x8b", want: Answered},
-		{name: "compressed, although that was not accepted", give: Response{Status: 200, Encoded: true, Unasked: true}, body: "\x1f\x8b", want: Doubtful},
-		{name: "not shown", give: Response{Status: 200, Hidden: true}, want: Answered},
-		{name: "not shown, and its end neither", give: Response{Status: 200, Hidden: true}, end: func(*Exchange) {}, want: Answered},
-		{name: "nothing", give: Response{Status: 200}, want: Faulty},
-		{name: "no event", give: Response{Status: 200, Events: true}, want: Faulty},
-		{name: "half an answer", give: Response{Status: 200, Events: true}, body: text, want: Faulty},
-		{name: "an error event", give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", end: func(*Exchange) {}, want: Faulty},
-		{name: "another object", give: Response{Status: 200}, body: `{"status":"queued"}`, want: Doubtful},
-		{name: "an accepted request", give: Response{Status: 202}, body: `{"status":"queued"}`, want: Doubtful},
-		{name: "text", give: Response{Status: 200}, body: `Service starting`, want: Doubtful},
-		{name: "an error object", give: Response{Status: 200}, body: `{"error":{"code":503}}`, want: Faulty},
-		{name: "an error object for a wrong request", give: Response{Status: 200}, body: `{"error":{"code":400}}`, want: Doubtful},
-		{name: "an error event for a wrong request", give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":400}}` + "\n\n", want: Doubtful},
-		{name: "a page", give: Response{Status: 200, Page: true}, body: `<html>`, want: Faulty},
-		{name: "a login page", give: Response{Status: 302}, want: Faulty},
-		{name: "500", give: Response{Status: 500}, body: `{}`, want: Faulty},
-		{name: "503", give: Response{Status: 503}, want: Faulty},
-		{name: "too many requests", give: Response{Status: 429}, want: Faulty},
-		{name: "not implemented", give: Response{Status: 501}, want: Doubtful},
-		{name: "not found", give: Response{Status: 404}, body: `{}`, want: Doubtful},
-		{name: "a wrong request", give: Response{Status: 422}, want: Doubtful},
-		{name: "no status", give: Response{}, want: Unjudged},
-		{name: "the client has gone", give: Response{Status: 200, Events: true}, body: text, end: func(*Exchange) {}, want: Unjudged},
-		{name: "the server has gone", give: Response{Status: 200, Events: true}, body: text, end: func(x *Exchange) { x.Judge(Faulty) }, want: Faulty},
-		{name: "the client has gone before any event", give: Response{Status: 200, Events: true}, end: (*Exchange).Left, want: Silent},
-		{name: "the client has gone after comments", give: Response{Status: 200, Events: true}, body: ": ping\n\n", end: (*Exchange).Left, want: Silent},
-		{name: "the client has gone after an event", give: Response{Status: 200, Events: true}, body: text, end: (*Exchange).Left, want: Silent},
-		{name: "the client has gone after an error", give: Response{Status: 404}, end: (*Exchange).Left, want: Doubtful},
+		{name: "an object", give: ResponseHeaders{Status: 200}, body: `{"choices":[{}]}`, want: Answered},
+		{name: "events", give: ResponseHeaders{Status: 200, Events: true}, body: text + "data: [DONE]\n\n", want: Answered},
+		{name: "compressed", give: ResponseHeaders{Status: 200, Events: true, Encoded: true}, body: "\x1f\x8b", want: Answered},
+		{name: "compressed, although that was not accepted", give: ResponseHeaders{Status: 200, Encoded: true, UnacceptedEncoding: true}, body: "\x1f\x8b", want: Doubtful},
+		{name: "not shown", give: ResponseHeaders{Status: 200, Hidden: true}, want: Answered},
+		{name: "not shown, and its end neither", give: ResponseHeaders{Status: 200, Hidden: true}, end: func(*RequestContext) {}, want: Answered},
+		{name: "nothing", give: ResponseHeaders{Status: 200}, want: Faulty},
+		{name: "no event", give: ResponseHeaders{Status: 200, Events: true}, want: Faulty},
+		{name: "half an answer", give: ResponseHeaders{Status: 200, Events: true}, body: text, want: Faulty},
+		{name: "an error event", give: ResponseHeaders{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", end: func(*RequestContext) {}, want: Faulty},
+		{name: "another object", give: ResponseHeaders{Status: 200}, body: `{"status":"queued"}`, want: Doubtful},
+		{name: "an accepted request", give: ResponseHeaders{Status: 202}, body: `{"status":"queued"}`, want: Doubtful},
+		{name: "text", give: ResponseHeaders{Status: 200}, body: `Service starting`, want: Doubtful},
+		{name: "an error object", give: ResponseHeaders{Status: 200}, body: `{"error":{"code":503}}`, want: Faulty},
+		{name: "an error object for a wrong request", give: ResponseHeaders{Status: 200}, body: `{"error":{"code":400}}`, want: Doubtful},
+		{name: "an error event for a wrong request", give: ResponseHeaders{Status: 200, Events: true}, body: `data: {"error":{"code":400}}` + "\n\n", want: Doubtful},
+		{name: "a page", give: ResponseHeaders{Status: 200, HTML: true}, body: `<html>`, want: Faulty},
+		{name: "a login page", give: ResponseHeaders{Status: 302}, want: Faulty},
+		{name: "500", give: ResponseHeaders{Status: 500}, body: `{}`, want: Faulty},
+		{name: "503", give: ResponseHeaders{Status: 503}, want: Faulty},
+		{name: "too many requests", give: ResponseHeaders{Status: 429}, want: Faulty},
+		{name: "not implemented", give: ResponseHeaders{Status: 501}, want: Doubtful},
+		{name: "not found", give: ResponseHeaders{Status: 404}, body: `{}`, want: Doubtful},
+		{name: "a wrong request", give: ResponseHeaders{Status: 422}, want: Doubtful},
+		{name: "no status", give: ResponseHeaders{}, want: NoSignal},
+		{name: "the client has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(*RequestContext) {}, want: NoSignal},
+		{name: "the server has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(x *RequestContext) { x.ReportHealth(Faulty) }, want: Faulty},
+		{name: "the client has gone before any event", give: ResponseHeaders{Status: 200, Events: true}, end: (*RequestContext).OnClientGone, want: Silent},
+		{name: "the client has gone after comments", give: ResponseHeaders{Status: 200, Events: true}, body: ": ping\n\n", end: (*RequestContext).OnClientGone, want: Silent},
+		{name: "the client has gone after an event", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: (*RequestContext).OnClientGone, want: Silent},
+		{name: "the client has gone after an error", give: ResponseHeaders{Status: 404}, end: (*RequestContext).OnClientGone, want: Doubtful},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.end == nil {
-				tt.end = (*Exchange).Complete
+				tt.end = (*RequestContext).OnResponseEnd
 			}
 			assert.Equal(t, tt.want, judged(t, tt.give, tt.body, tt.end))
 		})
@@ -90,14 +90,14 @@ func TestVerdict_ClientThatHasGone(t *testing.T) {
 		pool := newFakePool()
 		x := begin(pool)
 		x.Inference = known
-		x.Left()
+		x.OnClientGone()
 		assert.Empty(t, pool.verdicts, "no server has the request")
-		x.Decide(context.Background(), nil)
-		x.Sent()
-		x.Left()
-		x.End(nil)
+		x.PickEndpoint(context.Background(), nil)
+		x.MarkSent()
+		x.OnClientGone()
+		x.EndRequest(nil)
 		if known {
-			assert.Equal(t, []Verdict{Silent}, pool.verdicts)
+			assert.Equal(t, []HealthSignal{Silent}, pool.verdicts)
 		} else {
 			assert.Empty(t, pool.verdicts, "answers of other APIs may take as long as they like")
 		}
@@ -108,27 +108,27 @@ func TestExchange_Failure(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	tests := []struct {
-		give Response
+		give ResponseHeaders
 		body string
 		want string
 	}{
 		{want: "no answer"},
-		{give: Response{Status: 502, Unanswered: true}, want: "no answer"},
-		{give: Response{Status: 302}, want: "status 302"},
-		{give: Response{Status: 500}, body: "{}", want: "status 500"},
-		{give: Response{Status: 200, Page: true}, body: "<html>", want: "a page of HTML"},
-		{give: Response{Status: 200, Encoded: true, Unasked: true}, body: "\x1f\x8b", want: "compressed, which the request did not accept"},
-		{give: Response{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", want: "error in the body"},
-		{give: Response{Status: 200, Events: true}, body: ": ping\n\n", want: "no content"},
-		{give: Response{Status: 200, Events: true}, body: text, want: "ended early"},
+		{give: ResponseHeaders{Status: 502, Unanswered: true}, want: "no answer"},
+		{give: ResponseHeaders{Status: 302}, want: "status 302"},
+		{give: ResponseHeaders{Status: 500}, body: "{}", want: "status 500"},
+		{give: ResponseHeaders{Status: 200, HTML: true}, body: "<html>", want: "a page of HTML"},
+		{give: ResponseHeaders{Status: 200, Encoded: true, UnacceptedEncoding: true}, body: "\x1f\x8b", want: "compressed, which the request did not accept"},
+		{give: ResponseHeaders{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n", want: "error in the body"},
+		{give: ResponseHeaders{Status: 200, Events: true}, body: ": ping\n\n", want: "no content"},
+		{give: ResponseHeaders{Status: 200, Events: true}, body: text, want: "ended early"},
 	}
 	for _, tt := range tests {
 		x := begin(newFakePool())
 		x.Streaming, x.Generates, x.Inference = tt.give.Events, true, true
-		x.Decide(context.Background(), nil)
-		x.Respond(&tt.give)
-		x.Chunk([]byte(tt.body))
-		assert.Equal(t, tt.want, x.Failure())
+		x.PickEndpoint(context.Background(), nil)
+		x.OnResponseHeaders(&tt.give)
+		x.OnResponseChunk([]byte(tt.body))
+		assert.Equal(t, tt.want, x.DescribeFailure())
 	}
 }
 
@@ -136,9 +136,9 @@ func TestExchange_Failed(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	x := begin(pool)
-	x.Decide(context.Background(), nil)
+	x.PickEndpoint(context.Background(), nil)
 	for _, status := range []int{0, 200, 503} {
-		x.Failed("10.0.0.1:8000", status)
+		x.OnFailedAttempt("10.0.0.1:8000", status)
 	}
 	assert.Equal(t, []string{
 		"Failed 10.0.0.1:8000: no answer", "Failed 10.0.0.1:8000: error in the body", "Failed 10.0.0.1:8000: status 503",
@@ -148,41 +148,41 @@ func TestExchange_Failed(t *testing.T) {
 func TestVerdict_UnknownAPI(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		give            Response
+		give            ResponseHeaders
 		body            string
-		generates, want Verdict // of a request with a body, and of one without
+		generates, want HealthSignal // of a request with a body, and of one without
 	}{
-		{give: Response{Status: 200}, body: "a", generates: Answered, want: Answered},
-		{give: Response{Status: 200}, body: `{"results":[]}`, generates: Answered, want: Answered},
-		{give: Response{Status: 200}, generates: Doubtful, want: Answered},
-		{give: Response{Status: 200}, body: `{"error":{"code":503}}`, generates: Doubtful, want: Answered},
-		{give: Response{Status: 200, Events: true}, body: "data:{\"error\":\"overloaded\"}\n\n", generates: Doubtful, want: Answered},
-		{give: Response{Status: 501}, generates: Doubtful, want: Unjudged},
-		{give: Response{Status: 204}, generates: Answered, want: Answered},
-		{give: Response{Status: 200, Page: true}, generates: Doubtful, want: Answered},
-		{give: Response{Status: 302}, generates: Doubtful, want: Unjudged},
-		{give: Response{Status: 404}, generates: Doubtful, want: Unjudged},
-		{give: Response{Status: 429}, generates: Faulty, want: Faulty},
-		{give: Response{Status: 500}, generates: Faulty, want: Faulty},
+		{give: ResponseHeaders{Status: 200}, body: "a", generates: Answered, want: Answered},
+		{give: ResponseHeaders{Status: 200}, body: `{"results":[]}`, generates: Answered, want: Answered},
+		{give: ResponseHeaders{Status: 200}, generates: Doubtful, want: Answered},
+		{give: ResponseHeaders{Status: 200}, body: `{"error":{"code":503}}`, generates: Doubtful, want: Answered},
+		{give: ResponseHeaders{Status: 200, Events: true}, body: "data:{\"error\":\"overloaded\"}\n\n", generates: Doubtful, want: Answered},
+		{give: ResponseHeaders{Status: 501}, generates: Doubtful, want: NoSignal},
+		{give: ResponseHeaders{Status: 204}, generates: Answered, want: Answered},
+		{give: ResponseHeaders{Status: 200, HTML: true}, generates: Doubtful, want: Answered},
+		{give: ResponseHeaders{Status: 302}, generates: Doubtful, want: NoSignal},
+		{give: ResponseHeaders{Status: 404}, generates: Doubtful, want: NoSignal},
+		{give: ResponseHeaders{Status: 429}, generates: Faulty, want: Faulty},
+		{give: ResponseHeaders{Status: 500}, generates: Faulty, want: Faulty},
 	}
 	for _, tt := range tests {
 		for _, generates := range []bool{true, false} {
 			pool := newFakePool()
 			x := begin(pool)
 			x.Generates = generates
-			x.Decide(context.Background(), nil)
-			x.Respond(&tt.give)
-			x.Chunk([]byte(tt.body))
-			x.Complete()
-			x.End(nil)
+			x.PickEndpoint(context.Background(), nil)
+			x.OnResponseHeaders(&tt.give)
+			x.OnResponseChunk([]byte(tt.body))
+			x.OnResponseEnd()
+			x.EndRequest(nil)
 			want := tt.want
 			if generates {
 				want = tt.generates
 			}
-			if want == Unjudged {
+			if want == NoSignal {
 				assert.Empty(t, pool.verdicts, tt.give)
 			} else {
-				assert.Equal(t, []Verdict{want}, pool.verdicts, tt.give)
+				assert.Equal(t, []HealthSignal{want}, pool.verdicts, tt.give)
 			}
 		}
 	}
@@ -191,35 +191,35 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 // TestVerdict_Bytes has answers that are no text, and begin like an object.
 func TestVerdict_Bytes(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]Verdict{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
+	for kind, want := range map[string]HealthSignal{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
 		pool := newFakePool()
 		x := begin(pool)
-		x.Generates, x.Inference, x.UsageForm = true, true, answer.FormOpen
-		x.Decide(context.Background(), nil)
-		r := Response{Status: 200}
+		x.Generates, x.Inference, x.UsageFormat = true, true, answer.FormatOpen
+		x.PickEndpoint(context.Background(), nil)
+		r := ResponseHeaders{Status: 200}
 		r.SetContentType(kind)
-		x.Respond(&r)
-		x.Chunk([]byte("{\x01"))
-		x.Complete()
-		x.End(nil)
-		assert.Equal(t, []Verdict{want}, pool.verdicts, kind)
+		x.OnResponseHeaders(&r)
+		x.OnResponseChunk([]byte("{\x01"))
+		x.OnResponseEnd()
+		x.EndRequest(nil)
+		assert.Equal(t, []HealthSignal{want}, pool.verdicts, kind)
 	}
 }
 
 // TestVerdict_RedirectsToAnotherSpelling has paths that servers redirect to the ones without their last slashes.
 func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
 	t.Parallel()
-	for path, want := range map[string]Verdict{
+	for path, want := range map[string]HealthSignal{
 		"/v1/completions": Faulty, "/v1/completions?a=/": Faulty, "/v1/completions/": Doubtful, "/v1/completions/?a": Doubtful, "//v1/completions": Doubtful,
 	} {
 		pool := newFakePool()
 		x := begin(pool)
 		x.Generates, x.Inference, x.Path = true, true, path
-		x.Decide(context.Background(), nil)
-		x.Respond(&Response{Status: 307})
-		x.Complete()
-		x.End(nil)
-		assert.Equal(t, []Verdict{want}, pool.verdicts, path)
+		x.PickEndpoint(context.Background(), nil)
+		x.OnResponseHeaders(&ResponseHeaders{Status: 307})
+		x.OnResponseEnd()
+		x.EndRequest(nil)
+		assert.Equal(t, []HealthSignal{want}, pool.verdicts, path)
 	}
 }
 
@@ -228,11 +228,11 @@ func TestVerdict_CarrierThatSeesNoBody(t *testing.T) {
 	pool := newFakePool()
 	x := begin(pool)
 	x.Blind, x.Inference = true, true
-	x.Decide(context.Background(), nil)
-	x.Respond(&Response{Status: 200})
-	x.Complete()
-	x.End(nil)
-	assert.Equal(t, []Verdict{Answered}, pool.verdicts)
+	x.PickEndpoint(context.Background(), nil)
+	x.OnResponseHeaders(&ResponseHeaders{Status: 200})
+	x.OnResponseEnd()
+	x.EndRequest(nil)
+	assert.Equal(t, []HealthSignal{Answered}, pool.verdicts)
 }
 
 func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
@@ -247,10 +247,10 @@ func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
 			pool.busy = noon.Add(tt.busy)
 		}
 		x := begin(pool)
-		x.Decide(context.Background(), nil)
-		x.Respond(&Response{Status: tt.status})
-		x.Complete()
-		x.End(nil)
+		x.PickEndpoint(context.Background(), nil)
+		x.OnResponseHeaders(&ResponseHeaders{Status: tt.status})
+		x.OnResponseEnd()
+		x.EndRequest(nil)
 		assert.InDelta(t, tt.want, pool.endpoint.Load().Requests, 0)
 		pool.endpoint.ExpireHeld(noon.Add(tt.busy), 0)
 		assert.Zero(t, pool.endpoint.Load().Requests)
@@ -259,13 +259,13 @@ func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
 
 func TestAnswerOfAnotherFormIsNoFirstToken(t *testing.T) {
 	t.Parallel()
-	for _, r := range []Response{{Status: 200}, {Status: 200, Page: true}, {Status: 200, Events: true, Page: true}} {
+	for _, r := range []ResponseHeaders{{Status: 200}, {Status: 200, HTML: true}, {Status: 200, Events: true, HTML: true}} {
 		pool := newFakePool()
 		x := begin(pool)
 		x.Streaming, x.Inference = true, true
-		x.Decide(context.Background(), nil)
-		x.Respond(&r)
-		x.Chunk([]byte("data: a\n\n"))
+		x.PickEndpoint(context.Background(), nil)
+		x.OnResponseHeaders(&r)
+		x.OnResponseChunk([]byte("data: a\n\n"))
 		assert.NotContains(t, pool.calls, "Began")
 	}
 }

@@ -32,7 +32,7 @@ func BenchmarkMachine(b *testing.B) {
 						b.Fatal(err)
 					}
 					for j := range replies {
-						encode(&replies[j]).Free()
+						encodeReply(&replies[j]).Free()
 					}
 				}
 				m.Close(nil)

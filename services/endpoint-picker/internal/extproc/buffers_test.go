@@ -43,14 +43,14 @@ func readable(replies []Reply) []Reply {
 // sendAll frees replies, as gRPC does when they are on their way.
 func sendAll(replies []Reply) {
 	for i := range replies {
-		encode(&replies[i]).Free()
+		encodeReply(&replies[i]).Free()
 	}
 }
 
 // encoded is a reply as a gateway reads it.
 func encoded(r *Reply) *extprocv3.ProcessingResponse {
 	out := &extprocv3.ProcessingResponse{}
-	if err := proto.Unmarshal(encode(r).Materialize(), out); err != nil {
+	if err := proto.Unmarshal(encodeReply(r).Materialize(), out); err != nil {
 		panic(err)
 	}
 	return out
@@ -62,7 +62,7 @@ func decoded(t testing.TB, d decoder, in *extprocv3.ProcessingRequest) Message {
 	raw, err := proto.Marshal(in)
 	require.NoError(t, err)
 	var m Message
-	require.NoError(t, d.decode(mem.SliceBuffer(raw), &m))
+	require.NoError(t, d.decodeMessage(mem.SliceBuffer(raw), &m))
 	return m
 }
 

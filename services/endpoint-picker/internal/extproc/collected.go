@@ -10,100 +10,100 @@ const minPiece = 1 << 10
 // double, a body of one small piece holds 32 KiB.
 const tailSize = 16 << 10
 
-// collected is the received part of a request's body.
-type collected struct {
-	pieces  mem.BufferSlice
-	tail    *[]byte // the small pieces that follow pieces, joined; nil without such pieces
-	size    int     // bytes
-	buffers mem.BufferPool
+// bodyBuffer is the received part of a request's body.
+type bodyBuffer struct {
+	pieces     mem.BufferSlice
+	tail       *[]byte // the small pieces that follow pieces, joined; nil without such pieces
+	size       int     // bytes
+	bufferPool mem.BufferPool
 }
 
-// add takes over a piece, which may be nil.
-func (b *collected) add(piece mem.Buffer) {
+// addPiece takes over a piece, which may be nil.
+func (b *bodyBuffer) addPiece(piece mem.Buffer) {
 	if piece == nil {
 		return
 	}
 	n := piece.Len()
 	b.size += n
 	if n < minPiece {
-		b.join(piece.ReadOnlyData())
+		b.appendSmall(piece.ReadOnlyData())
 		piece.Free()
 		return
 	}
-	b.close()
+	b.sealTail()
 	b.pieces = append(b.pieces, piece)
 }
 
-// join adds a small piece to the tail, in a buffer of the pool.
-func (b *collected) join(small []byte) {
+// appendSmall adds a small piece to the tail, in a buffer of the pool.
+func (b *bodyBuffer) appendSmall(small []byte) {
 	if b.tail == nil {
-		b.tail = b.buffers.Get(tailSize)
+		b.tail = b.bufferPool.Get(tailSize)
 		*b.tail = (*b.tail)[:0]
 	}
 	*b.tail = append(*b.tail, small...)
 	if len(*b.tail) > tailSize-minPiece {
-		b.close()
+		b.sealTail()
 	}
 }
 
-// close converts the tail to a piece.
-func (b *collected) close() {
+// sealTail converts the tail to a piece.
+func (b *bodyBuffer) sealTail() {
 	if b.tail != nil {
-		b.pieces = append(b.pieces, mem.NewBuffer(b.tail, b.buffers))
+		b.pieces = append(b.pieces, mem.NewBuffer(b.tail, b.bufferPool))
 		b.tail = nil
 	}
 }
 
-// bytes returns the body without moving it, or nil if it is empty.
-func (b *collected) bytes() []byte {
-	b.close()
+// joinPieces returns the body without moving it, or nil if it is empty.
+func (b *bodyBuffer) joinPieces() []byte {
+	b.sealTail()
 	switch len(b.pieces) {
 	case 0:
 		return nil
 	case 1:
 	default:
-		whole := b.pieces.MaterializeToBuffer(b.buffers)
+		whole := b.pieces.MaterializeToBuffer(b.bufferPool)
 		b.pieces.Free()
 		b.pieces = append(b.pieces[:0], whole)
 	}
 	return b.pieces[0].ReadOnlyData()
 }
 
-// take removes and returns the body in one piece, nil if it is empty.
-func (b *collected) take() mem.Buffer {
+// detachAll removes and returns the body in one piece, nil if it is empty.
+func (b *bodyBuffer) detachAll() mem.Buffer {
 	var whole mem.Buffer
-	if b.bytes() != nil {
+	if b.joinPieces() != nil {
 		whole = b.pieces[0]
 	}
 	b.pieces, b.size = nil, 0
 	return whole
 }
 
-// drop discards the body.
-func (b *collected) drop() {
-	b.close()
+// freeAll discards the body.
+func (b *bodyBuffer) freeAll() {
+	b.sealTail()
 	b.pieces.Free()
 	b.pieces, b.size = nil, 0
 }
 
-// size returns the length of the body in the message.
-func (m *Message) size() int {
+// bodySize returns the length of the body in the message.
+func (m *Message) bodySize() int {
 	if m.Body == nil {
 		return 0
 	}
 	return m.Body.Len()
 }
 
-// take transfers the message's body to the caller.
-func (m *Message) take() mem.Buffer {
+// detachBody transfers the message's body to the caller.
+func (m *Message) detachBody() mem.Buffer {
 	b := m.Body
 	m.Body = nil
 	return b
 }
 
-// free frees the message's body, unless it was taken.
-func (m *Message) free() {
-	if b := m.take(); b != nil {
+// freeBody frees the message's body, unless it was taken.
+func (m *Message) freeBody() {
+	if b := m.detachBody(); b != nil {
 		b.Free()
 	}
 }

@@ -22,15 +22,15 @@ func TestCollected_IsOnePieceAtTheEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pool, want := &leakPool{}, []byte{}
-			c := collected{buffers: pool}
+			c := bodyBuffer{bufferPool: pool}
 			for i, n := range tt.sizes {
 				piece := bytes.Repeat([]byte{byte(i)}, n)
 				want = append(want, piece...)
-				c.add(pool.copy(piece))
-				c.add(nil)
+				c.addPiece(pool.copy(piece))
+				c.addPiece(nil)
 			}
 			assert.Equal(t, len(want), c.size)
-			whole := c.take()
+			whole := c.detachAll()
 			assert.Equal(t, want, whole.ReadOnlyData())
 			assert.Zero(t, c.size)
 			whole.Free()
@@ -42,9 +42,9 @@ func TestCollected_IsOnePieceAtTheEnd(t *testing.T) {
 func TestCollected_OnePieceIsNotCopied(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
-	c := collected{buffers: pool}
-	c.add(pool.copy(make([]byte, 5000)))
-	whole := c.take()
+	c := bodyBuffer{bufferPool: pool}
+	c.addPiece(pool.copy(make([]byte, 5000)))
+	whole := c.detachAll()
 	assert.Same(t, &pool.last()[0], &whole.ReadOnlyData()[0])
 	whole.Free()
 	assert.Zero(t, pool.lent())
@@ -53,15 +53,15 @@ func TestCollected_OnePieceIsNotCopied(t *testing.T) {
 func TestCollected_JoinsSmallPieces(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
-	c := collected{buffers: pool}
+	c := bodyBuffer{bufferPool: pool}
 	const n = 10_000
 	for range n {
-		c.add(pool.copy(make([]byte, 10)))
+		c.addPiece(pool.copy(make([]byte, 10)))
 	}
 	assert.LessOrEqual(t, pool.lent(), n*10/(tailSize-minPiece)+1, "buffers")
 	assert.Equal(t, n*10, c.size)
-	c.drop()
-	c.drop()
+	c.freeAll()
+	c.freeAll()
 	assert.Zero(t, pool.lent())
-	assert.Equal(t, collected{buffers: pool}, c)
+	assert.Equal(t, bodyBuffer{bufferPool: pool}, c)
 }

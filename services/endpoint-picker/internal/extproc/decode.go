@@ -20,24 +20,24 @@ var errMalformed = protoscan.ErrMalformed
 // decoder reads a gateway's messages in the wire format. It skips unneeded fields, and does not copy bodies: they stay in
 // the buffer of their message.
 type decoder struct {
-	bodyMode     BodyMode // of gateways that do not send protocol_config
-	ignoreSubset bool
-	wanted       *atomic.Pointer[wanted]
+	bodyMode      BodyMode // of gateways that do not send protocol_config
+	ignoreSubset  bool
+	wantedHeaders *atomic.Pointer[headerFilter]
 }
 
-// decode reads a ProcessingRequest. The receiver must free its body.
-func (d decoder) decode(in mem.Buffer, m *Message) error {
+// decodeMessage reads a ProcessingRequest. The receiver must free its body.
+func (d decoder) decodeMessage(in mem.Buffer, m *Message) error {
 	*m = Message{Modes: Modes{Request: d.bodyMode, Response: d.bodyMode}}
 	var part, metadata []byte
 	var at int
-	f := protoscan.Read(in.ReadOnlyData())
+	f := protoscan.Scan(in.ReadOnlyData())
 	for f.Next() {
 		switch {
 		case f.Tag < tag(len(inKinds)) && inKinds[f.Tag] != 0:
 			if m.Kind != 0 {
 				return errMalformed // a message contains one part of the exchange
 			}
-			m.Kind, part, at = inKinds[f.Tag], f.Bytes, f.At
+			m.Kind, part, at = inKinds[f.Tag], f.Bytes, f.Offset
 		case f.Tag == inMetadataContext:
 			metadata = f.Bytes
 		case f.Tag == inProtocolConfig:
@@ -65,7 +65,7 @@ func (d decoder) decode(in mem.Buffer, m *Message) error {
 // decodeModes reads a ProtocolConfiguration. Zero values are not on the wire.
 func decodeModes(whole []byte) Modes {
 	m := Modes{Request: bodyModes[0], Response: bodyModes[0]}
-	for f := protoscan.Read(whole); f.Next(); {
+	for f := protoscan.Scan(whole); f.Next(); {
 		mode := FullDuplex // the default for modes newer than this program
 		if f.Value < uint64(len(bodyModes)) {
 			mode = bodyModes[f.Value]
@@ -82,7 +82,7 @@ func decodeModes(whole []byte) Modes {
 
 // decodeHeaders reads HttpHeaders.
 func (d decoder) decodeHeaders(whole []byte, m *Message) error {
-	f := protoscan.Read(whole)
+	f := protoscan.Scan(whole)
 	for f.Next() {
 		switch f.Tag {
 		case headersMap:
@@ -98,7 +98,7 @@ func (d decoder) decodeHeaders(whole []byte, m *Message) error {
 
 // readHeaders reads the needed headers of a HeaderMap.
 func (d decoder) readHeaders(whole []byte, m *Message) error {
-	f := protoscan.Read(whole)
+	f := protoscan.Scan(whole)
 	for f.Next() {
 		if f.Tag != mapHeaders {
 			continue
@@ -120,16 +120,16 @@ func (d decoder) readHeaders(whole []byte, m *Message) error {
 func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	switch string(key) {
 	case headerPath:
-		keepFirst(&r.Path, value)
+		setIfEmpty(&r.Path, value)
 	case headerRequestID:
-		keepFirst(&r.ID, value)
+		setIfEmpty(&r.ID, value)
 	case headerTrace:
-		keepFirst(&r.TraceParent, value)
+		setIfEmpty(&r.TraceParent, value)
 	case headerDestination:
-		r.Destined = true
+		r.HasDestination = true
 	default:
-		r.readForm(key, value)
-		c, ok := d.wanted.Load().find(key)
+		r.readFormatHeader(key, value)
+		c, ok := d.wantedHeaders.Load().findHeader(key)
 		if !ok {
 			return
 		}
@@ -140,14 +140,14 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	}
 }
 
-func keepFirst(to *string, value []byte) {
+func setIfEmpty(to *string, value []byte) {
 	if *to == "" {
 		*to = string(value)
 	}
 }
 
-// readForm reads a header that says in which form the request or its answer comes. Picks may read it, too.
-func (r *Request) readForm(key, value []byte) {
+// readFormatHeader reads a header that says in which form the request or its answer comes. Picks may read it, too.
+func (r *Request) readFormatHeader(key, value []byte) {
 	switch string(key) {
 	case headerConnection:
 		r.Tunnel |= readTunnel(value, Upgraded)
@@ -163,9 +163,9 @@ func (r *Request) readForm(key, value []byte) {
 			r.Length = readLength(value)
 		}
 	case headerAccept:
-		r.NoJSON = r.NoJSON || !exchange.AcceptsJSON(string(value))
+		r.RefusesJSON = r.RefusesJSON || !exchange.AcceptsJSON(string(value))
 	case headerContentType:
-		r.NoJSON = r.NoJSON || bytes.HasPrefix(value, []byte(contentGRPC))
+		r.RefusesJSON = r.RefusesJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	}
 }
 
@@ -193,7 +193,7 @@ func readTunnel(list []byte, flag Tunnel) Tunnel {
 	return 0
 }
 
-func readResponseHeader(key, value []byte, r *exchange.Response) {
+func readResponseHeader(key, value []byte, r *exchange.ResponseHeaders) {
 	switch string(key) {
 	case headerStatus:
 		if r.Status == 0 {
@@ -209,7 +209,7 @@ func readResponseHeader(key, value []byte, r *exchange.Response) {
 // decodeHeader reads a HeaderValue, with its key in lower case. Envoy sends raw values and lower case; not every gateway does.
 func decodeHeader(whole []byte) (key, value []byte, ok bool) {
 	var text []byte
-	f := protoscan.Read(whole)
+	f := protoscan.Scan(whole)
 	for f.Next() {
 		switch f.Tag {
 		case headerKey:
@@ -223,11 +223,11 @@ func decodeHeader(whole []byte) (key, value []byte, ok bool) {
 	if len(value) == 0 {
 		value = text
 	}
-	return lower(key), value, f.Err() == nil
+	return lowerKey(key), value, f.Err() == nil
 }
 
-// lower returns a header's key in lower case.
-func lower(key []byte) []byte {
+// lowerKey returns a header's key in lower case.
+func lowerKey(key []byte) []byte {
 	if slices.ContainsFunc(key, func(c byte) bool { return 'A' <= c && c <= 'Z' }) {
 		return bytes.ToLower(key)
 	}
@@ -237,11 +237,11 @@ func lower(key []byte) []byte {
 // decodeBody reads an HttpBody that begins at an offset in the buffer of its message.
 func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
 	var from, to int
-	f := protoscan.Read(whole)
+	f := protoscan.Scan(whole)
 	for f.Next() {
 		switch f.Tag {
 		case bodyBytes:
-			from, to = at+f.At, at+f.At+len(f.Bytes)
+			from, to = at+f.Offset, at+f.Offset+len(f.Bytes)
 		case bodyEndOfStream:
 			m.EndOfStream = f.Value != 0
 		}
@@ -262,12 +262,12 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 		return nil
 	}
 	var entries []string
-	for f := protoscan.Read(hint); f.Next(); {
+	for f := protoscan.Scan(hint); f.Next(); {
 		switch f.Tag {
 		case valueText:
 			entries = append(entries, string(f.Bytes))
 		case valueList:
-			for l := protoscan.Read(f.Bytes); l.Next(); {
+			for l := protoscan.Scan(f.Bytes); l.Next(); {
 				if l.Tag == listValues {
 					entries = append(entries, string(decodeText(l.Bytes)))
 				}
@@ -279,13 +279,13 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 
 // lookupMetadata returns one Value of the metadata, or nil.
 func lookupMetadata(whole []byte, namespace, key string) []byte {
-	return lookup(lookup(whole, namespace), key)
+	return lookupEntry(lookupEntry(whole, namespace), key)
 }
 
 // decodeText returns the text of a Value, if it is a string.
 func decodeText(whole []byte) []byte {
 	var text []byte
-	for f := protoscan.Read(whole); f.Next(); {
+	for f := protoscan.Scan(whole); f.Next(); {
 		if f.Tag == valueText {
 			text = f.Bytes
 		}

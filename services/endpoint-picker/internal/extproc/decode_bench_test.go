@@ -20,7 +20,7 @@ func BenchmarkDecode(b *testing.B) {
 	for b.Loop() {
 		for _, in := range raw {
 			var m Message
-			if err := testDecoder.decode(in, &m); err != nil {
+			if err := testDecoder.decodeMessage(in, &m); err != nil {
 				b.Fatal(err)
 			}
 		}

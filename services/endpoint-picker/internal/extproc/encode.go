@@ -10,21 +10,21 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// plain are the constant replies that only mean "continue", by kind. They are shared and read-only.
-var plain = func() (all [len(outTags)]mem.BufferSlice) {
+// continueReplies are the constant replies that only mean "continue", by kind. They are shared and read-only.
+var continueReplies = func() (all [len(outTags)]mem.BufferSlice) {
 	for _, kind := range []Kind{RequestHeaders, RequestBody, RequestTrailers, ResponseHeaders, ResponseBody, ResponseTrailers} {
 		all[kind] = slices.Clip(encodeChanges(&Reply{Kind: kind}))
 	}
 	return all
 }()
 
-// encode converts a reply to a ProcessingResponse in the wire format. It takes over the reply's body.
-func encode(r *Reply) mem.BufferSlice {
+// encodeReply converts a reply to a ProcessingResponse in the wire format. It takes over the reply's body.
+func encodeReply(r *Reply) mem.BufferSlice {
 	switch {
 	case r.Kind == Immediate:
-		return encodeRefusal(r.Refusal, r.Form)
+		return encodeRefusal(r.Refusal, r.ErrorFormat)
 	case r.Destination == "" && r.Headers == nil && r.Content == Same:
-		return plain[r.Kind]
+		return continueReplies[r.Kind]
 	}
 	return encodeChanges(r)
 }
@@ -33,22 +33,22 @@ func encode(r *Reply) mem.BufferSlice {
 // that name, and in metadata, for gateways that use it. On trailers it is only in metadata, because headers set there would
 // become trailers.
 func encodeChanges(r *Reply) mem.BufferSlice {
-	w := newWriter(replySize(r))
+	w := newMessageWriter(replySize(r))
 	if r.Destination != "" {
-		w.metadata(r)
+		w.writeMetadata(r)
 	}
-	reply := w.begin(outTags[r.Kind])
+	reply := w.beginField(outTags[r.Kind])
 	if r.Kind != RequestTrailers && r.Kind != ResponseTrailers {
-		common := w.begin(replyCommon)
-		w.headers(r)
+		common := w.beginField(replyCommon)
+		w.writeHeaders(r)
 		if r.Destination != "" {
-			w.integer(commonClearRoute, 1)
+			w.writeVarint(commonClearRoute, 1)
 		}
-		w.content(r)
-		w.end(common)
+		w.writeBody(r)
+		w.endField(common)
 	}
-	w.end(reply)
-	return w.message()
+	w.endField(reply)
+	return w.toBuffers()
 }
 
 // replySize returns the room for a reply without its body. A larger one grows.
@@ -59,12 +59,12 @@ func replySize(r *Reply) int {
 	return 384
 }
 
-// headers writes the HeaderMutation.
-func (w *writer) headers(r *Reply) {
+// writeHeaders writes the HeaderMutation.
+func (w *messageWriter) writeHeaders(r *Reply) {
 	if r.Destination == "" && (r.Headers == nil || len(r.Headers.Set)+len(r.Headers.Remove) == 0) {
 		return
 	}
-	mutation := w.begin(commonHeaders)
+	mutation := w.beginField(commonHeaders)
 	if r.Destination != "" {
 		w.setHeader(headerDestination, r.Destination)
 	}
@@ -73,76 +73,76 @@ func (w *writer) headers(r *Reply) {
 			w.setHeader(h.Name, h.Value)
 		}
 		for _, name := range r.Headers.Remove {
-			w.text(mutationRemove, name)
+			w.writeText(mutationRemove, name)
 		}
 	}
-	w.end(mutation)
+	w.endField(mutation)
 }
 
 // setHeader writes a replacement of a header in a HeaderMutation.
-func (w *writer) setHeader(key, value string) {
-	option := w.begin(mutationSet)
-	header := w.begin(optionHeader)
-	w.text(headerKey, key)
-	w.text(headerRaw, value)
-	w.end(header)
-	w.integer(optionAction, overwriteOrAdd)
-	w.end(option)
+func (w *messageWriter) setHeader(key, value string) {
+	option := w.beginField(mutationSet)
+	header := w.beginField(optionHeader)
+	w.writeText(headerKey, key)
+	w.writeText(headerRaw, value)
+	w.endField(header)
+	w.writeVarint(optionAction, overwriteOrAdd)
+	w.endField(option)
 }
 
-// content writes the BodyMutation.
-func (w *writer) content(r *Reply) {
+// writeBody writes the BodyMutation.
+func (w *messageWriter) writeBody(r *Reply) {
 	if r.Content == Same {
 		return
 	}
-	mutation := w.begin(commonBody)
+	mutation := w.beginField(commonBody)
 	if r.Content == Replaced {
-		w.reference(mutationWhole, r.Body)
+		w.writeBuffer(mutationWhole, r.Body)
 	} else {
-		streamed := w.begin(mutationStreamed)
+		streamed := w.beginField(mutationStreamed)
 		if r.EndOfStream {
-			w.integer(bodyEndOfStream, 1)
+			w.writeVarint(bodyEndOfStream, 1)
 		}
 		if r.Body != nil {
-			w.reference(bodyBytes, r.Body)
+			w.writeBuffer(bodyBytes, r.Body)
 		}
-		w.end(streamed)
+		w.endField(streamed)
 	}
-	w.end(mutation)
+	w.endField(mutation)
 }
 
-// metadata writes the Struct of dynamic metadata.
-func (w *writer) metadata(r *Reply) {
-	whole := w.begin(outDynamicMetadata)
+// writeMetadata writes the Struct of dynamic metadata.
+func (w *messageWriter) writeMetadata(r *Reply) {
+	whole := w.beginField(outDynamicMetadata)
 	namespace := w.beginEntry(lbNamespace)
-	inner := w.begin(valueStruct)
+	inner := w.beginField(valueStruct)
 	endpoint := w.beginEntry(headerDestination)
-	w.text(valueText, r.Destination)
+	w.writeText(valueText, r.Destination)
 	w.endEntry(endpoint)
 	if len(r.Scores) > 0 {
 		scores := w.beginEntry(keyScores)
-		all := w.begin(valueStruct)
+		all := w.beginField(valueStruct)
 		for _, s := range r.Scores {
 			score := w.beginEntry(s.Endpoint.Address())
-			w.number(valueNumber, s.Total)
+			w.writeDouble(valueNumber, s.Total)
 			w.endEntry(score)
 		}
-		w.end(all)
+		w.endField(all)
 		w.endEntry(scores)
 	}
-	w.end(inner)
+	w.endField(inner)
 	w.endEntry(namespace)
-	w.end(whole)
+	w.endField(whole)
 }
 
-func encodeRefusal(r *exchange.Refusal, f exchange.Form) mem.BufferSlice {
-	body, contentType := r.Body(f)
-	w := newWriter(len(body) + 384)
-	reply := w.begin(outImmediateResponse)
-	code := w.begin(immediateStatus)
-	w.integer(statusCode, uint64(r.Code))
-	w.end(code)
-	headers := w.begin(immediateHeaders)
+func encodeRefusal(r *exchange.Refusal, f exchange.ErrorFormat) mem.BufferSlice {
+	body, contentType := r.EncodeBody(f)
+	w := newMessageWriter(len(body) + 384)
+	reply := w.beginField(outImmediateResponse)
+	code := w.beginField(immediateStatus)
+	w.writeVarint(statusCode, uint64(r.Code))
+	w.endField(code)
+	headers := w.beginField(immediateHeaders)
 	w.setHeader(headerContentType, contentType)
 	if r.Reason != "" {
 		w.setHeader(headerDroppedReason, r.Reason)
@@ -150,9 +150,9 @@ func encodeRefusal(r *exchange.Refusal, f exchange.Form) mem.BufferSlice {
 	if r.RetryAfter > 0 {
 		w.setHeader(headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
 	}
-	w.end(headers)
-	w.bytes(immediateBody, body)
-	w.text(immediateDetails, "endpoint_picker_refused")
-	w.end(reply)
-	return w.message()
+	w.endField(headers)
+	w.writeBytes(immediateBody, body)
+	w.writeText(immediateDetails, "endpoint_picker_refused")
+	w.endField(reply)
+	return w.toBuffers()
 }

@@ -1,11 +1,11 @@
 package extproc
 
-// clean answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
+// replyBeforePick answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
 // with the pick cannot change headers any more, and the gateway would use the client's destination.
-func (m *Machine) clean(r *Request) Reply {
+func (m *Machine) replyBeforePick(r *Request) Reply {
 	reply := Reply{Kind: RequestHeaders}
 	remove := r.Private
-	if m.exchange.Remove = nil; r.Destined {
+	if m.requestContext.Remove = nil; r.HasDestination {
 		remove = append(remove, headerDestination)
 	}
 	if len(remove) > 0 {
@@ -14,8 +14,8 @@ func (m *Machine) clean(r *Request) Reply {
 	return reply
 }
 
-// change returns the header changes of the reply. It creates them if necessary.
-func (r *Reply) change() *Headers {
+// headerChanges returns the header changes of the reply. It creates them if necessary.
+func (r *Reply) headerChanges() *Headers {
 	if r.Headers == nil {
 		r.Headers = &Headers{}
 	}

@@ -56,22 +56,22 @@ type MachineOptions struct {
 
 // A Machine is one stream, without I/O. It is not safe for concurrent use.
 type Machine struct {
-	options  *MachineOptions
-	request  requestState
-	response responseState
-	modes    Modes
-	exchange exchange.Exchange
-	body     collected
-	form     exchange.Form // of refusals
-	tunnel   bool          // the bodies are not those of an API
-	offered  int           // length of a body with the offer of a tunnel; 0 for others
+	options        *MachineOptions
+	request        requestState
+	response       responseState
+	modes          Modes
+	requestContext exchange.RequestContext
+	body           bodyBuffer
+	errorFormat    exchange.ErrorFormat // of refusals
+	tunnel         bool                 // the bodies are not those of an API
+	offeredLength  int                  // length of a body with the offer of a tunnel; 0 for others
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
 func NewMachine(p exchange.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
 	m := &Machine{options: o}
-	m.exchange.Begin(p, &o.Options)
-	m.body.buffers = buffers
+	m.requestContext.Start(p, &o.Options)
+	m.body.bufferPool = buffers
 	return m
 }
 
@@ -91,34 +91,34 @@ func (m *Machine) Step(ctx context.Context, in *Message, out []Reply) ([]Reply, 
 	return out, nil // a message without content, such as a window update
 }
 
-// Sent records that the replies of the last Step were sent. It reports whether to end the stream.
-func (m *Machine) Sent() (done bool) {
-	if m.exchange.Placements.Answering() == nil {
+// MarkSent records that the replies of the last Step were sent. It reports whether to end the stream.
+func (m *Machine) MarkSent() (done bool) {
+	if m.requestContext.Placements.AnsweringLease() == nil {
 		return false
 	}
-	m.exchange.Sent()
+	m.requestContext.MarkSent()
 	return m.options.LeaveEarly && m.request == requestDone
 }
 
-// Refuse answers the request, for a reason outside the Machine. It returns the replies.
-func (m *Machine) Refuse(r *exchange.Refusal) []Reply { return m.refuse(nil, r) }
+// RefuseRequest answers the request, for a reason outside the Machine. It returns the replies.
+func (m *Machine) RefuseRequest(r *exchange.Refusal) []Reply { return m.refuseRequest(nil, r) }
 
-// Waiting reports whether the stream waits for the rest of a request.
-func (m *Machine) Waiting() bool {
+// IsReceiving reports whether the stream waits for the rest of a request.
+func (m *Machine) IsReceiving() bool {
 	return m.request == requestFresh || m.request == requestCollecting || m.request == requestAwaiting
 }
 
 // Close ends the stream, with its error, if any. It is called once.
 func (m *Machine) Close(err error) {
-	m.body.drop()
+	m.body.freeAll()
 	switch {
 	case err != nil:
 	case m.response == responseOpen:
-		m.exchange.Judge(exchange.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
+		m.requestContext.ReportHealth(exchange.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
 	default:
-		m.exchange.Left()
+		m.requestContext.OnClientGone()
 	}
-	m.exchange.End(err)
+	m.requestContext.EndRequest(err)
 }
 
 func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) ([]Reply, error) {
@@ -129,43 +129,43 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
 	m.modes = in.Modes
-	m.exchange.Receive(&in.Request.Request)
-	if m.form = exchange.FormOf(m.exchange.Incoming.CleanPath()); in.Request.NoJSON {
-		m.form = exchange.PlainText
+	m.requestContext.SetRequestHeaders(&in.Request.RequestHeaders)
+	if m.errorFormat = exchange.ErrorFormatOf(m.requestContext.Incoming.CleanPath()); in.Request.RefusesJSON {
+		m.errorFormat = exchange.PlainText
 	}
 	switch {
 	case in.EndOfStream:
-		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
-	case in.Request.Tunnel.open(): // the model server must answer before anything follows
+		return m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, requestDone), nil
+	case in.Request.Tunnel.isOpened(): // the model server must answer before anything follows
 		m.tunnel = true
-		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
+		return m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	case m.modes.Request == FullDuplex:
-		if in.Request.Tunnel.offered() {
-			m.offered = in.Request.Length
+		if in.Request.Tunnel.isOffered() {
+			m.offeredLength = in.Request.Length
 		}
 		m.request = requestCollecting
 		return out, nil
 	case m.modes.Request == Buffered:
 		m.request = requestAwaiting
-		return append(out, m.clean(&in.Request)), nil
+		return append(out, m.replyBeforePick(&in.Request)), nil
 	default:
-		return m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
+		return m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, requestOpen), nil
 	}
 }
 
 func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []Reply {
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, exchange.BadRequest(errBodyFirst))
+		return m.refuseRequest(out, exchange.BadRequest(errBodyFirst))
 	case requestCollecting:
-		return m.collect(ctx, in, out)
+		return m.collectBody(ctx, in, out)
 	case requestAwaiting:
-		return m.buffered(ctx, in, out)
+		return m.handleBufferedBody(ctx, in, out)
 	case requestOpen:
-		m.exchange.RequestBytes += in.size()
-		m.request = after(in)
+		m.requestContext.RequestBytes += in.bodySize()
+		m.request = stateAfter(in)
 		if m.modes.Request == FullDuplex {
-			return appendPiece(out, RequestBody, in.take(), position(in.EndOfStream))
+			return appendPiece(out, RequestBody, in.detachBody(), position(in.EndOfStream))
 		}
 		return append(out, Reply{Kind: RequestBody})
 	case requestDone, requestRefused:
@@ -177,9 +177,9 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 	reply := Reply{Kind: RequestTrailers}
 	switch m.request {
 	case requestFresh:
-		return m.refuse(out, exchange.BadRequest(errTrailersFirst))
+		return m.refuseRequest(out, exchange.BadRequest(errTrailersFirst))
 	case requestCollecting:
-		if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
+		if out = m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 			return out
 		}
 		if m.body.size > 0 {
@@ -187,7 +187,7 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 		}
 		return append(out, reply)
 	case requestAwaiting:
-		return m.pick(ctx, out, reply, requestDone)
+		return m.pickEndpoint(ctx, out, reply, requestDone)
 	case requestOpen:
 		m.request = requestDone
 		return append(out, reply)
@@ -196,81 +196,81 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 	return out
 }
 
-// keep stores a piece of a body, or returns the reason why it cannot.
-func (m *Machine) keep(in *Message) *exchange.Refusal {
-	if m.body.size+in.size() > m.options.MaxBody {
+// storePiece stores a piece of a body, or returns the reason why it cannot.
+func (m *Machine) storePiece(in *Message) *exchange.Refusal {
+	if m.body.size+in.bodySize() > m.options.MaxBody {
 		return exchange.TooLarge(m.options.MaxBody)
 	}
-	m.body.add(in.take())
-	m.exchange.RequestBytes = m.body.size
+	m.body.addPiece(in.detachBody())
+	m.requestContext.RequestBytes = m.body.size
 	return nil
 }
 
-// whole returns the length of a body that is whole with the last piece, false if more of it follows. What follows the body with the offer of a
+// completeLength returns the length of a body that is whole with the last piece, false if more of it follows. What follows the body with the offer of a
 // tunnel is no part of it.
-func (m *Machine) whole(last *Message) (length int, whole bool) {
-	if m.offered > 0 && m.body.size >= m.offered {
-		return m.offered, true
+func (m *Machine) completeLength(last *Message) (length int, whole bool) {
+	if m.offeredLength > 0 && m.body.size >= m.offeredLength {
+		return m.offeredLength, true
 	}
 	return m.body.size, last.EndOfStream
 }
 
-// collect stores a piece of a full-duplex body. At the end of the body it sends everything that was held back.
-func (m *Machine) collect(ctx context.Context, in *Message, out []Reply) []Reply {
-	if r := m.keep(in); r != nil {
-		return m.refuse(out, r)
+// collectBody stores a piece of a full-duplex body. At the end of the body it sends everything that was held back.
+func (m *Machine) collectBody(ctx context.Context, in *Message, out []Reply) []Reply {
+	if r := m.storePiece(in); r != nil {
+		return m.refuseRequest(out, r)
 	}
-	length, whole := m.whole(in)
+	length, whole := m.completeLength(in)
 	if !whole {
 		return out
 	}
-	if out = m.pick(ctx, out, Reply{Kind: RequestHeaders}, after(in)); m.request == requestRefused {
+	if out = m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, stateAfter(in)); m.request == requestRefused {
 		return out
 	}
 	if length > 0 { // now it is known
-		length := strconv.Itoa(length + m.exchange.Edit.Growth())
-		out[len(out)-1].change().Set = append(m.exchange.Set, api.Header{Name: headerContentLength, Value: length})
+		length := strconv.Itoa(length + m.requestContext.Edit.GrowthBytes())
+		out[len(out)-1].headerChanges().Set = append(m.requestContext.Set, api.Header{Name: headerContentLength, Value: length})
 	}
 	return m.sendBody(out, position(in.EndOfStream))
 }
 
-// buffered handles a body that comes as a whole.
-func (m *Machine) buffered(ctx context.Context, in *Message, out []Reply) []Reply {
-	if r := m.keep(in); r != nil {
-		return m.refuse(out, r)
+// handleBufferedBody handles a body that comes as a whole.
+func (m *Machine) handleBufferedBody(ctx context.Context, in *Message, out []Reply) []Reply {
+	if r := m.storePiece(in); r != nil {
+		return m.refuseRequest(out, r)
 	}
 	reply := Reply{Kind: RequestBody}
-	if out = m.pick(ctx, out, reply, after(in)); m.request == requestRefused {
+	if out = m.pickEndpoint(ctx, out, reply, stateAfter(in)); m.request == requestRefused {
 		return out
 	}
-	if edit := m.exchange.Edit; edit.With != nil {
-		whole := m.body.bytes()
+	if edit := m.requestContext.Edit; edit.Replacement != nil {
+		whole := m.body.joinPieces()
 		last := &out[len(out)-1]
-		edited := make(mem.SliceBuffer, 0, len(whole)+edit.Growth())
-		edited = append(append(append(edited, whole[:edit.From]...), edit.With...), whole[edit.To:]...)
+		edited := make(mem.SliceBuffer, 0, len(whole)+edit.GrowthBytes())
+		edited = append(append(append(edited, whole[:edit.From]...), edit.Replacement...), whole[edit.To:]...)
 		last.Content, last.Body = Replaced, edited
 	}
-	m.body.drop() // the gateway has the body
+	m.body.freeAll() // the gateway has the body
 	return out
 }
 
-// after returns the state after a piece of a body that follows the pick, or brings it.
-func after(in *Message) requestState {
+// stateAfter returns the state after a piece of a body that follows the pick, or brings it.
+func stateAfter(in *Message) requestState {
 	if in.EndOfStream {
 		return requestDone
 	}
 	return requestOpen
 }
 
-// pick appends the reply with the picked endpoint, or a refusal.
-func (m *Machine) pick(ctx context.Context, out []Reply, reply Reply, next requestState) []Reply {
-	x := &m.exchange
-	body := m.body.bytes()
-	if m.offered > 0 {
-		body = body[:min(len(body), m.offered)]
+// pickEndpoint appends the reply with the picked endpoint, or a refusal.
+func (m *Machine) pickEndpoint(ctx context.Context, out []Reply, reply Reply, next requestState) []Reply {
+	x := &m.requestContext
+	body := m.body.joinPieces()
+	if m.offeredLength > 0 {
+		body = body[:min(len(body), m.offeredLength)]
 	}
-	if refusal := x.Decide(ctx, body); refusal != nil {
-		return m.refuse(out, refusal)
+	if refusal := x.PickEndpoint(ctx, body); refusal != nil {
+		return m.refuseRequest(out, refusal)
 	}
 	m.request = next
 	reply.Destination = x.Destination
@@ -293,10 +293,10 @@ const (
 
 // sendBody appends the collected body with the edits of the pick.
 func (m *Machine) sendBody(out []Reply, at position) []Reply {
-	body := m.body.take()
-	if edit := m.exchange.Edit; edit.With != nil && body != nil {
+	body := m.body.detachAll()
+	if edit := m.requestContext.Edit; edit.Replacement != nil && body != nil {
 		out = appendPiece(out, RequestBody, body.Slice(0, edit.From), inTheMiddle)
-		out = appendPiece(out, RequestBody, mem.SliceBuffer(edit.With), inTheMiddle)
+		out = appendPiece(out, RequestBody, mem.SliceBuffer(edit.Replacement), inTheMiddle)
 		rest := body.Slice(edit.To, body.Len())
 		body.Free()
 		body = rest
@@ -304,10 +304,10 @@ func (m *Machine) sendBody(out []Reply, at position) []Reply {
 	return appendPiece(out, RequestBody, body, at)
 }
 
-func (m *Machine) refuse(out []Reply, r *exchange.Refusal) []Reply {
-	m.body.drop()
+func (m *Machine) refuseRequest(out []Reply, r *exchange.Refusal) []Reply {
+	m.body.freeAll()
 	m.request = requestRefused
-	return append(out, Reply{Kind: Immediate, Refusal: m.exchange.Refuse(r), Form: m.form})
+	return append(out, Reply{Kind: Immediate, Refusal: m.requestContext.RefuseRequest(r), ErrorFormat: m.errorFormat})
 }
 
 // appendPiece appends a piece of a body in chunks that gateways accept. It takes over the piece. An empty piece is one empty

@@ -42,18 +42,18 @@ type one struct {
 	placed    int
 	responded []int
 	records   []*exchange.Record // of finished exchanges
-	verdicts  []exchange.Verdict
+	verdicts  []exchange.HealthSignal
 }
 
 func newOne() *one {
-	return &one{endpoint: estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
+	return &one{endpoint: estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
 }
 
-// Find returns itself.
-func (o *one) Find(context.Context) exchange.Pool { return o }
+// FindPool returns itself.
+func (o *one) FindPool(context.Context) exchange.Pool { return o }
 
-// Prepare returns the pick of a request.
-func (o *one) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+// PreparePick returns the pick of a request.
+func (o *one) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = append(o.asked, x.Subset)
@@ -65,13 +65,13 @@ func (o *one) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
 	return &onePick{one: o, exchange: x}, nil
 }
 
-func (o *one) Picked(*exchange.Exchange, *exchange.Refusal) {}
+func (o *one) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
 
 // onePick is the pick of one request.
 type onePick struct {
 	*one
 
-	exchange *exchange.Exchange
+	exchange *exchange.RequestContext
 }
 
 func (p *onePick) Admit(ctx context.Context) *exchange.Refusal {
@@ -81,7 +81,7 @@ func (p *onePick) Admit(ctx context.Context) *exchange.Refusal {
 	return nil
 }
 
-func (p *onePick) Place() *exchange.Refusal {
+func (p *onePick) PlaceRequest() *exchange.Refusal {
 	x, private := p.exchange, p.exchange.Remove
 	x.Decision = p.decision
 	x.Remove = append(private, x.Remove...)
@@ -90,38 +90,38 @@ func (p *onePick) Place() *exchange.Refusal {
 	return nil
 }
 
-func (p *onePick) Sent() exchange.Follower { return p }
-func (*onePick) Discard()                  {}
-func (*onePick) Began()                    {}
-func (*onePick) Completed()                {}
-func (*onePick) Failed(_, _ string)        {}
+func (p *onePick) MarkSent() exchange.ResponseObserver { return p }
+func (*onePick) Discard()                              {}
+func (*onePick) OnFirstContent()                       {}
+func (*onePick) OnResponseEnd()                        {}
+func (*onePick) OnFailedAttempt(_, _ string)           {}
 
-func (p *onePick) Judged(v exchange.Verdict) time.Time {
+func (p *onePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.verdicts = append(p.verdicts, v)
 	return time.Time{}
 }
 
-func (p *onePick) Responded() {
+func (p *onePick) OnResponseStatus() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.responded = append(p.responded, p.exchange.Status)
 }
 
-func (o *one) Began() {
+func (o *one) OnStart() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.began++
 }
 
-func (o *one) Sent(*exchange.Record) {
+func (o *one) OnSend(*exchange.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.placed++
 }
 
-func (o *one) Ended(x *exchange.Exchange) {
+func (o *one) OnEnd(x *exchange.RequestContext) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.records = append(o.records, &x.Record)
@@ -130,7 +130,7 @@ func (o *one) Ended(x *exchange.Exchange) {
 // close ends the stream of a machine and returns its record.
 func (m *Machine) close() *exchange.Record {
 	m.Close(nil)
-	return &m.exchange.Record
+	return &m.requestContext.Record
 }
 
 func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
@@ -138,7 +138,7 @@ func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
 // Messages, short.
 func reply() Message { return answered(200) }
 func answered(code int) Message {
-	return Message{Kind: ResponseHeaders, Response: exchange.Response{Status: code}}
+	return Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: code}}
 }
 func headers(m BodyMode) Message { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
 func tunnel(m BodyMode) Message {
@@ -194,7 +194,7 @@ type result struct {
 	Moved   bool
 }
 
-func resultOf(r *exchange.Record) result { return result{r.Outcome, r.Status, r.Moved()} }
+func resultOf(r *exchange.Record) result { return result{r.Outcome, r.Status, r.HasMoved()} }
 
 func TestMachine(t *testing.T) {
 	t.Parallel()
@@ -346,7 +346,7 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "response without a body", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "streamed response", want: completed, steps: []step{
 			{headersEnd(Chunked), []Reply{picked(RequestHeaders)}},
@@ -376,11 +376,11 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "another endpoint served", want: result{Outcome: exchange.Completed, Status: 502, Moved: true}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the picked endpoint served", want: result{Outcome: exchange.Completed, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the gateway's own response, before the pick", want: result{Outcome: exchange.Unpicked, Status: 408}, steps: []step{
 			{headers(FullDuplex), none},
@@ -446,11 +446,11 @@ func TestMachine(t *testing.T) {
 				var got []Reply
 				got, err = m.Step(context.Background(), &s.give, nil)
 				require.Equal(t, s.want, readable(got), "step %d", i+1)
-				m.Sent()
+				m.MarkSent()
 			}
 			require.ErrorIs(t, err, tt.wantErr)
 			assert.Equal(t, tt.want, resultOf(m.close()))
-			assert.Equal(t, m.exchange.Placements.Answering() != nil, picker.placed == 1, "the picker hears once of each pick")
+			assert.Equal(t, m.requestContext.Placements.AnsweringLease() != nil, picker.placed == 1, "the picker hears once of each pick")
 			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
 		})
@@ -497,7 +497,7 @@ func TestTunnel(t *testing.T) {
 		0: false, Upgraded: false, Requested: false, Upgraded | Requested: true, Extended: true, Extended | Upgraded: true,
 		Upgraded | Requested | Framed: false, Extended | Framed: false,
 	} {
-		assert.Equal(t, want, give.open(), give)
+		assert.Equal(t, want, give.isOpened(), give)
 	}
 }
 
@@ -509,11 +509,11 @@ func TestTunnelHasNoFirstToken(t *testing.T) {
 	for _, in := range []Message{tunnel(FullDuplex), reply(), piece("hello")} { // 200: an extended CONNECT
 		_, err := m.Step(t.Context(), &in, nil)
 		require.NoError(t, err)
-		m.Sent()
+		m.MarkSent()
 	}
 	m.Close(nil)
-	assert.True(t, m.exchange.First.IsZero())
-	assert.Equal(t, 5, m.exchange.ResponseBytes)
+	assert.True(t, m.requestContext.FirstContent.IsZero())
+	assert.Equal(t, 5, m.requestContext.ResponseBytes)
 }
 
 // TestFormOfRefusals expects the form that the API of the path has, or text for clients that accept no JSON.
@@ -522,14 +522,14 @@ func TestFormOfRefusals(t *testing.T) {
 	tests := []struct {
 		name string
 		give Request
-		want exchange.Form
+		want exchange.ErrorFormat
 	}{
 		{name: "no path", want: exchange.OpenAI},
-		{name: "OpenAI", give: Request{Request: exchange.Request{Path: "/v1/completions"}}, want: exchange.OpenAI},
-		{name: "Anthropic", give: Request{Request: exchange.Request{Path: "/v1/messages"}}, want: exchange.Anthropic},
-		{name: "Anthropic, spelled in another way", give: Request{Request: exchange.Request{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
-		{name: "Anthropic, in a header", give: Request{Request: exchange.Request{Headers: api.Headers{{Name: "x-original-path", Value: "/v1/messages"}}}}, want: exchange.Anthropic},
-		{name: "no JSON", give: Request{Request: exchange.Request{Path: "/v1/messages"}, NoJSON: true}, want: exchange.PlainText},
+		{name: "OpenAI", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/completions"}}, want: exchange.OpenAI},
+		{name: "Anthropic", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}}, want: exchange.Anthropic},
+		{name: "Anthropic, spelled in another way", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
+		{name: "Anthropic, in a header", give: Request{RequestHeaders: exchange.RequestHeaders{Headers: api.Headers{{Name: "x-original-path", Value: "/v1/messages"}}}}, want: exchange.Anthropic},
+		{name: "no JSON", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}, RefusesJSON: true}, want: exchange.PlainText},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -540,7 +540,7 @@ func TestFormOfRefusals(t *testing.T) {
 			out, err := m.Step(t.Context(), &Message{Kind: RequestHeaders, EndOfStream: true, Request: tt.give}, nil)
 			require.NoError(t, err)
 			require.Len(t, out, 1)
-			assert.Equal(t, tt.want, out[0].Form)
+			assert.Equal(t, tt.want, out[0].ErrorFormat)
 			m.Close(nil)
 		})
 	}
@@ -598,7 +598,7 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	subset := scheduling.ParseSubset([]string{address})
 	picker := newOne()
 	m := NewMachine(picker, pool, options())
-	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders, Request: Request{Request: exchange.Request{Subset: subset}}}, nil)
+	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders, Request: Request{RequestHeaders: exchange.RequestHeaders{Subset: subset}}}, nil)
 	require.NoError(t, err)
 	_, err = m.Step(context.Background(), &Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
@@ -650,7 +650,7 @@ func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 
 func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 	t.Parallel()
-	events := Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true}}
+	events := Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Events: true}}
 	tests := []struct {
 		name  string
 		steps []Message
@@ -703,7 +703,7 @@ func TestLeaseOfAStream(t *testing.T) {
 			for _, s := range tt.steps {
 				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
-				m.Sent()
+				m.MarkSent()
 			}
 			assert.Equal(t, tt.open, picker.inFlight())
 			m.close()
@@ -721,7 +721,7 @@ func play(t *testing.T, p exchange.Pool, o *MachineOptions, messages ...Message)
 		var err error
 		all, err = m.Step(context.Background(), &messages[i], all)
 		require.NoError(t, err)
-		m.Sent()
+		m.MarkSent()
 	}
 	return all, m
 }
@@ -735,7 +735,7 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, picker.placed)
 	for range 3 {
-		assert.False(t, m.Sent())
+		assert.False(t, m.MarkSent())
 	}
 	m.close()
 	assert.Equal(t, 1, picker.placed)
@@ -757,12 +757,12 @@ func TestVerdictOfStreamsThatEnd(t *testing.T) {
 		name  string
 		steps []Message
 		err   error
-		want  []exchange.Verdict
+		want  []exchange.HealthSignal
 	}{
-		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.Verdict{exchange.Silent}},
+		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.HealthSignal{exchange.Silent}},
 		{name: "without a response, by an error", steps: []Message{headersEnd(FullDuplex)}, err: errors.New("cut")},
-		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)}, want: []exchange.Verdict{exchange.Doubtful}},
-		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")}, want: []exchange.Verdict{exchange.Faulty}},
+		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)}, want: []exchange.HealthSignal{exchange.Doubtful}},
+		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")}, want: []exchange.HealthSignal{exchange.Faulty}},
 		{name: "before the pick", steps: []Message{headers(FullDuplex)}},
 	}
 	for _, tt := range tests {
@@ -774,7 +774,7 @@ func TestVerdictOfStreamsThatEnd(t *testing.T) {
 			for _, in := range tt.steps {
 				_, err := m.Step(context.Background(), &in, nil)
 				require.NoError(t, err)
-				m.Sent()
+				m.MarkSent()
 			}
 			m.Close(tt.err)
 			assert.Equal(t, tt.want, picker.verdicts)
@@ -791,7 +791,7 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 		for i, in := range steps {
 			_, err := m.Step(context.Background(), &in, nil)
 			require.NoError(t, err)
-			assert.Equal(t, i == len(steps)-1, m.Sent())
+			assert.Equal(t, i == len(steps)-1, m.MarkSent())
 		}
 		assert.Equal(t, exchange.Unseen, m.close().Outcome)
 	}
@@ -804,7 +804,7 @@ func edited() *one {
 		Set:     api.Headers{{Name: "x-a", Value: "b"}},
 		Remove:  []string{"accept-encoding"},
 		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
-		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, With: []byte("base-v2")},
+		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, Replacement: []byte("base-v2")},
 		Restore: answer.NewRenamer("base-v2", []byte(`"asked"`)),
 	}
 	return picker
@@ -863,9 +863,9 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 		want *Headers
 	}{
 		{name: "none"},
-		{name: "private", give: Request{Request: exchange.Request{Private: []string{"x-private"}}}, want: &Headers{Remove: []string{"x-private"}}},
-		{name: "destination", give: Request{Destined: true}, want: &Headers{Remove: []string{headerDestination}}},
-		{name: "both", give: Request{Request: exchange.Request{Private: []string{"x-private"}}, Destined: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
+		{name: "private", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}}, want: &Headers{Remove: []string{"x-private"}}},
+		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{headerDestination}}},
+		{name: "both", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}, HasDestination: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
 	}
 	for _, tt := range tests {
 		for _, end := range []Message{trailers, bodyEnd("a")} {
@@ -916,7 +916,7 @@ func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
 
 func TestCompressedResponseStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	compressed := Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Encoded: true}}
+	compressed := Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Encoded: true}}
 	got, _ := play(t, edited(), options(), headersEnd(FullDuplex), compressed, pieceEnd(editedBody))
 	assert.Empty(t, got[1].Headers.Remove)
 	assert.Equal(t, passedEnd(editedBody), readable(got)[2])
@@ -931,17 +931,17 @@ func TestRecordOfAnExchange(t *testing.T) {
 		return noon.Add(ticks)
 	}
 	first := headers(FullDuplex)
-	first.Request = Request{Request: exchange.Request{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
+	first.Request = Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
-		Message{Kind: ResponseHeaders, Response: exchange.Response{Status: 200, Events: true, Served: address}},
+		Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Events: true, Served: address}},
 		piece("data: 1\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"a"}]}`+"\n"))
 	r := m.close()
-	assert.Same(t, m.exchange.Endpoint, r.Endpoint)
+	assert.Same(t, m.requestContext.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
-		Began: noon.Add(time.Second), Arrived: noon.Add(2 * time.Second), PickTook: time.Second, First: noon.Add(4 * time.Second), Last: noon.Add(5 * time.Second), Ended: noon.Add(6 * time.Second), Placed: true,
-		RequestBytes: 3, ResponseBytes: 92, Pieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
+		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), PickDuration: time.Second, FirstContent: noon.Add(4 * time.Second), LastContent: noon.Add(5 * time.Second), EndTime: noon.Add(6 * time.Second), Placed: true,
+		RequestBytes: 3, ResponseBytes: 92, ContentPieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }
 
@@ -954,7 +954,7 @@ func TestRefusedStreamLetsItsBodyGo(t *testing.T) {
 		first := Message{Kind: RequestBody, Body: lent.copy([]byte("a"))}
 		_, err := m.Step(context.Background(), &first, nil)
 		require.NoError(t, err)
-		assert.Equal(t, refused(exchange.TimedOut()), m.Refuse(exchange.TimedOut()))
+		assert.Equal(t, refused(exchange.TimedOut()), m.RefuseRequest(exchange.TimedOut()))
 		assert.Zero(t, lent.lent())
 		got, err := m.Step(context.Background(), &late, nil)
 		require.NoError(t, err)
@@ -968,11 +968,11 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		give exchange.Response
+		give exchange.ResponseHeaders
 		want *Headers
 	}{
-		{name: "gateway does not report it", give: exchange.Response{Status: 200}},
-		{name: "gateway reports it", give: exchange.Response{Status: 200, Served: address}, want: &Headers{
+		{name: "gateway does not report it", give: exchange.ResponseHeaders{Status: 200}},
+		{name: "gateway reports it", give: exchange.ResponseHeaders{Status: 200, Served: address}, want: &Headers{
 			Set: api.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
 		}},
 	}
@@ -990,22 +990,22 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 
 func TestWantedHeadersAreKept(t *testing.T) {
 	t.Parallel()
-	w := newWanted([]string{"x-session-id"})
+	w := newHeaderFilter([]string{"x-session-id"})
 	for name, want := range map[string]string{
 		"x-session-id": "x-session-id", "X-Session-ID": "x-session-id", "x-llm-d-inference-objective": "x-llm-d-inference-objective", "x-session-ie": "", "accept": "",
 	} {
-		c, ok := w.find(lower([]byte(name)))
+		c, ok := w.findHeader(lowerKey([]byte(name)))
 		assert.Equal(t, want, c.Name)
 		assert.Equal(t, want != "", ok)
 	}
-	c, _ := w.find([]byte("x-prefiller-host-port"))
+	c, _ := w.findHeader([]byte("x-prefiller-host-port"))
 	assert.True(t, c.Private)
 }
 
 // traced is a tracer of which every request is a part.
 type traced struct{}
 
-func (traced) Begin(traceparent string) (exchange.Span, string) {
+func (traced) StartSpan(traceparent string) (exchange.Span, string) {
 	return exchange.Span{Sampled: true}, traceparent + "-ours"
 }
 

@@ -40,21 +40,21 @@ type Modes struct {
 // A Message is a message of a gateway. Fields that its kind does not have are zero.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool              // of headers and bodies: the last message of this direction
-	Body        mem.Buffer        // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
-	Modes       Modes             // of request headers
-	Request     Request           // of request headers
-	Response    exchange.Response // of response headers
+	EndOfStream bool                     // of headers and bodies: the last message of this direction
+	Body        mem.Buffer               // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
+	Modes       Modes                    // of request headers
+	Request     Request                  // of request headers
+	Response    exchange.ResponseHeaders // of response headers
 }
 
 // A Request contains the needed parts of a request's headers.
 type Request struct {
-	exchange.Request
+	exchange.RequestHeaders
 
-	Destined bool // the client set a destination itself
-	NoJSON   bool // the client does not accept JSON, or speaks gRPC
-	Tunnel   Tunnel
-	Length   int // of the body, by its header; 0 if unknown
+	HasDestination bool // the client set a destination itself
+	RefusesJSON    bool // the client does not accept JSON, or speaks gRPC
+	Tunnel         Tunnel
+	Length         int // of the body, by its header; 0 if unknown
 }
 
 // Tunnel is what the headers of a request say of a tunnel, such as a WebSocket: a body in both directions that ends only with it.
@@ -68,24 +68,26 @@ const (
 	Framed                       // the length of a body: clients could hide a prompt from the pick behind the offer of a tunnel
 )
 
-// open reports whether the request opens a tunnel.
-func (t Tunnel) open() bool { return t&Framed == 0 && (t&Extended != 0 || t == Upgraded|Requested) }
+// isOpened reports whether the request opens a tunnel.
+func (t Tunnel) isOpened() bool { return t&Framed == 0 && (t&Extended != 0 || t == Upgraded|Requested) }
 
-// offered reports whether the request has a body, and offers to go on with a tunnel. It is complete with its body (RFC 9110, 7.8), and the
+// isOffered reports whether the request has a body, and offers to go on with a tunnel. It is complete with its body (RFC 9110, 7.8), and the
 // model server may ignore the offer. Envoy passes the body on as if it were already a part of the tunnel, so nothing but its length ends it.
-func (t Tunnel) offered() bool { return t&Framed != 0 && t&(Upgraded|Requested) == Upgraded|Requested }
+func (t Tunnel) isOffered() bool {
+	return t&Framed != 0 && t&(Upgraded|Requested) == Upgraded|Requested
+}
 
 // A Reply is a reply to the gateway.
 type Reply struct {
 	Kind        Kind
-	Destination string            // set on the reply with the pick
-	Scores      []exchange.Score  // sent with the destination, if enabled
-	Headers     *Headers          // changes; nil if none
-	Content     Content           // of bodies
-	EndOfStream bool              // of streamed bodies
-	Body        mem.Buffer        // of bodies, nil if empty; the sender of the reply frees it
-	Refusal     *exchange.Refusal // of immediate replies
-	Form        exchange.Form     // of the refusal
+	Destination string               // set on the reply with the pick
+	Scores      []exchange.Score     // sent with the destination, if enabled
+	Headers     *Headers             // changes; nil if none
+	Content     Content              // of bodies
+	EndOfStream bool                 // of streamed bodies
+	Body        mem.Buffer           // of bodies, nil if empty; the sender of the reply frees it
+	Refusal     *exchange.Refusal    // of immediate replies
+	ErrorFormat exchange.ErrorFormat // of the refusal
 }
 
 // Content is the result for a body that the gateway has sent.

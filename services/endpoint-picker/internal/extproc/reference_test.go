@@ -15,7 +15,7 @@ import (
 func reference(r *Reply) *extprocv3.ProcessingResponse {
 	switch {
 	case r.Kind == Immediate:
-		return refusal(r.Refusal, r.Form)
+		return refusal(r.Refusal, r.ErrorFormat)
 	case r.Content == Streamed:
 		return streamedBody(r)
 	}
@@ -82,8 +82,8 @@ func responseBody(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{Response: r}}}
 }
 
-func refusal(r *exchange.Refusal, f exchange.Form) *extprocv3.ProcessingResponse {
-	body, contentType := r.Body(f)
+func refusal(r *exchange.Refusal, f exchange.ErrorFormat) *extprocv3.ProcessingResponse {
+	body, contentType := r.EncodeBody(f)
 	out := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Code)},
 		Body:    body,

@@ -14,8 +14,8 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 	if m.request == requestRefused || m.response == responseDone {
 		return out, nil
 	}
-	if m.exchange.Placements.Answering() == nil { // the gateway's own response: no request follows
-		m.body.drop()
+	if m.requestContext.Placements.AnsweringLease() == nil { // the gateway's own response: no request follows
+		m.body.freeAll()
 		m.request = requestDone
 	}
 	end := in.EndOfStream
@@ -40,20 +40,20 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 		m.response = responseOpen
 	}
 	if m.response >= responseWhole {
-		m.exchange.Complete()
+		m.requestContext.OnResponseEnd()
 	}
 	return out, nil
 }
 
-func (m *Machine) responseHeaders(in *exchange.Response) Reply {
-	x := &m.exchange
+func (m *Machine) responseHeaders(in *exchange.ResponseHeaders) Reply {
+	x := &m.requestContext
 	in.Hidden = m.modes.Response == None
-	if m.offered > 0 && in.Status == http.StatusSwitchingProtocols {
+	if m.offeredLength > 0 && in.Status == http.StatusSwitchingProtocols {
 		m.tunnel, x.Restore = true, nil
 	}
-	x.Respond(in)
+	x.OnResponseHeaders(in)
 	r := Reply{Kind: ResponseHeaders}
-	if x.Placements.Answering() == nil {
+	if x.Placements.AnsweringLease() == nil {
 		return r
 	}
 	set := x.Reply
@@ -74,15 +74,15 @@ func (m *Machine) responseHeaders(in *exchange.Response) Reply {
 }
 
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
-	x := &m.exchange
+	x := &m.requestContext
 	switch {
 	case in.Body == nil:
 	case m.tunnel:
-		x.ResponseBytes += in.size()
+		x.ResponseBytes += in.bodySize()
 	default:
-		x.Chunk(in.Body.ReadOnlyData())
+		x.OnResponseChunk(in.Body.ReadOnlyData())
 	}
-	body := in.take()
+	body := in.detachBody()
 	if x.Restore == nil {
 		if m.modes.Response != FullDuplex {
 			if body != nil {
@@ -93,22 +93,22 @@ func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 		return appendPiece(out, ResponseBody, body, position(in.EndOfStream))
 	}
 	end := in.EndOfStream || m.modes.Response == Buffered
-	restored := m.restore(body, position(end))
+	restored := m.restoreModel(body, position(end))
 	if m.modes.Response != FullDuplex {
 		return append(out, Reply{Kind: ResponseBody, Content: Replaced, Body: restored})
 	}
 	return appendPiece(out, ResponseBody, restored, position(in.EndOfStream))
 }
 
-// restore restores the model name in a piece of the response.
-func (m *Machine) restore(piece mem.Buffer, at position) mem.Buffer {
+// restoreModel restores the model name in a piece of the response.
+func (m *Machine) restoreModel(piece mem.Buffer, at position) mem.Buffer {
 	var restored []byte
 	if piece != nil {
-		restored = m.exchange.Restore.Append(nil, piece.ReadOnlyData())
+		restored = m.requestContext.Restore.Append(nil, piece.ReadOnlyData())
 		piece.Free()
 	}
 	if at == atTheEnd {
-		restored = m.exchange.Restore.Flush(restored)
+		restored = m.requestContext.Restore.Flush(restored)
 	}
 	if len(restored) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func (m *Machine) restore(piece mem.Buffer, at position) mem.Buffer {
 
 // responseTrailers sends the part of the body that was held back, because the body has ended.
 func (m *Machine) responseTrailers(out []Reply) []Reply {
-	if m.exchange.Restore != nil && m.modes.Response == FullDuplex && m.response == responseOpen {
-		if rest := m.restore(nil, atTheEnd); rest != nil {
+	if m.requestContext.Restore != nil && m.modes.Response == FullDuplex && m.response == responseOpen {
+		if rest := m.restoreModel(nil, atTheEnd); rest != nil {
 			out = appendPiece(out, ResponseBody, rest, inTheMiddle)
 		}
 	}

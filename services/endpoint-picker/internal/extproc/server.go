@@ -24,20 +24,20 @@ type Options struct {
 	EmitScores     bool          // send the scores of candidates to gateways
 }
 
-// pools finds the pool of a stream.
-type pools interface {
-	// Find returns the pool that a stream is for, by its context. It returns a pool that refuses all requests if there is none.
-	Find(ctx context.Context) exchange.Pool
+// poolFinder finds the pool of a stream.
+type poolFinder interface {
+	// FindPool returns the pool that a stream is for, by its context. It returns a pool that refuses all requests if there is none.
+	FindPool(ctx context.Context) exchange.Pool
 }
 
 // Server answers the streams of gateways.
 type Server struct {
-	log     *zap.Logger
-	pools   pools
-	decoder decoder
-	wanted  atomic.Pointer[wanted]
-	machine MachineOptions
-	states  states
+	log           *zap.Logger
+	pools         poolFinder
+	decoder       decoder
+	wantedHeaders atomic.Pointer[headerFilter]
+	machine       MachineOptions
+	states        streamStates
 
 	inFlight atomic.Int64
 }
@@ -46,7 +46,7 @@ type Server struct {
 type Params struct {
 	Options Options
 	Log     *zap.Logger
-	Pools   pools
+	Pools   poolFinder
 	Tracer  exchange.Tracer // nil if tracing is disabled
 	Clock   clock.PassiveClock
 	NewID   func() string // identifies requests without x-request-id; may be nil
@@ -62,55 +62,55 @@ func NewServer(p Params) *Server {
 			MaxBody:        p.Options.MaxRequestBody,
 			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
 		},
-		states: newStates(&p.Options),
+		states: newStreamStates(&p.Options),
 	}
-	s.decoder = decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: &s.wanted}
+	s.decoder = decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wantedHeaders: &s.wantedHeaders}
 	s.WantHeaders(nil)
 	return s
 }
 
 // WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
-func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWanted(names)) }
+func (s *Server) WantHeaders(names []string) { s.wantedHeaders.Store(newHeaderFilter(names)) }
 
-// processor is the interface for the gRPC server.
-type processor interface {
-	process(stream grpc.ServerStream) error
+// streamHandler is the interface for the gRPC server.
+type streamHandler interface {
+	handleStream(stream grpc.ServerStream) error
 }
 
-// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package peers with Codec.
+// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package peers with NewCodec.
 var service = grpc.ServiceDesc{
 	ServiceName: ServiceName,
-	HandlerType: (*processor)(nil),
+	HandlerType: (*streamHandler)(nil),
 	Streams: []grpc.StreamDesc{{
 		StreamName:    "Process",
 		ServerStreams: true,
 		ClientStreams: true,
 		Handler: func(srv any, stream grpc.ServerStream) error {
-			return srv.(processor).process(stream) //nolint:forcetypeassert // gRPC has checked it
+			return srv.(streamHandler).handleStream(stream) //nolint:forcetypeassert // gRPC has checked it
 		},
 	}},
 	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
 }
 
-// Register adds the service to a gRPC server of package peers, whose Codec must be that of this package.
+// Register adds the service to a gRPC server of package peers, whose codec must be NewCodec.
 func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service, s) }
 
 // InFlight returns the number of open streams.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
-// process handles one stream, until the gateway or the picker ends it.
-func (s *Server) process(gs grpc.ServerStream) error {
-	t, err := s.open(gs)
+// handleStream handles one stream, until the gateway or the picker ends it.
+func (s *Server) handleStream(gs grpc.ServerStream) error {
+	t, err := s.openStream(gs)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
 	s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
-	refusal, err := t.serve()
-	t.machine.Close(err) // before Refuse, which waits for the gateway
+	refusal, err := t.handleMessages()
+	t.machine.Close(err) // before SendRefusal, which waits for the gateway
 	if refusal != nil {
-		err = ended(t.Refuse(refusal))
+		err = streamStatus(t.SendRefusal(refusal))
 	}
 	if err != nil {
 		s.log.Debug("Ended stream with an error", zap.Error(err))
@@ -118,4 +118,4 @@ func (s *Server) process(gs grpc.ServerStream) error {
 	return err
 }
 
-func (s *Server) debug() bool { return s.log.Core().Enabled(zap.DebugLevel) }
+func (s *Server) isDebug() bool { return s.log.Core().Enabled(zap.DebugLevel) }

@@ -85,7 +85,7 @@ func newLimitedRig(t testing.TB, o Options, limits peers.Limits) *rig {
 func (r *rig) dial(t testing.TB, limits peers.Limits) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	r.peers = peers.New(peers.Params{Log: zap.NewNop(), Limits: limits, Codec: Codec(), Register: r.Register})
+	r.peers = peers.New(peers.Params{Log: zap.NewNop(), Limits: limits, Codec: NewCodec(), Register: r.Register})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -414,8 +414,8 @@ func TestSubsetHint(t *testing.T) {
 			first := headersEnd(FullDuplex)
 			in := toEnvoy(&first)
 			in.MetadataContext = tt.give
-			assert.Equal(t, tt.want, decoded(t, decoder{wanted: allWanted()}, in).Request.Subset)
-			assert.Nil(t, decoded(t, decoder{ignoreSubset: true, wanted: allWanted()}, in).Request.Subset)
+			assert.Equal(t, tt.want, decoded(t, decoder{wantedHeaders: allWanted()}, in).Request.Subset)
+			assert.Nil(t, decoded(t, decoder{ignoreSubset: true, wantedHeaders: allWanted()}, in).Request.Subset)
 		})
 	}
 }
@@ -439,7 +439,7 @@ func TestHeadersOfGatewaysWithTheirOwnStyle(t *testing.T) {
 			in := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
 				RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: tt.give}},
 			}}
-			assert.Equal(t, tt.want, decoded(t, decoder{wanted: allWanted()}, in).Request.ID)
+			assert.Equal(t, tt.want, decoded(t, decoder{wantedHeaders: allWanted()}, in).Request.ID)
 		})
 	}
 }
@@ -450,7 +450,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	g := r.open(t)
 	g.send(headersEnd(FullDuplex))
 	g.receive(1)
-	g.send(Message{Kind: ResponseHeaders, Response: exchange.Response{Served: "10.0.0.9:8000"}, EndOfStream: true})
+	g.send(Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Served: "10.0.0.9:8000"}, EndOfStream: true})
 	out, err := g.stream.Recv()
 	require.NoError(t, err)
 	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
@@ -531,5 +531,5 @@ func TestConnectionThatBreaks(t *testing.T) {
 	assert.NotEqual(t, exchange.Completed, r.picker.ended(t, 1)[0].Outcome)
 	assert.Zero(t, r.picker.placed, "the gateway does not have the pick")
 	assert.Zero(t, r.picker.inFlight())
-	require.Eventually(t, func() bool { s := r.peers.Stats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { s := r.peers.TotalStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience, time.Millisecond)
 }

@@ -11,24 +11,24 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
-// lookup returns the value of a map's entry, nil if there is none. The last of several counts.
-func lookup(whole []byte, key string) []byte {
+// lookupEntry returns the value of a map's entry, nil if there is none. The last of several counts.
+func lookupEntry(whole []byte, key string) []byte {
 	var found []byte
-	for f := protoscan.Read(whole); f.Next(); {
+	for f := protoscan.Scan(whole); f.Next(); {
 		if f.Tag != mapEntry {
 			continue
 		}
-		if name, value := entry(f.Bytes); string(name) == key {
+		if name, value := readEntry(f.Bytes); string(name) == key {
 			found = value
 		}
 	}
 	return found
 }
 
-// entry reads one entry of a map. A missing value is an empty message.
-func entry(whole []byte) (key, value []byte) {
+// readEntry reads one entry of a map. A missing value is an empty message.
+func readEntry(whole []byte) (key, value []byte) {
 	value = []byte{}
-	for f := protoscan.Read(whole); f.Next(); {
+	for f := protoscan.Scan(whole); f.Next(); {
 		switch f.Tag {
 		case entryKey:
 			key = f.Bytes
@@ -39,16 +39,16 @@ func entry(whole []byte) (key, value []byte) {
 	return key, value
 }
 
-// A writer writes a message. Messages in it are written in place.
-type writer struct {
+// A messageWriter writes a message. Messages in it are written in place.
+type messageWriter struct {
 	out  []byte
 	last mem.Buffer // the value of the last field, after out; nil if out is the whole message
 }
 
-func newWriter(size int) *writer { return &writer{out: make([]byte, 0, size)} }
+func newMessageWriter(size int) *messageWriter { return &messageWriter{out: make([]byte, 0, size)} }
 
-// message returns the message, which refers to the buffer of the last field, if any. It has room for the marker of package peers.
-func (w *writer) message() mem.BufferSlice {
+// toBuffers returns the message, which refers to the buffer of the last field, if any. It has room for the marker of package peers.
+func (w *messageWriter) toBuffers() mem.BufferSlice {
 	all := append(make(mem.BufferSlice, 0, 3), mem.SliceBuffer(w.out))
 	if w.last != nil {
 		all = append(all, w.last)
@@ -56,14 +56,14 @@ func (w *writer) message() mem.BufferSlice {
 	return all
 }
 
-// begin begins a message field. Its result is for end.
-func (w *writer) begin(t tag) (start int) {
+// beginField begins a message field. Its result is for end.
+func (w *messageWriter) beginField(t tag) (start int) {
 	w.out = append(protowire.AppendVarint(w.out, uint64(t)), 0) // a length of one byte, as of most
 	return len(w.out)
 }
 
-// end ends the last message field that has begun.
-func (w *writer) end(start int) {
+// endField ends the last message field that has begun.
+func (w *messageWriter) endField(start int) {
 	size := len(w.out) - start
 	if w.last != nil {
 		size += w.last.Len()
@@ -74,45 +74,45 @@ func (w *writer) end(start int) {
 }
 
 // beginEntry begins an entry of a map from text to messages. Its result is for endEntry.
-func (w *writer) beginEntry(key string) (entry [2]int) {
-	entry[0] = w.begin(mapEntry)
-	w.text(entryKey, key)
-	entry[1] = w.begin(entryValue)
+func (w *messageWriter) beginEntry(key string) (entry [2]int) {
+	entry[0] = w.beginField(mapEntry)
+	w.writeText(entryKey, key)
+	entry[1] = w.beginField(entryValue)
 	return entry
 }
 
-func (w *writer) endEntry(entry [2]int) {
-	w.end(entry[1])
-	w.end(entry[0])
+func (w *messageWriter) endEntry(entry [2]int) {
+	w.endField(entry[1])
+	w.endField(entry[0])
 }
 
-// reference writes a field by reference to a buffer, which the message takes over. It must be the last one of the message. A nil buffer is empty.
-func (w *writer) reference(t tag, value mem.Buffer) {
+// writeBuffer writes a field by reference to a buffer, which the message takes over. It must be the last one of the message. A nil buffer is empty.
+func (w *messageWriter) writeBuffer(t tag, value mem.Buffer) {
 	if value == nil {
-		w.opening(t, 0)
+		w.writeTagAndLength(t, 0)
 		return
 	}
-	w.opening(t, value.Len())
+	w.writeTagAndLength(t, value.Len())
 	w.last = value
 }
 
-func (w *writer) bytes(t tag, value []byte) {
-	w.opening(t, len(value))
+func (w *messageWriter) writeBytes(t tag, value []byte) {
+	w.writeTagAndLength(t, len(value))
 	w.out = append(w.out, value...)
 }
 
-func (w *writer) text(t tag, value string) {
-	w.opening(t, len(value))
+func (w *messageWriter) writeText(t tag, value string) {
+	w.writeTagAndLength(t, len(value))
 	w.out = append(w.out, value...)
 }
 
-func (w *writer) integer(t tag, value uint64) {
+func (w *messageWriter) writeVarint(t tag, value uint64) {
 	w.out = protowire.AppendVarint(protowire.AppendVarint(w.out, uint64(t)), value)
 }
 
-func (w *writer) number(t tag, value float64) {
+func (w *messageWriter) writeDouble(t tag, value float64) {
 	w.out = protowire.AppendFixed64(protowire.AppendVarint(w.out, uint64(t)), math.Float64bits(value))
 }
 
-// opening writes the start of a field whose value has size bytes.
-func (w *writer) opening(t tag, size int) { w.integer(t, uint64(size)) }
+// writeTagAndLength writes the start of a field whose value has size bytes.
+func (w *messageWriter) writeTagAndLength(t tag, size int) { w.writeVarint(t, uint64(size)) }

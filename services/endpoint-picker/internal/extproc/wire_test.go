@@ -85,9 +85,9 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 		case key == headerTrace && r.TraceParent == "":
 			r.TraceParent = value
 		case key == headerDestination:
-			r.Destined = true
+			r.HasDestination = true
 		case key == headerAccept && !exchange.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
-			r.NoJSON = true
+			r.RefusesJSON = true
 		case key == headerTransfer:
 			r.Tunnel |= Framed
 		case key == headerContentLength && value != "0":
@@ -116,8 +116,8 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 	return r
 }
 
-func referenceResponse(headers *corev3.HeaderMap) exchange.Response {
-	r := exchange.Response{}
+func referenceResponse(headers *corev3.HeaderMap) exchange.ResponseHeaders {
+	r := exchange.ResponseHeaders{}
 	for _, h := range headers.GetHeaders() {
 		value := headerValue(h)
 		switch strings.ToLower(h.GetKey()) {
@@ -180,18 +180,18 @@ func seeds() []*extprocv3.ProcessingRequest {
 		all = append(all, in)
 	}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
-		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.Response{Served: "10.0.0.1:8000"}}))
+		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.ResponseHeaders{Served: "10.0.0.1:8000"}}))
 	}
 	return all
 }
 
-func allWanted() *atomic.Pointer[wanted] {
-	var p atomic.Pointer[wanted]
-	p.Store(newWanted(nil))
+func allWanted() *atomic.Pointer[headerFilter] {
+	var p atomic.Pointer[headerFilter]
+	p.Store(newHeaderFilter(nil))
 	return &p
 }
 
-var testDecoder = decoder{bodyMode: Buffered, wanted: allWanted()}
+var testDecoder = decoder{bodyMode: Buffered, wantedHeaders: allWanted()}
 
 // FuzzDecode checks that we read what the generated code reads, and nothing breaks where that refuses.
 func FuzzDecode(f *testing.F) {
@@ -203,7 +203,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m Message
-		broken := testDecoder.decode(mem.SliceBuffer(raw), &m)
+		broken := testDecoder.decodeMessage(mem.SliceBuffer(raw), &m)
 		in := &extprocv3.ProcessingRequest{}
 		if proto.Unmarshal(raw, in) != nil {
 			return
@@ -211,7 +211,7 @@ func FuzzDecode(f *testing.F) {
 		require.True(t, broken == nil || in.GetRequest() != nil)
 		raw, err := proto.Marshal(in) // without what the wire allows and nobody sends, such as two bodies of one message
 		require.NoError(t, err)
-		require.NoError(t, testDecoder.decode(mem.SliceBuffer(raw), &m))
+		require.NoError(t, testDecoder.decodeMessage(mem.SliceBuffer(raw), &m))
 		m.Body = buffer(string(content(m.Body)))
 		require.Equal(t, referenceDecode(testDecoder, in), m)
 	})
@@ -280,7 +280,7 @@ func TestDecode_RefusesWhatIsNoMessage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var m Message
-			require.ErrorIs(t, testDecoder.decode(mem.SliceBuffer(tt.give), &m), errMalformed)
+			require.ErrorIs(t, testDecoder.decodeMessage(mem.SliceBuffer(tt.give), &m), errMalformed)
 			assert.Nil(t, m.Body)
 		})
 	}
@@ -293,10 +293,10 @@ func TestDecode_RefersToTheBody(t *testing.T) {
 	pool := &leakPool{}
 	in := pool.copy(raw)
 	var m Message
-	require.NoError(t, testDecoder.decode(in, &m))
+	require.NoError(t, testDecoder.decodeMessage(in, &m))
 	in.Free()
 	assert.Equal(t, 1, pool.lent(), "as long as the body is")
 	assert.Equal(t, strings.Repeat("x", 2000), string(content(m.Body)))
-	m.take().Free()
+	m.detachBody().Free()
 	assert.Zero(t, pool.lent())
 }

@@ -50,7 +50,7 @@ type Conn struct {
 	once    sync.Once
 
 	mu      sync.Mutex // guards the following
-	framing framing
+	framing framingParser
 	rest    []byte // what came with a request for a WebSocket
 	fault   error  // of all further reads
 	tls     *tls.ConnectionState
@@ -61,7 +61,7 @@ func (c *Conn) Account() *fairshare.Account { return c.account }
 
 // Read implements net.Conn. It fails with the first violation of RFC 9112; net/http answers 400.
 func (c *Conn) Read(b []byte) (int, error) {
-	if n, err := c.pending(b); n > 0 || err != nil {
+	if n, err := c.readPending(b); n > 0 || err != nil {
 		return n, err
 	}
 	n, err := c.Conn.Read(b)
@@ -75,7 +75,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 		return n, err //nolint:wrapcheck // likewise
 	}
 	var passed int
-	passed, c.fault = c.framing.scan(b[:n])
+	passed, c.fault = c.framing.scanBytes(b[:n])
 	if c.fault == nil {
 		c.rest = append(c.rest, b[passed:n]...)
 	}
@@ -85,8 +85,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return passed, err //nolint:wrapcheck // likewise
 }
 
-// pending returns what came before, or why nothing more is read.
-func (c *Conn) pending(b []byte) (int, error) {
+// readPending returns what came before, or why nothing more is read.
+func (c *Conn) readPending(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := copy(b, c.rest)
@@ -104,21 +104,21 @@ func explainTLS(err error) {
 	}
 }
 
-// counted is a connection whose bytes count between requests, as they arrive.
-type counted struct {
+// countedConn is a connection whose bytes count between requests, as they arrive.
+type countedConn struct {
 	net.Conn
 
-	of *Conn
+	client *Conn
 }
 
 // Read implements net.Conn.
-func (r counted) Read(b []byte) (int, error) {
-	c := r.of
+func (r countedConn) Read(b []byte) (int, error) {
+	c := r.client
 	n, err := r.Conn.Read(b)
 	if n > 0 && c.active.Load() == 0 && !c.http2.Load() {
 		c.reading.Add(int64(n) * HeaderGrowth)
-		c.account.Add(fairshare.Bytes, int64(n)*HeaderGrowth)
-		if c.account.Overdrawn() {
+		c.account.AddUse(fairshare.Bytes, int64(n)*HeaderGrowth)
+		if c.account.IsOverdrawn() {
 			if !c.refused.Swap(true) { // net/http may read again: when it looks for the preface of HTTP/2 first
 				c.gate.refused.Add(1)
 			}
@@ -133,33 +133,33 @@ func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		c.gate.open.Add(-1)
-		c.release()
+		c.releaseAccount()
 	})
 	return err //nolint:wrapcheck // net/http examines it
 }
 
-// release ends the count of the connection.
-func (c *Conn) release() {
+// releaseAccount ends the count of the connection.
+func (c *Conn) releaseAccount() {
 	held := c.reading.Swap(0) + connBytes
 	if c.http2.Load() {
 		held += http2Bytes
 	}
-	c.account.Add(fairshare.Bytes, -held)
+	c.account.AddUse(fairshare.Bytes, -held)
 	c.account.Close()
 }
 
-// Begin is called at the start of a request. From now on the handler counts its headers. The request learns that it came over TLS.
-func (c *Conn) Begin(r *http.Request) {
-	r.TLS = c.state()
+// BeginRequest is called at the start of a request. From now on the handler counts its headers. The request learns that it came over TLS.
+func (c *Conn) BeginRequest(r *http.Request) {
+	r.TLS = c.tlsState()
 	c.active.Add(1)
-	c.account.Add(fairshare.Bytes, -c.reading.Swap(0))
+	c.account.AddUse(fairshare.Bytes, -c.reading.Swap(0))
 	if r.ProtoMajor == 2 && c.http2.CompareAndSwap(false, true) {
-		c.account.Add(fairshare.Bytes, http2Bytes)
+		c.account.AddUse(fairshare.Bytes, http2Bytes)
 	}
 }
 
-// state returns the state of TLS, nil for plaintext.
-func (c *Conn) state() *tls.ConnectionState {
+// tlsState returns the state of TLS, nil for plaintext.
+func (c *Conn) tlsState() *tls.ConnectionState {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return nil
@@ -173,8 +173,8 @@ func (c *Conn) state() *tls.ConnectionState {
 	return c.tls
 }
 
-// Tunnel is called when the connection has become a WebSocket.
-func (c *Conn) Tunnel() {
+// SwitchToTunnel is called when the connection has become a WebSocket.
+func (c *Conn) SwitchToTunnel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.framing.blind, c.framing.undecided = true, false
@@ -193,8 +193,8 @@ func (c *Conn) Violation() error {
 // errDeclined ends a connection whose request for a WebSocket was declined: what followed the request was not read as HTTP.
 var errDeclined = errors.New("the request for a WebSocket was declined")
 
-// End is called at the end of a request.
-func (c *Conn) End() {
+// EndRequest is called at the end of a request.
+func (c *Conn) EndRequest() {
 	c.active.Add(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,13 +217,13 @@ func HeadersSize(h http.Header) (size int) {
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// Context makes a connection of a Gate known to its requests.
-func Context(ctx context.Context, c net.Conn) context.Context {
+// WithConn makes a connection of a Gate known to its requests.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Of returns the connection of a request, nil if it is not one of a Gate.
-func Of(r *http.Request) *Conn {
+// ConnOf returns the connection of a request, nil if it is not one of a Gate.
+func ConnOf(r *http.Request) *Conn {
 	c, _ := r.Context().Value(connKey{}).(*Conn)
 	return c
 }

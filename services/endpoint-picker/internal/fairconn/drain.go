@@ -22,11 +22,11 @@ const (
 	DrainTick = 100 * time.Millisecond
 )
 
-// A Drain ends the connections of a server when clients have no more use for them. Its Follow is the server's ConnState. It is safe for
+// A Drain ends the connections of a server when clients have no more use for them. Its OnConnState is the server's ConnState. It is safe for
 // concurrent use.
 type Drain struct {
-	gate    *Gate
-	leaving atomic.Bool
+	gate     *Gate
+	draining atomic.Bool
 
 	mu   sync.Mutex
 	idle map[net.Conn]time.Time // connections without a request, and since when
@@ -35,8 +35,8 @@ type Drain struct {
 // NewDrain returns a Drain of the connections of a gate.
 func NewDrain(g *Gate) *Drain { return &Drain{gate: g, idle: map[net.Conn]time.Time{}} }
 
-// Follow implements http.Server.ConnState.
-func (d *Drain) Follow(c net.Conn, state http.ConnState) {
+// OnConnState implements http.Server.ConnState.
+func (d *Drain) OnConnState(c net.Conn, state http.ConnState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if state == http.StateNew || state == http.StateIdle {
@@ -57,28 +57,28 @@ func (d *Drain) closeOlder(than time.Time) {
 	}
 	d.mu.Unlock()
 	for _, c := range old {
-		_ = c.Close() // net/http notices it, and tells Follow
+		_ = c.Close() // net/http notices it, and calls OnConnState
 	}
 }
 
-// Leave begins: from now on responses ask clients to use other connections for their next requests. See Mark.
-func (d *Drain) Leave() { d.leaving.Store(true) }
+// StartDraining begins: from now on responses ask clients to use other connections for their next requests. See MarkResponse.
+func (d *Drain) StartDraining() { d.draining.Store(true) }
 
-// Mark makes a response ask its client to use another connection, after Leave: HTTP/1.1 by Connection: close, HTTP/2 by GOAWAY.
-func (d *Drain) Mark(w http.ResponseWriter) {
-	if d.leaving.Load() {
+// MarkResponse makes a response ask its client to use another connection, after StartDraining: HTTP/1.1 by Connection: close, HTTP/2 by GOAWAY.
+func (d *Drain) MarkResponse(w http.ResponseWriter) {
+	if d.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// Wait closes the listener and returns true when the last connection has ended, or false when ctx ends before the last request. A
+// WaitForConns closes the listener and returns true when the last connection has ended, or false when ctx ends before the last request. A
 // connection ends with the first response that asks its client to close it, or when it has been idle for Linger.
-func (d *Drain) Wait(ctx context.Context, listener net.Listener, server *http.Server) bool {
-	d.Leave()
+func (d *Drain) WaitForConns(ctx context.Context, listener net.Listener, server *http.Server) bool {
+	d.StartDraining()
 	if listener != nil {
 		_ = listener.Close()
 	}
-	for d.gate.Open() > 0 && ctx.Err() == nil {
+	for d.gate.OpenConns() > 0 && ctx.Err() == nil {
 		d.closeOlder(time.Now().Add(-Linger))
 		select {
 		case <-ctx.Done():

@@ -26,7 +26,7 @@ type rig struct {
 
 	server *http.Server
 	ledger *fairshare.Ledger
-	counts chan [2]int64 // what counts for the client before and after Begin
+	counts chan [2]int64 // what counts for the client before and after BeginRequest
 	next   chan struct{} // lets a request end
 	memory *memnet.Listener
 }
@@ -34,12 +34,12 @@ type rig struct {
 func newRig(limit int) *rig {
 	l := fairshare.NewLedger(fairshare.Limits{Bytes: limit})
 	r := &rig{Gate: NewGate(l), ledger: l, counts: make(chan [2]int64, 1), next: make(chan struct{})}
-	r.server = &http.Server{ConnContext: Context, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		c := Of(q)
-		before := c.Account().Used(fairshare.Bytes)
-		c.Begin(q)
-		defer c.End()
-		r.counts <- [2]int64{before, c.Account().Used(fairshare.Bytes)}
+	r.server = &http.Server{ConnContext: WithConn, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		c := ConnOf(q)
+		before := c.Account().CurrentUse(fairshare.Bytes)
+		c.BeginRequest(q)
+		defer c.EndRequest()
+		r.counts <- [2]int64{before, c.Account().CurrentUse(fairshare.Bytes)}
 		<-r.next
 	})}
 	return r
@@ -53,12 +53,12 @@ func start(t *testing.T, limit int) *rig {
 	r.server.Protocols = &http.Protocols{}
 	r.server.Protocols.SetHTTP1(true)
 	r.server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = r.server.Serve(r.Gate.Listener(r.memory, nil)) }()
+	go func() { _ = r.server.Serve(r.Gate.CountingListener(r.memory, nil)) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
 		synctest.Wait()
-		assert.Zero(t, r.Open())
-		assert.Zero(t, r.ledger.Total(fairshare.Bytes))
+		assert.Zero(t, r.OpenConns())
+		assert.Zero(t, r.ledger.TotalUse(fairshare.Bytes))
 	})
 	return r
 }
@@ -93,7 +93,7 @@ func TestHeadersCountUntilTheyHaveArrived(t *testing.T) {
 		const half = "GET / HTTP/1.1\r\nHost: x\r\n"
 		c := r.dial(t, half)
 		for range 2 {
-			assert.Equal(t, connBytes+HeaderGrowth*int64(len(half)), r.ledger.Total(fairshare.Bytes))
+			assert.Equal(t, connBytes+HeaderGrowth*int64(len(half)), r.ledger.TotalUse(fairshare.Bytes))
 			r.send(t, c, "\r\n")
 			got := <-r.counts
 			assert.Equal(t, [2]int64{connBytes + HeaderGrowth*int64(len(half)+2), connBytes}, got)
@@ -137,32 +137,32 @@ func TestClientBeyondItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, 2*connBytes)
-		client := r.ledger.Open(clientAddress.Addr())
+		client := r.ledger.OpenAccount(clientAddress.Addr())
 		closed := func(c net.Conn) {
 			_, err := c.Read(make([]byte, 1))
 			require.ErrorIs(t, err, io.EOF)
 		}
 		one, _ := r.dial(t, ""), r.dial(t, "")
-		assert.Equal(t, 2, r.Open())
+		assert.Equal(t, 2, r.OpenConns())
 		closed(r.dial(t, ""))
-		assert.EqualValues(t, 1, r.Refused())
+		assert.EqualValues(t, 1, r.RefusedConns())
 		r.send(t, one, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x", 100))
 		closed(one)
-		assert.EqualValues(t, 2, r.Refused())
-		assert.EqualValues(t, connBytes, client.Used(fairshare.Bytes))
+		assert.EqualValues(t, 2, r.RefusedConns())
+		assert.EqualValues(t, connBytes, client.CurrentUse(fairshare.Bytes))
 
-		client.Add(fairshare.Bytes, 4*connBytes)
-		client.Add(fairshare.Parked, 4*connBytes)
+		client.AddUse(fairshare.Bytes, 4*connBytes)
+		client.AddUse(fairshare.Parked, 4*connBytes)
 		closed(r.dial(t, ""))
-		client.Add(fairshare.Bytes, -4*connBytes)
-		client.Add(fairshare.Parked, -4*connBytes)
+		client.AddUse(fairshare.Bytes, -4*connBytes)
+		client.AddUse(fairshare.Parked, -4*connBytes)
 		client.Close()
 	})
 }
 
 func TestRequestsOfOtherListeners(t *testing.T) {
 	t.Parallel()
-	assert.Nil(t, Of(httptest.NewRequest(http.MethodGet, "/", http.NoBody)))
+	assert.Nil(t, ConnOf(httptest.NewRequest(http.MethodGet, "/", http.NoBody)))
 }
 
 func TestHeadersSize(t *testing.T) {

@@ -21,9 +21,9 @@ var (
 )
 
 const (
-	// keptLine is the beginning of a line that is examined, in bytes: the longest header that matters has 35. A longer one is refused if
+	// maxStoredLine is the beginning of a line that is examined, in bytes: the longest header that matters has 35. A longer one is refused if
 	// it matters. At half the value, some blanks before a length are refused. At double, nothing changes but the size of a connection.
-	keptLine = 128
+	maxStoredLine = 128
 	// maxHexDigits is the maximum number of digits of a chunk's size: one below where int64 ends.
 	maxHexDigits = 15
 
@@ -45,26 +45,26 @@ const (
 	atTrailer
 )
 
-// A framing follows the requests of a client over HTTP/1.1, to find where their lines violate RFC 9112. It reads headers and the sizes of
+// A framingParser follows the requests of a client over HTTP/1.1, to find where their lines violate RFC 9112. It reads headers and the sizes of
 // chunks, and skips bodies. Connections of HTTP/2 pass unread, and so does what follows a request for a WebSocket, until the handler
 // of the request has decided.
-type framing struct {
+type framingParser struct {
 	part      part
 	left      int64 // bytes of a body or a chunk that have not come
 	blind     bool  // nothing is read anymore
 	undecided bool  // a WebSocket may follow
 
-	text [keptLine]byte // the beginning of the line
-	kept int
-	tail []byte // the end of the line
+	text       [maxStoredLine]byte // the beginning of the line
+	lineLength int
+	tail       []byte // the end of the line
 
 	length             int64 // from Content-Length; -1 without that header
 	chunks, old, opens bool  // Transfer-Encoding; HTTP/1.0; Upgrade: websocket
 }
 
-// scan follows bytes that have come. It returns how many of them may pass: less than all if an error or a decision is in the way. The end of
+// scanBytes follows bytes that have come. It returns how many of them may pass: less than all if an error or a decision is in the way. The end of
 // the line with an error does not pass, so that the request is never whole.
-func (f *framing) scan(b []byte) (n int, err error) {
+func (f *framingParser) scanBytes(b []byte) (n int, err error) {
 	for n < len(b) && !f.blind && !f.undecided {
 		if f.left > 0 {
 			k := min(f.left, int64(len(b)-n))
@@ -74,10 +74,10 @@ func (f *framing) scan(b []byte) (n int, err error) {
 		}
 		end := bytes.IndexByte(b[n:], '\n')
 		if end < 0 {
-			f.keep(b[n:])
+			f.storeLine(b[n:])
 			return len(b), nil
 		}
-		f.keep(b[n : n+end])
+		f.storeLine(b[n : n+end])
 		n += end
 		if err := f.endLine(); err != nil {
 			return n, err
@@ -90,10 +90,10 @@ func (f *framing) scan(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// keep stores what is examined of a line.
-func (f *framing) keep(b []byte) {
+// storeLine stores what is examined of a line.
+func (f *framingParser) storeLine(b []byte) {
 	const most = len(suffixHTTP1 + "\r")
-	f.kept += copy(f.text[f.kept:], b)
+	f.lineLength += copy(f.text[f.lineLength:], b)
 	f.tail = append(f.tail, b[max(len(b)-most, 0):]...)
 	if surplus := len(f.tail) - most; surplus > 0 {
 		f.tail = append(f.tail[:0], f.tail[surplus:]...)
@@ -101,16 +101,16 @@ func (f *framing) keep(b []byte) {
 }
 
 // endLine reads a line when its end has come.
-func (f *framing) endLine() error {
+func (f *framingParser) endLine() error {
 	if !bytes.HasSuffix(f.tail, []byte("\r")) {
 		return errBareLF
 	}
-	line := f.text[:f.kept]
-	if f.kept < keptLine || f.text[keptLine-1] == '\r' {
+	line := f.text[:f.lineLength]
+	if f.lineLength < maxStoredLine || f.text[maxStoredLine-1] == '\r' {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 	}
 	old := string(f.tail[:len(f.tail)-1]) == suffixHTTP1
-	f.kept, f.tail = 0, f.tail[:0]
+	f.lineLength, f.tail = 0, f.tail[:0]
 	switch f.part {
 	case atRequest:
 		return f.readRequest(line, old)
@@ -132,7 +132,7 @@ func (f *framing) endLine() error {
 	return nil
 }
 
-func (f *framing) readRequest(line []byte, old bool) error {
+func (f *framingParser) readRequest(line []byte, old bool) error {
 	switch {
 	case len(line) == 0: // some clients send an empty line after a body
 		return nil
@@ -144,7 +144,7 @@ func (f *framing) readRequest(line []byte, old bool) error {
 	return nil
 }
 
-func (f *framing) readHeader(line []byte) error {
+func (f *framingParser) readHeader(line []byte) error {
 	if len(line) == 0 {
 		return f.endHead()
 	}
@@ -168,7 +168,7 @@ func (f *framing) readHeader(line []byte) error {
 }
 
 // endHead decides what follows the headers.
-func (f *framing) endHead() error {
+func (f *framingParser) endHead() error {
 	f.part = atRequest
 	switch {
 	case f.chunks && f.length >= 0:
@@ -185,7 +185,7 @@ func (f *framing) endHead() error {
 	return nil
 }
 
-func (f *framing) readChunk(line []byte) error {
+func (f *framingParser) readChunk(line []byte) error {
 	digits := line
 	if i := bytes.IndexAny(line, "; \t"); i >= 0 {
 		digits = line[:i]

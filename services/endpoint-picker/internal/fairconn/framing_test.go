@@ -15,10 +15,10 @@ import (
 )
 
 // follow scans a text in pieces of a size, up to an error or a WebSocket.
-func follow(text string, size int) (passed int, f *framing, err error) {
-	f = &framing{}
+func follow(text string, size int) (passed int, f *framingParser, err error) {
+	f = &framingParser{}
 	for piece := range slices.Chunk([]byte(text), size) {
-		n, err := f.scan(piece)
+		n, err := f.scanBytes(piece)
 		passed += n
 		if err != nil || f.undecided {
 			return passed, f, err
@@ -41,7 +41,7 @@ func TestFraming(t *testing.T) {
 		{name: "a body of no length", pass: post + "content-length:0\r\n\r\n" + get + "\r\n"},
 		{name: "equal lengths", pass: post + "Content-Length: 1\r\nContent-Length: 1\r\n\r\n\n" + get},
 		{name: "different lengths", pass: post + "Content-Length: 1\r\nContent-Length: 2\r", hold: "\n\r\n\n", want: errLength},
-		{name: "a length after many blanks", pass: post + "Content-Length:" + strings.Repeat(" ", keptLine) + "1\r", hold: "\n", want: errLength},
+		{name: "a length after many blanks", pass: post + "Content-Length:" + strings.Repeat(" ", maxStoredLine) + "1\r", hold: "\n", want: errLength},
 		{name: "no length", pass: post + "Content-Length: +1\r", hold: "\n\r\n\n", want: errLength},
 		{name: "chunks", pass: post + "TRANSFER-ENCODING: chunked\r\n\r\n1;x=y\r\n\n\r\nA \r\n0123\n56789\r\n00\r\nX: a\r\n\r\n" + get + "\r\n"},
 		{name: "a chunk without a size", pass: post + "Transfer-Encoding: chunked\r\n\r\n;x\r", hold: "\n", want: errChunk},
@@ -60,7 +60,7 @@ func TestFraming(t *testing.T) {
 		{name: "LF in a long line", pass: get + "A: " + strings.Repeat("b", 5000), hold: "\n", want: errBareLF},
 		{name: "LF in a trailer", pass: post + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b", hold: "\n\r\n", want: errBareLF},
 		{name: "LF in the second request", pass: get + "\r\n" + get + "A: b", hold: "\n\r\n", want: errBareLF},
-		{name: "long lines", pass: get + "A: " + strings.Repeat("b", keptLine-4) + "\r\nA: " + strings.Repeat("b", keptLine-3) + "\r\nA: " + strings.Repeat("b", keptLine-2) + "\r\n\r\n"},
+		{name: "long lines", pass: get + "A: " + strings.Repeat("b", maxStoredLine-4) + "\r\nA: " + strings.Repeat("b", maxStoredLine-3) + "\r\nA: " + strings.Repeat("b", maxStoredLine-2) + "\r\n\r\n"},
 		{name: "HTTP/2", pass: preface + "\r\n\r\nSM\r\n\r\n\n\n"},
 		{name: "a WebSocket", pass: get + "Upgrade: WebSocket\r\n\r\n", hold: "\n\n"},
 		{name: "a WebSocket with a body", pass: post + "Upgrade: websocket\r\nContent-Length: 1\r\n\r\na" + get + "A: b", hold: "\n", want: errBareLF},
@@ -109,8 +109,8 @@ func FuzzFraming(f *testing.F) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return
 			}
-			whole := &framing{}
-			if n, err := whole.scan([]byte(text[:at()])); n < at() || err != nil || whole.part != atRequest || whole.left > 0 {
+			whole := &framingParser{}
+			if n, err := whole.scanBytes([]byte(text[:at()])); n < at() || err != nil || whole.part != atRequest || whole.left > 0 {
 				t.Fatalf("%q ends for net/http: %d, %v, %d, %d", text[:at()], n, err, whole.part, whole.left)
 			}
 		}

@@ -20,16 +20,16 @@ type Gate struct {
 // NewGate returns a Gate without connections.
 func NewGate(l *fairshare.Ledger) *Gate { return &Gate{ledger: l} }
 
-// Open returns the number of open connections.
-func (g *Gate) Open() int { return int(g.open.Load()) }
+// OpenConns returns the number of open connections.
+func (g *Gate) OpenConns() int { return int(g.open.Load()) }
 
-// Refused returns the number of connections that were closed because their clients were beyond their share.
-func (g *Gate) Refused() int64 { return g.refused.Load() }
+// RefusedConns returns the number of connections that were closed because their clients were beyond their share.
+func (g *Gate) RefusedConns() int64 { return g.refused.Load() }
 
-// Listener returns a listener whose connections the gate counts. With a configuration, it speaks TLS with protocols of ALPN, and the server
-// serves it like plaintext, so that requests can be followed; HTTP/2 begins with its preface. The server must have Context as its ConnContext. The listener can be
+// CountingListener returns a listener whose connections the gate counts. With a configuration, it speaks TLS with protocols of ALPN, and the server
+// serves it like plaintext, so that requests can be followed; HTTP/2 begins with its preface. The server must have WithConn as its ConnContext. The listener can be
 // closed before the server and by the server: Accept then returns http.ErrServerClosed.
-func (g *Gate) Listener(inner net.Listener, config *tls.Config, protocols ...string) net.Listener {
+func (g *Gate) CountingListener(inner net.Listener, config *tls.Config, protocols ...string) net.Listener {
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = protocols
@@ -55,7 +55,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case err != nil:
 			return nil, err //nolint:wrapcheck // net/http examines it
 		}
-		if c := l.gate.admit(raw); c != nil {
+		if c := l.gate.admitConn(raw); c != nil {
 			if l.config != nil {
 				c.Conn = tls.Server(c.Conn, l.config)
 			}
@@ -73,14 +73,14 @@ func (l *listener) Close() error {
 	return l.Listener.Close() //nolint:wrapcheck // the caller's message names the address
 }
 
-// admit counts a connection. It returns nil if its client is beyond its share.
-func (g *Gate) admit(raw net.Conn) *Conn {
-	c := &Conn{gate: g, account: g.ledger.Open(connlimit.AddressOf(raw.RemoteAddr()))}
-	c.Conn = counted{Conn: raw, of: c}
-	c.account.Add(fairshare.Bytes, connBytes)
-	if c.account.Overdrawn() {
+// admitConn counts a connection. It returns nil if its client is beyond its share.
+func (g *Gate) admitConn(raw net.Conn) *Conn {
+	c := &Conn{gate: g, account: g.ledger.OpenAccount(connlimit.AddressOf(raw.RemoteAddr()))}
+	c.Conn = countedConn{Conn: raw, client: c}
+	c.account.AddUse(fairshare.Bytes, connBytes)
+	if c.account.IsOverdrawn() {
 		g.refused.Add(1)
-		c.release()
+		c.releaseAccount()
 		return nil
 	}
 	g.open.Add(1)

@@ -41,9 +41,9 @@ type Limits struct {
 type Ledger struct {
 	limits [resourceCount]fairLimit
 
-	all      atomic.Pointer[[]*Account] // the accounts, to be read without mu
-	mu       sync.Mutex                 // guards the following, and Account.holders
-	accounts map[netip.Addr]*Account
+	allAccounts atomic.Pointer[[]*Account] // the accounts, to be read without mu
+	mu          sync.Mutex                 // guards the following, and Account.holders
+	accounts    map[netip.Addr]*Account
 }
 
 // NewLedger returns a Ledger without accounts.
@@ -52,53 +52,53 @@ func NewLedger(l Limits) *Ledger {
 	made.limits[Connections].limit = int64(l.Connections)
 	made.limits[Streams].limit = int64(l.Streams)
 	made.limits[Bytes].limit = int64(l.Bytes)
-	made.all.Store(&[]*Account{})
+	made.allAccounts.Store(&[]*Account{})
 	return made
 }
 
-// Open returns the account of an address, as of connlimit.AddressOf. The holder must close it when it uses nothing of it anymore.
-func (l *Ledger) Open(address netip.Addr) *Account {
+// OpenAccount returns the account of an address, as of connlimit.AddressOf. The holder must close it when it uses nothing of it anymore.
+func (l *Ledger) OpenAccount(address netip.Addr) *Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.accounts[address]
 	if a == nil {
 		a = &Account{ledger: l, Address: address}
 		l.accounts[address] = a
-		l.publish()
+		l.publishAccounts()
 	}
 	a.holders++
 	return a
 }
 
-// publish makes the accounts known to readers without mu. The caller holds it.
-func (l *Ledger) publish() {
+// publishAccounts makes the accounts known to readers without mu. The caller holds it.
+func (l *Ledger) publishAccounts() {
 	all := make([]*Account, 0, len(l.accounts))
 	for _, a := range l.accounts {
 		all = append(all, a)
 	}
-	l.all.Store(&all)
+	l.allAccounts.Store(&all)
 }
 
-// Total returns the use of a resource by all clients.
-func (l *Ledger) Total(r Resource) int64 { return l.limits[r].total.Load() }
+// TotalUse returns the use of a resource by all clients.
+func (l *Ledger) TotalUse(r Resource) int64 { return l.limits[r].total.Load() }
 
-// Limit returns the limit of a resource, 0 if there is none.
-func (l *Ledger) Limit(r Resource) int64 { return l.limits[r].limit }
+// LimitOf returns the limit of a resource, 0 if there is none.
+func (l *Ledger) LimitOf(r Resource) int64 { return l.limits[r].limit }
 
-// Full reports whether the use of a resource is beyond its limit.
-func (l *Ledger) Full(r Resource) bool { return l.limits[r].full() }
+// IsFull reports whether the use of a resource is beyond its limit.
+func (l *Ledger) IsFull(r Resource) bool { return l.limits[r].isFull() }
 
-// Level returns the fair level of a resource, as of a few milliseconds ago. It is called when the limit is exceeded.
-func (l *Ledger) Level(r Resource) int64 {
-	return l.limits[r].fairLevel(func() []int64 { return l.uses(r) })
+// FairLevel returns the fair level of a resource, as of a few milliseconds ago. It is called when the limit is exceeded.
+func (l *Ledger) FairLevel(r Resource) int64 {
+	return l.limits[r].fairLevel(func() []int64 { return l.clientUses(r) })
 }
 
-// uses returns what each client uses of a resource.
-func (l *Ledger) uses(r Resource) []int64 {
-	all := *l.all.Load()
+// clientUses returns what each client uses of a resource.
+func (l *Ledger) clientUses(r Resource) []int64 {
+	all := *l.allAccounts.Load()
 	uses := make([]int64, len(all))
 	for i, a := range all {
-		uses[i] = a.Used(r)
+		uses[i] = a.CurrentUse(r)
 	}
 	return uses
 }
@@ -120,36 +120,36 @@ func (a *Account) Close() {
 	a.holders--
 	if a.holders == 0 {
 		delete(l.accounts, a.Address)
-		l.publish()
+		l.publishAccounts()
 	}
 }
 
-// Add changes the client's use of a resource.
-func (a *Account) Add(r Resource, n int64) {
+// AddUse changes the client's use of a resource.
+func (a *Account) AddUse(r Resource, n int64) {
 	a.used[r].Add(n)
 	a.ledger.limits[r].total.Add(n)
 }
 
-// Used returns the client's use of a resource.
-func (a *Account) Used(r Resource) int64 { return a.used[r].Load() }
+// CurrentUse returns the client's use of a resource.
+func (a *Account) CurrentUse(r Resource) int64 { return a.used[r].Load() }
 
-// BeyondShare reports whether a limit is exceeded and the client uses more than its fair share of it.
-func (a *Account) BeyondShare(r Resource) bool {
-	return a.ledger.Full(r) && a.Used(r) > a.ledger.Level(r)
+// IsBeyondShare reports whether a limit is exceeded and the client uses more than its fair share of it.
+func (a *Account) IsBeyondShare(r Resource) bool {
+	return a.ledger.IsFull(r) && a.CurrentUse(r) > a.ledger.FairLevel(r)
 }
 
-// Take adds n to the client's use of a resource. If the client would be beyond its share, it adds nothing and returns false.
-func (a *Account) Take(r Resource, n int64) bool {
-	a.Add(r, n)
-	if a.BeyondShare(r) {
-		a.Add(r, -n)
+// TryAddUse adds n to the client's use of a resource. If the client would be beyond its share, it adds nothing and returns false.
+func (a *Account) TryAddUse(r Resource, n int64) bool {
+	a.AddUse(r, n)
+	if a.IsBeyondShare(r) {
+		a.AddUse(r, -n)
 		return false
 	}
 	return true
 }
 
-// Overdrawn reports whether the client is beyond its share of bytes and must not send anything. A client that is beyond it by
+// IsOverdrawn reports whether the client is beyond its share of bytes and must not send anything. A client that is beyond it by
 // what it has parked can still make the calls that return it, within the reserve.
-func (a *Account) Overdrawn() bool {
-	return a.BeyondShare(Bytes) && a.Used(Bytes)-a.Used(Parked) > a.ledger.Level(Bytes)/reserve
+func (a *Account) IsOverdrawn() bool {
+	return a.IsBeyondShare(Bytes) && a.CurrentUse(Bytes)-a.CurrentUse(Parked) > a.ledger.FairLevel(Bytes)/reserve
 }

@@ -33,8 +33,8 @@ type fairLimit struct {
 	computed time.Time
 }
 
-// full reports whether the total is beyond the limit.
-func (f *fairLimit) full() bool { return f.limit > 0 && f.total.Load() > f.limit }
+// isFull reports whether the total is beyond the limit.
+func (f *fairLimit) isFull() bool { return f.limit > 0 && f.total.Load() > f.limit }
 
 // fairLevel returns the current level. It is called when the limit is full.
 func (f *fairLimit) fairLevel(uses func() []int64) int64 {

@@ -81,7 +81,7 @@ func TestLimitOfNothing(t *testing.T) {
 	t.Parallel()
 	var f fairLimit
 	f.total.Store(math.MaxInt64)
-	assert.False(t, f.full(), "0 is no limit")
+	assert.False(t, f.isFull(), "0 is no limit")
 	f.limit = math.MaxInt64 - 1
-	assert.True(t, f.full())
+	assert.True(t, f.isFull())
 }

@@ -35,13 +35,13 @@ type lease struct {
 	charge int64
 }
 
-// end returns the bytes to the account, once.
-func (l *lease) end() bool {
+// returnBytes returns the bytes to the account, once.
+func (l *lease) returnBytes() bool {
 	a := l.holder.Swap(nil)
 	if a == nil {
 		return false
 	}
-	a.Add(Bytes, -l.charge)
+	a.AddUse(Bytes, -l.charge)
 	return true
 }
 
@@ -49,22 +49,22 @@ func (l *lease) end() bool {
 // client. The buffers come from the classes of all accounts. They are not cleared.
 type BufferPool struct{ account *Account }
 
-// Pool returns the pool of the account.
-func (a *Account) Pool() BufferPool { return BufferPool{a} }
+// BufferPool returns the pool of the account.
+func (a *Account) BufferPool() BufferPool { return BufferPool{a} }
 
 // Get returns a buffer.
 func (p BufferPool) Get(length int) *[]byte {
 	b := newBlock(length)
 	b.lent = b.whole[:length]
 	b.lease.holder.Store(p.account)
-	p.account.Add(Bytes, b.lease.charge)
+	p.account.AddUse(Bytes, b.lease.charge)
 	return &b.lent
 }
 
 // Put takes back a buffer of Get.
 func (BufferPool) Put(buffer *[]byte) {
 	b := (*block)(unsafe.Pointer(buffer)) //nolint:gosec // Get returned the address of the block's first field
-	if !b.lease.end() {
+	if !b.lease.returnBytes() {
 		return
 	}
 	b.lent = nil
@@ -88,6 +88,6 @@ func newBlock(length int) *block {
 		}
 	}
 	b := &block{whole: make([]byte, size), class: class, lease: &lease{charge: int64(size + BlockOverhead)}}
-	runtime.AddCleanup(b, func(l *lease) { l.end() }, b.lease)
+	runtime.AddCleanup(b, func(l *lease) { l.returnBytes() }, b.lease)
 	return b
 }

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/pkg/kubetest"
 )
 
-func newTestAccount() *Account { return NewLedger(Limits{}).Open(netip.Addr{}) }
+func newTestAccount() *Account { return NewLedger(Limits{}).OpenAccount(netip.Addr{}) }
 
 func TestPoolCounts(t *testing.T) {
 	t.Parallel()
@@ -35,16 +35,16 @@ func TestPoolCounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			a := newTestAccount()
-			pool := a.Pool()
+			pool := a.BufferPool()
 			for range 2 { // new, and perhaps used before
 				b := pool.Get(tt.give)
 				assert.Len(t, *b, tt.give)
 				assert.Equal(t, tt.want, cap(*b))
-				assert.Equal(t, int64(tt.want+BlockOverhead), a.Used(Bytes))
+				assert.Equal(t, int64(tt.want+BlockOverhead), a.CurrentUse(Bytes))
 				*b = (*b)[:0] // gRPC shortens buffers
 				pool.Put(b)
-				assert.Zero(t, a.Used(Bytes))
-				assert.Zero(t, a.ledger.Total(Bytes))
+				assert.Zero(t, a.CurrentUse(Bytes))
+				assert.Zero(t, a.ledger.TotalUse(Bytes))
 			}
 		})
 	}
@@ -53,16 +53,16 @@ func TestPoolCounts(t *testing.T) {
 func TestPoolOfAccounts(t *testing.T) {
 	t.Parallel()
 	l := NewLedger(Limits{})
-	a, b := l.Open(netip.MustParseAddr("10.0.0.1")), l.Open(netip.MustParseAddr("10.0.0.2"))
-	kept := a.Pool().Get(1000)
-	returned := b.Pool().Get(1000)
-	a.Pool().Put(returned)
-	assert.Zero(t, b.Used(Bytes), "the account of the client that had it")
-	assert.Equal(t, int64(2<<10+BlockOverhead), a.Used(Bytes))
-	assert.Equal(t, int64(2<<10+BlockOverhead), l.Total(Bytes))
-	a.Pool().Put(kept)
-	a.Pool().Put(kept)
-	assert.Zero(t, a.Used(Bytes), "a buffer is returned once")
+	a, b := l.OpenAccount(netip.MustParseAddr("10.0.0.1")), l.OpenAccount(netip.MustParseAddr("10.0.0.2"))
+	kept := a.BufferPool().Get(1000)
+	returned := b.BufferPool().Get(1000)
+	a.BufferPool().Put(returned)
+	assert.Zero(t, b.CurrentUse(Bytes), "the account of the client that had it")
+	assert.Equal(t, int64(2<<10+BlockOverhead), a.CurrentUse(Bytes))
+	assert.Equal(t, int64(2<<10+BlockOverhead), l.TotalUse(Bytes))
+	a.BufferPool().Put(kept)
+	a.BufferPool().Put(kept)
+	assert.Zero(t, a.CurrentUse(Bytes), "a buffer is returned once")
 }
 
 func TestLostBuffersCountUntilCollected(t *testing.T) {
@@ -70,16 +70,16 @@ func TestLostBuffersCountUntilCollected(t *testing.T) {
 	a := newTestAccount()
 	func() {
 		for _, size := range []int{1, 10_000, 2 << 20} {
-			lost := mem.NewBuffer(a.Pool().Get(size), a.Pool())
+			lost := mem.NewBuffer(a.BufferPool().Get(size), a.BufferPool())
 			assert.Equal(t, size, lost.Len())
 		}
 	}()
-	assert.Positive(t, a.Used(Bytes))
+	assert.Positive(t, a.CurrentUse(Bytes))
 	require.Eventually(t, func() bool {
 		runtime.GC()
-		return a.Used(Bytes) == 0
+		return a.CurrentUse(Bytes) == 0
 	}, kubetest.Patience, time.Millisecond, "buffers that were lost")
-	assert.Zero(t, a.ledger.Total(Bytes))
+	assert.Zero(t, a.ledger.TotalUse(Bytes))
 }
 
 func TestPoolConcurrently(t *testing.T) {
@@ -88,7 +88,7 @@ func TestPoolConcurrently(t *testing.T) {
 	var users sync.WaitGroup
 	for i := range 8 {
 		users.Go(func() {
-			pool := a.Pool()
+			pool := a.BufferPool()
 			for n := range 2000 {
 				b := pool.Get(1 + n%5000)
 				for j := range *b {
@@ -106,5 +106,5 @@ func TestPoolConcurrently(t *testing.T) {
 		})
 	}
 	users.Wait()
-	assert.Zero(t, a.Used(Bytes))
+	assert.Zero(t, a.CurrentUse(Bytes))
 }

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // deaf learns nothing of outliers.
 type deaf struct{}
 
-func (deaf) ScrapeRefused(*endpoint.Endpoint) {}
-func (deaf) Scraped(*endpoint.Endpoint)       {}
+func (deaf) OnScrapeRefused(*endpoint.Endpoint) {}
+func (deaf) OnScrape(*endpoint.Endpoint)        {}
 
 // The network in memory: listeners by their addresses, and the last of the addresses.
 var (

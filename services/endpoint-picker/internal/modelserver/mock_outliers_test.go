@@ -20,8 +20,8 @@ func (_m *mockOutliers) EXPECT() *mockOutliers_Expecter {
 	return &mockOutliers_Expecter{mock: &_m.Mock}
 }
 
-// ScrapeRefused provides a mock function with given fields: e
-func (_m *mockOutliers) ScrapeRefused(e *endpoint.Endpoint) {
+// OnScrapeRefused provides a mock function with given fields: e
+func (_m *mockOutliers) OnScrapeRefused(e *endpoint.Endpoint) {
 	_m.Called(e)
 }
 
@@ -53,8 +53,8 @@ func (_c *mockOutliers_ScrapeRefused_Call) RunAndReturn(run func(*endpoint.Endpo
 	return _c
 }
 
-// Scraped provides a mock function with given fields: e
-func (_m *mockOutliers) Scraped(e *endpoint.Endpoint) {
+// OnScrape provides a mock function with given fields: e
+func (_m *mockOutliers) OnScrape(e *endpoint.Endpoint) {
 	_m.Called(e)
 }
 

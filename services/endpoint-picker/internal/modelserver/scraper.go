@@ -43,8 +43,8 @@ type observer interface {
 
 // outliers is notified of refused and of successful scrapes.
 type outliers interface {
-	ScrapeRefused(e *endpoint.Endpoint)
-	Scraped(e *endpoint.Endpoint)
+	OnScrapeRefused(e *endpoint.Endpoint)
+	OnScrape(e *endpoint.Endpoint)
 }
 
 // Scraper scrapes endpoints.

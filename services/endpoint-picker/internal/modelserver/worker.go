@@ -55,7 +55,7 @@ func (w *worker) scrape(began time.Time) {
 
 func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	w.Read(mark, g)
-	w.outliers.Scraped(w.endpoint)
+	w.outliers.OnScrape(w.endpoint)
 	w.failingSince = time.Time{}
 	if w.said {
 		w.said = false
@@ -67,7 +67,7 @@ func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
 	w.Failed(mark)
 	if errors.Is(err, ErrRefused) {
-		w.outliers.ScrapeRefused(w.endpoint)
+		w.outliers.OnScrapeRefused(w.endpoint)
 		w.sampling.again = true
 	}
 	if w.failingSince.IsZero() {

@@ -176,7 +176,7 @@ func BenchmarkMemory(b *testing.B) {
 			for i := range n {
 				r.dialRaw(b, fmt.Sprintf("127.0.%d.%d", 1+i/250, 1+i%250), http2Window)
 			}
-			for r.Stats().Connections < n {
+			for r.TotalStats().Connections < n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -190,7 +190,7 @@ func BenchmarkMemory(b *testing.B) {
 			for range n {
 				r.dialRaw(b, good, http2Window)
 			}
-			for r.Stats().Connections < n {
+			for r.TotalStats().Connections < n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -206,7 +206,7 @@ func BenchmarkMemory(b *testing.B) {
 			for range 20 * n {
 				x.open()
 			}
-			for r.Stats().Streams < 20*n {
+			for r.TotalStats().Streams < 20*n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)

@@ -17,7 +17,7 @@ func BenchmarkTransition(b *testing.B) {
 	s := newStream(b.Context(), p, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Enter(collecting)
+		s.EnterState(collecting)
 	}
 }
 
@@ -31,16 +31,16 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			r := New(Params{Limits: Limits{MaxBytes: 1}})
 			for i := range tt.peers {
-				p := newPeer(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
-				p.account.Add(fairshare.Bytes, tt.used)
-				r.peers[p.account.Address] = p
+				p := newClient(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
+				p.account.AddUse(fairshare.Bytes, tt.used)
+				r.clients[p.account.Address] = p
 			}
-			r.publish()
-			p := (*r.all.Load())[0]
+			r.publishClients()
+			p := (*r.allClients.Load())[0]
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_ = p.account.BeyondShare(fairshare.Bytes)
+					_ = p.account.IsBeyondShare(fairshare.Bytes)
 				}
 			})
 		})
@@ -49,7 +49,7 @@ func BenchmarkAdmit(b *testing.B) {
 
 // BenchmarkPool is a buffer of a frame and back.
 func BenchmarkPool(b *testing.B) {
-	pools := map[string]mem.BufferPool{"counting": newTestPeer().account.Pool(), "grpc": mem.DefaultBufferPool()}
+	pools := map[string]mem.BufferPool{"counting": newTestPeer().account.BufferPool(), "grpc": mem.DefaultBufferPool()}
 	for name, pool := range pools {
 		for _, size := range []int{300, 16 << 10} {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
@@ -69,16 +69,16 @@ func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{1000, 32_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := New(Params{})
-			p := r.peerOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
+			p := r.clientOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
 			for range n {
 				s := newStream(b.Context(), p, nil)
-				s.Enter(collecting)
+				s.EnterState(collecting)
 				p.addStream(s)
 			}
 			var scratch []*Stream
 			b.ReportAllocs()
 			for b.Loop() {
-				scratch = r.sweep(scratch)
+				scratch = r.sweepOnce(scratch)
 			}
 		})
 	}

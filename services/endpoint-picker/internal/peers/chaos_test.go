@@ -68,16 +68,16 @@ func randomPeers(t *testing.T, over overNetwork) (asked int) {
 			r.pass(sweepInterval / 10)
 		}
 	}
-	t.Logf("the good peer asked %d times; %+v", asked, r.Stats())
+	t.Logf("the good peer asked %d times; %+v", asked, r.TotalStats())
 	r.await(t, "the end of all streams", func() bool {
-		for _, p := range *r.all.Load() {
+		for _, p := range *r.allClients.Load() {
 			p.closeConns() // again, because some connections were not accepted yet
 		}
-		return r.Stats().Streams == 0 && r.Stats().Connections == 0
+		return r.TotalStats().Streams == 0 && r.TotalStats().Connections == 0
 	})
 	r.collected(t)
-	for _, p := range r.PeerStats() {
-		assert.Equal(t, PeerStats{Address: p.Address}, p)
+	for _, p := range r.ClientStats() {
+		assert.Equal(t, ClientStats{Address: p.Address}, p)
 	}
 	return asked
 }

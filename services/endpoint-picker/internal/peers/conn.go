@@ -19,11 +19,11 @@ const (
 	userTimeout = 20 * time.Second
 )
 
-// A conn is a connection of a peer. It counts for the peer, stops reading while the peer holds far too much memory, and knows
+// A clientConn is a connection of a peer. It counts for the peer, stops reading while the peer holds far too much memory, and knows
 // since when the peer has not read.
-type conn struct {
+type clientConn struct {
 	net.Conn
-	peer *peer
+	client *client
 
 	writing atomic.Int64 // when the write in progress began, on the server's clock; 0 if there is none
 	closed  chan struct{}
@@ -31,23 +31,23 @@ type conn struct {
 	gone    bool // guarded by peer.mu: streams of this connection no longer wait for their last reply
 }
 
-func newConn(c net.Conn, p *peer) *conn {
+func newClientConn(c net.Conn, p *client) *clientConn {
 	setUserTimeout(c, userTimeout)
-	return &conn{Conn: c, peer: p, closed: make(chan struct{})}
+	return &clientConn{Conn: c, client: p, closed: make(chan struct{})}
 }
 
 // Read implements net.Conn.
-func (c *conn) Read(b []byte) (int, error) {
-	if err := c.pause(); err != nil {
+func (c *clientConn) Read(b []byte) (int, error) {
+	if err := c.waitWhilePaused(); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(b)
 }
 
-// pause waits while the peer must not send more. The sweeper ends streams of such a peer, and closes the connection if that
+// waitWhilePaused waits while the peer must not send more. The sweeper ends streams of such a peer, and closes the connection if that
 // does not help.
-func (c *conn) pause() error {
-	for c.peer.mustPause() {
+func (c *clientConn) waitWhilePaused() error {
+	for c.client.mustPause() {
 		select {
 		case <-c.closed:
 			return net.ErrClosed
@@ -58,41 +58,41 @@ func (c *conn) pause() error {
 }
 
 // Write implements net.Conn.
-func (c *conn) Write(b []byte) (int, error) {
-	c.writing.Store(c.peer.server.now.Load())
+func (c *clientConn) Write(b []byte) (int, error) {
+	c.writing.Store(c.client.server.now.Load())
 	defer c.writing.Store(0)
 	return c.Conn.Write(b)
 }
 
 // blockedFor returns how long the write in progress has lasted.
-func (c *conn) blockedFor() time.Duration {
+func (c *clientConn) blockedFor() time.Duration {
 	if began := c.writing.Load(); began != 0 {
-		return time.Duration(c.peer.server.now.Load() - began)
+		return time.Duration(c.client.server.now.Load() - began)
 	}
 	return 0
 }
 
 // Close implements net.Conn.
-func (c *conn) Close() error {
+func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		close(c.closed)
-		c.peer.removeConn(c)
+		c.client.removeConn(c)
 	})
 	return err
 }
 
 // RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return remoteAddr{c.Conn.RemoteAddr(), c} }
+func (c *clientConn) RemoteAddr() net.Addr { return remoteAddr{c.Conn.RemoteAddr(), c} }
 
 // A remoteAddr is the address of a peer that leads from the context of a stream to its connection, also through TLS.
 type remoteAddr struct {
 	net.Addr
-	conn *conn
+	conn *clientConn
 }
 
 // connOf returns the connection of a stream.
-func connOf(ctx context.Context) *conn {
+func connOf(ctx context.Context) *clientConn {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
 		return nil

@@ -127,7 +127,7 @@ func TestEveryStateHasADeadline(t *testing.T) {
 				assert.GreaterOrEqual(t, x.replies[id], len("refused: timeout of "), "the stream ended with a reason")
 				x.mu.Unlock()
 				time.Sleep(time.Second)
-				stats := r.Stats()
+				stats := r.TotalStats()
 				assert.Equal(t, int64(1), stats.ExpiredStreams)
 				assert.Zero(t, stats.Streams)
 			})
@@ -135,7 +135,7 @@ func TestEveryStateHasADeadline(t *testing.T) {
 	}
 }
 
-// TestReaderThatStops has a peer that sends a body and does not read the replies: Send has a deadline.
+// TestReaderThatStops has a peer that sends a body and does not read the replies: SendReply has a deadline.
 func TestReaderThatStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,21 +152,21 @@ func TestReaderThatStops(t *testing.T) {
 		}()
 		time.Sleep(timeouts.SendTimeout - time.Second)
 		assert.Empty(t, r.service.ended())
-		assert.Greater(t, r.Stats().Bytes, 400<<10)
+		assert.Greater(t, r.TotalStats().Bytes, 400<<10)
 		time.Sleep(time.Second + late)
 		require.Len(t, r.service.ended(), 1)
 		var timeout *TimeoutError
 		require.ErrorAs(t, r.service.ended()[0], &timeout)
 		assert.Equal(t, "unread reply", timeout.State)
 
-		stats := r.Stats()
+		stats := r.TotalStats()
 		assert.Equal(t, 1, stats.Streams, "gRPC keeps the stream for its unread replies")
 		assert.Greater(t, stats.Bytes, 100<<10, "and the first of them")
 		assert.Less(t, stats.Bytes, 200<<10, "but not those that were not sent")
 		x.reset(id)
 		time.Sleep(time.Second)
-		assert.Zero(t, r.Stats().Streams)
-		assert.Zero(t, r.Stats().Bytes)
+		assert.Zero(t, r.TotalStats().Streams)
+		assert.Zero(t, r.TotalStats().Bytes)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestDeadlinesRestart(t *testing.T) {
 		_, err = receive(s)
 		require.Error(t, err)
 		assert.Equal(t, []error{nil}, r.service.ended())
-		assert.Zero(t, r.Stats().ExpiredStreams)
+		assert.Zero(t, r.TotalStats().ExpiredStreams)
 	})
 }
 
@@ -218,12 +218,12 @@ func TestClockOfAStalledProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Params{})
-		s.sweep(nil)
+		s.sweepOnce(nil)
 		time.Sleep(sweepInterval)
-		s.sweep(nil)
+		s.sweepOnce(nil)
 		assert.Equal(t, 1+int64(sweepInterval), s.now.Load())
 		time.Sleep(time.Minute)
-		s.sweep(nil)
+		s.sweepOnce(nil)
 		assert.Equal(t, 1+int64(sweepInterval+maxTick), s.now.Load())
 	})
 }

@@ -53,7 +53,7 @@ func silentStreams(t *testing.T, over overNetwork) {
 	for _, err := range r.service.ended() {
 		require.ErrorIs(t, err, fairshare.ErrTooManyStreams)
 	}
-	assert.Equal(t, limit, r.Stats().Streams)
+	assert.Equal(t, limit, r.TotalStats().Streams)
 
 	g := r.gateway(t, good)
 	for i, reply := range g.holdStreams(limit / 2) {
@@ -61,7 +61,7 @@ func silentStreams(t *testing.T, over overNetwork) {
 	}
 	r.pass(fairshare.LevelAge)
 	assert.Equal(t, "refused: "+fairshare.ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
-	assert.LessOrEqual(t, r.Stats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
+	assert.LessOrEqual(t, r.TotalStats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
 }
 
 // TestStreamsOfManyPeers checks the bound of the total: limit x (1 + 1/2 + ... + 1/n).
@@ -82,7 +82,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, got, limit/(n+1), "peer %d", n)
 			bound += limit/(n+1) + 1
-			assert.LessOrEqual(t, r.Stats().Streams, bound)
+			assert.LessOrEqual(t, r.TotalStats().Streams, bound)
 		}
 	})
 }
@@ -102,15 +102,15 @@ func unreadRefusals(t *testing.T, over overNetwork) {
 	for range n {
 		x.open()
 	}
-	r.await(t, "refusals without a body", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused })
-	assert.Equal(t, limit, r.Stats().Streams)
+	r.await(t, "refusals without a body", func() bool { return r.TotalStats().RefusedStreams == n-limit-maxRefused })
+	assert.Equal(t, limit, r.TotalStats().Streams)
 	r.await(t, "refusals by handlers", func() bool { return len(r.service.ended()) == maxRefused })
 	x.open()
-	r.await(t, "a refusal", func() bool { return r.Stats().RefusedStreams == n-limit-maxRefused+1 })
+	r.await(t, "a refusal", func() bool { return r.TotalStats().RefusedStreams == n-limit-maxRefused+1 })
 	assert.Equal(t, served, r.gateway(t, good).ask(10))
 	require.NoError(t, x.net.Close())
-	p := (*r.all.Load())[0]
-	r.await(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 && r.Stats().Streams == 0 })
+	p := (*r.allClients.Load())[0]
+	r.await(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 && r.TotalStats().Streams == 0 })
 	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
 
@@ -129,13 +129,13 @@ func TestUnreadStreamsMakeRoom(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		assert.Len(t, r.service.ended(), limit)
-		assert.Equal(t, limit, r.Stats().Streams)
-		assert.Zero(t, r.Stats().BlockedConnections, "nobody needs the room")
+		assert.Equal(t, limit, r.TotalStats().Streams)
+		assert.Zero(t, r.TotalStats().BlockedConnections, "nobody needs the room")
 
 		assert.NotContains(t, r.gateway(t, good).holdStreams(limit/2), "refused: "+fairshare.ErrTooManyStreams.Error())
 		time.Sleep(2 * sweepInterval)
-		assert.Equal(t, int64(1), r.Stats().BlockedConnections)
-		assert.Equal(t, limit/2, r.Stats().Streams)
+		assert.Equal(t, int64(1), r.TotalStats().BlockedConnections)
+		assert.Equal(t, limit/2, r.TotalStats().Streams)
 		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 	})
 }
@@ -213,10 +213,10 @@ func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 		x.read()
 		halfMessages(t, x, a.streams/conns, a.size, a.frame)
 	}
-	r.await(t, "the attack", func() bool { return r.Stats().Bytes > a.limit/2 })
+	r.await(t, "the attack", func() bool { return r.TotalStats().Bytes > a.limit/2 })
 	largest := 0
 	for range requests {
-		largest = max(largest, r.Stats().Bytes)
+		largest = max(largest, r.TotalStats().Bytes)
 		require.Equal(t, served, g.ask(body))
 		r.pass(fairshare.LevelAge)
 	}
@@ -245,7 +245,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 		time.Sleep(discardTimeout + 2*sweepInterval)
 		require.Len(t, r.service.ended(), 1)
 		require.ErrorIs(t, r.service.ended()[0], fairshare.ErrTooManyBytes)
-		assert.Zero(t, r.Stats().EvictedStreams)
+		assert.Zero(t, r.TotalStats().EvictedStreams)
 	})
 }
 
@@ -266,9 +266,9 @@ func TestRefusalsLeaveNothingBehind(t *testing.T) {
 		assert.Len(t, r.service.ended(), 1, "the stream that the peer has ended")
 		time.Sleep(discardTimeout + 3*sweepInterval)
 		assert.Len(t, r.service.ended(), 2)
-		assert.Zero(t, r.Stats().Bytes)
-		assert.Zero(t, r.Stats().Streams)
-		assert.Zero(t, r.Stats().ExpiredStreams)
+		assert.Zero(t, r.TotalStats().Bytes)
+		assert.Zero(t, r.TotalStats().Streams)
+		assert.Zero(t, r.TotalStats().ExpiredStreams)
 	})
 }
 
@@ -279,14 +279,14 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		r := overMemory(t, Limits{MaxBytes: 1 << 20})
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(100<<10))
-		pool := (*r.all.Load())[0].account.Pool()
+		pool := (*r.allClients.Load())[0].account.BufferPool()
 		var buffers []*[]byte // kept: a collection at another time would find them
 		for range 40 {
 			buffers = append(buffers, pool.Get(32<<10))
 		}
 		assert.Equal(t, "refused: "+fairshare.ErrTooManyBytes.Error(), g.ask(100<<10))
 		runtime.KeepAlive(buffers)
-		r.await(t, "a collection", func() bool { return r.Stats().Bytes < 1<<19 }) // it goes on beside
+		r.await(t, "a collection", func() bool { return r.TotalStats().Bytes < 1<<19 }) // it goes on beside
 		assert.Equal(t, served, g.ask(100<<10))
 	})
 }
@@ -306,7 +306,7 @@ func TestSmallFramesCount(t *testing.T) {
 			x.send(id, []byte{1}, 1)
 		}
 		synctest.Wait()
-		assert.Equal(t, pieces*(pieceSize+fairshare.BlockOverhead)+pieceSize*frameOverhead, r.Stats().Bytes)
+		assert.Equal(t, pieces*(pieceSize+fairshare.BlockOverhead)+pieceSize*frameOverhead, r.TotalStats().Bytes)
 	})
 }
 
@@ -325,16 +325,16 @@ func TestSmallFramesThatNobodyReads(t *testing.T) {
 		}
 		x.sendInWindow(id, message("end"))
 		time.Sleep(2 * sweepInterval)
-		before := r.Stats().Bytes
+		before := r.TotalStats().Bytes
 		const frames = 20_000
 		for range frames {
 			x.send(id, []byte{1}, 1)
 		}
 		synctest.Wait()
-		got := r.Stats().Bytes - before
+		got := r.TotalStats().Bytes - before
 		assert.GreaterOrEqual(t, got, frames-1024)
 		assert.Less(t, got, 4*frames)
-		assert.EqualValues(t, backlogBytes, (*r.all.Load())[0].uncounted)
+		assert.EqualValues(t, backlogBytes, (*r.allClients.Load())[0].uncounted)
 	})
 }
 
@@ -355,15 +355,15 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 			x.send(id, append(message("headers"), append(head(size), make([]byte, size-1)...)...), 16<<10)
 			time.Sleep(time.Millisecond)
 		}
-		assert.Greater(t, r.Stats().Bytes, limit)
-		assert.Zero(t, r.Stats().EvictedStreams)
+		assert.Greater(t, r.TotalStats().Bytes, limit)
+		assert.Zero(t, r.TotalStats().EvictedStreams)
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(maxBody))
 		time.Sleep(evictAfter + 2*sweepInterval)
 		assert.Equal(t, served, g.ask(maxBody))
 
 		synctest.Wait()
-		stats := r.Stats()
+		stats := r.TotalStats()
 		assert.LessOrEqual(t, stats.Bytes, limit)
 		evicted := int(stats.EvictedStreams)
 		assert.GreaterOrEqual(t, evicted, 8, "what is beyond the share")
@@ -378,7 +378,7 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 				require.ErrorIs(t, err, fairshare.ErrTooManyBytes)
 			}
 		}
-		assert.Zero(t, stats.ClosedPeers)
+		assert.Zero(t, stats.ClosedClients)
 		assert.Equal(t, n-evicted+1, stats.Streams, "and the stream that waits for a response")
 	})
 }
@@ -405,11 +405,11 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		assert.Greater(t, r.Stats().Bytes, limit/2)
+		assert.Greater(t, r.TotalStats().Bytes, limit/2)
 		slow, _ := g.open()
 		send(t, slow, "headers", strings.Repeat("a", maxBody))
 		time.Sleep(time.Second)
-		assert.Greater(t, r.Stats().Bytes, limit)
+		assert.Greater(t, r.TotalStats().Bytes, limit)
 		for range 20 {
 			require.Equal(t, served, g.ask(100<<10))
 			time.Sleep(closeAfter / 16)
@@ -419,7 +419,7 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 
-		assert.Equal(t, int64(1), r.Stats().ClosedPeers)
+		assert.Equal(t, int64(1), r.TotalStats().ClosedClients)
 		x.mu.Lock()
 		closed := x.broken != nil
 		x.mu.Unlock()
@@ -472,7 +472,7 @@ func onePeerOverload(t *testing.T, over overNetwork) {
 	assert.Equal(t, requests, results[served], results)
 	assert.Positive(t, results[refused+fairshare.ErrTooManyBytes.Error()], results)
 	assert.Len(t, results, 2, results)
-	assert.Zero(t, r.Stats().ClosedPeers)
+	assert.Zero(t, r.TotalStats().ClosedClients)
 	r.collected(t)
 	for _, err := range r.service.ended() {
 		assert.True(t, err == nil || errors.Is(err, fairshare.ErrTooManyBytes), err)

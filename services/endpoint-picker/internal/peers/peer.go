@@ -40,52 +40,52 @@ var (
 	errNotReading     = status.Error(codes.ResourceExhausted, "the connection does not read")
 )
 
-// A peer is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
+// A client is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
 // to this peer alone.
-type peer struct {
+type client struct {
 	server  *Server
 	account *fairshare.Account
 
 	mu      sync.Mutex // guards the following
-	conns   map[*conn]struct{}
+	conns   map[*clientConn]struct{}
 	streams []*Stream // that have not left; see Stream.index
 	opened  uint64    // number of streams so far
 	refused int       // streams that their handlers have to refuse
 
-	instance *instance // guarded by server.mu; nil while the peer has none
+	grpcServer *clientServer // guarded by server.mu; nil while the peer has none
 
 	idle        atomic.Int32 // sweeps since there was a connection
 	uncounted   int64        // bytes of the last estimate. Of the sweeper
 	beyondSince int64        // when the peer went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
 }
 
-// An instance is the gRPC server of a peer, while the peer has connections and a little longer.
-type instance struct {
+// An clientServer is the gRPC server of a peer, while the peer has connections and a little longer.
+type clientServer struct {
 	grpc     *grpc.Server
-	listener *handover
+	listener *handoverListener
 }
 
-func newPeer(s *Server, address netip.Addr) *peer {
-	return &peer{server: s, account: s.ledger.Open(address), conns: map[*conn]struct{}{}}
+func newClient(s *Server, address netip.Addr) *client {
+	return &client{server: s, account: s.ledger.OpenAccount(address), conns: map[*clientConn]struct{}{}}
 }
 
-// start starts the gRPC server of the peer. The caller holds server.mu.
-func (p *peer) start(local net.Addr) *instance {
+// startServer starts the gRPC server of the peer. The caller holds server.mu.
+func (p *client) startServer(local net.Addr) *clientServer {
 	params := &p.server.params
-	options := append(slices.Clip(params.Options), experimental.BufferPool(p.account.Pool()), grpc.InTapHandle(p.tap), grpc.WaitForHandlers(true),
+	options := append(slices.Clip(params.Options), experimental.BufferPool(p.account.BufferPool()), grpc.InTapHandle(p.tapStream), grpc.WaitForHandlers(true),
 		grpc.ReadBufferSize(readBuffer))
 	if params.Codec != nil {
 		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
 	}
-	i := &instance{grpc: grpc.NewServer(options...), listener: newHandover(local)}
+	i := &clientServer{grpc: grpc.NewServer(options...), listener: newHandoverListener(local)}
 	params.Register(i.grpc)
 	p.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
 	return i
 }
 
-// tap runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers except
+// tapStream runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers except
 // the :authority, because nobody reads the others: they would stay in memory as long as the stream.
-func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+func (p *client) tapStream(ctx context.Context, info *tap.Info) (context.Context, error) {
 	maps.DeleteFunc(info.Header, func(key string, values []string) bool {
 		return key != headerAuthority || len(values) != 1 || len(values[0]) > maxAuthority
 	})
@@ -106,25 +106,25 @@ func (p *peer) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 }
 
 // mustPause reports whether the peer holds so much memory that its connections must not be read.
-func (p *peer) mustPause() bool {
+func (p *client) mustPause() bool {
 	l := p.server.ledger
-	if !l.Full(fairshare.Bytes) {
+	if !l.IsFull(fairshare.Bytes) {
 		return false
 	}
-	limit := l.Limit(fairshare.Bytes)
-	return l.Total(fairshare.Bytes) > limit+limit/pauseFraction && p.account.Overdrawn()
+	limit := l.LimitOf(fairshare.Bytes)
+	return l.TotalUse(fairshare.Bytes) > limit+limit/pauseFraction && p.account.IsOverdrawn()
 }
 
-func (p *peer) addConn(c *conn) {
+func (p *client) addConn(c *clientConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[c] = struct{}{}
-	p.account.Add(fairshare.Connections, 1)
+	p.account.AddUse(fairshare.Connections, 1)
 	p.idle.Store(0)
 }
 
 // removeConn forgets a closed connection. Replies that it has not sent are lost, so its streams do not wait for them.
-func (p *peer) removeConn(c *conn) {
+func (p *client) removeConn(c *clientConn) {
 	var unsent []*Stream
 	p.mu.Lock()
 	delete(p.conns, c)
@@ -135,30 +135,30 @@ func (p *peer) removeConn(c *conn) {
 		}
 	}
 	p.mu.Unlock()
-	p.account.Add(fairshare.Connections, -1)
+	p.account.AddUse(fairshare.Connections, -1)
 	for _, s := range unsent {
-		s.leave()
+		s.removeFromClient()
 	}
 }
 
 // closeConns closes all connections of the peer.
-func (p *peer) closeConns() {
+func (p *client) closeConns() {
 	for _, c := range p.allConns() {
 		_ = c.Close()
 	}
 }
 
-func (p *peer) allConns() []*conn {
+func (p *client) allConns() []*clientConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*conn, 0, len(p.conns))
+	all := make([]*clientConn, 0, len(p.conns))
 	for c := range p.conns {
 		all = append(all, c)
 	}
 	return all
 }
 
-func (p *peer) allStreams(into []*Stream) []*Stream {
+func (p *client) allStreams(into []*Stream) []*Stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append(into, p.streams...)
@@ -166,8 +166,8 @@ func (p *peer) allStreams(into []*Stream) []*Stream {
 
 // addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
 // peer has too many of those, too.
-func (p *peer) addStream(s *Stream) bool {
-	s.refused = !p.account.Take(fairshare.Streams, 1)
+func (p *client) addStream(s *Stream) bool {
+	s.refused = !p.account.TryAddUse(fairshare.Streams, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.refused {
@@ -182,9 +182,9 @@ func (p *peer) addStream(s *Stream) bool {
 	return true
 }
 
-func (p *peer) removeStream(s *Stream) {
+func (p *client) removeStream(s *Stream) {
 	if !s.refused {
-		p.account.Add(fairshare.Streams, -1)
+		p.account.AddUse(fairshare.Streams, -1)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,20 +198,20 @@ func (p *peer) removeStream(s *Stream) {
 	p.streams = p.streams[:last]
 }
 
-// A handover is the listener of one peer's server. It gets connections from the listener of all.
-type handover struct {
+// A handoverListener is the listener of one peer's server. It gets connections from the listener of all.
+type handoverListener struct {
 	address net.Addr
 	conns   chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
 }
 
-func newHandover(a net.Addr) *handover {
-	return &handover{address: a, conns: make(chan net.Conn), closed: make(chan struct{})}
+func newHandoverListener(a net.Addr) *handoverListener {
+	return &handoverListener{address: a, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver passes a connection on, or closes it if the server has stopped.
-func (h *handover) deliver(c net.Conn) {
+// deliverConn passes a connection on, or closes it if the server has stopped.
+func (h *handoverListener) deliverConn(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:
@@ -220,7 +220,7 @@ func (h *handover) deliver(c net.Conn) {
 }
 
 // Accept implements net.Listener.
-func (h *handover) Accept() (net.Conn, error) {
+func (h *handoverListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
 		return c, nil
@@ -230,10 +230,10 @@ func (h *handover) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (h *handover) Close() error {
+func (h *handoverListener) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (h *handover) Addr() net.Addr { return h.address }
+func (h *handoverListener) Addr() net.Addr { return h.address }

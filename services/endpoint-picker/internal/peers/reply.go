@@ -36,12 +36,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 type sendObserver Stream
 
 // Get implements mem.BufferPool.
-func (o *sendObserver) Get(length int) *[]byte { return o.peer.account.Pool().Get(length) }
+func (o *sendObserver) Get(length int) *[]byte { return o.client.account.BufferPool().Get(length) }
 
 // Put is called when a reply has been sent or dropped.
 func (o *sendObserver) Put(marker *[]byte) {
-	o.peer.account.Pool().Put(marker)
+	o.client.account.BufferPool().Put(marker)
 	if s := (*Stream)(o); s.waits.Add(-1) == 0 {
-		s.leave()
+		s.removeFromClient()
 	}
 }

@@ -46,9 +46,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The states of the test service, which is like ext_proc: headers, a body in pieces, a reply, a response.
 var (
-	awaitingHeaders  = &State{Name: "headers", Timeout: 5 * time.Second, MaxMessage: MaxHeadersMessage, Evictable: true}
-	collecting       = &State{Name: "body", Timeout: 30 * time.Second, MaxMessage: MaxBodyMessage(maxBody), Evictable: true}
-	awaitingResponse = &State{Name: "response", Timeout: 10 * time.Minute, MaxMessage: MaxHeadersMessage}
+	awaitingHeaders  = &StreamState{Name: "headers", Timeout: 5 * time.Second, MaxMessage: MaxHeadersMessage, Evictable: true}
+	collecting       = &StreamState{Name: "body", Timeout: 30 * time.Second, MaxMessage: MaxBodyMessage(maxBody), Evictable: true}
+	awaitingResponse = &StreamState{Name: "response", Timeout: 10 * time.Minute, MaxMessage: MaxHeadersMessage}
 )
 
 // rawCodec sends and receives bytes as they are.
@@ -105,7 +105,7 @@ func (s *service) ended() []error {
 }
 
 func (s *service) handle(stream grpc.ServerStream) error {
-	st, err := Open(stream, awaitingHeaders)
+	st, err := OpenStream(stream, awaitingHeaders)
 	if err != nil {
 		return err
 	}
@@ -116,12 +116,12 @@ func (s *service) handle(stream grpc.ServerStream) error {
 	var body mem.BufferSlice
 	defer func() { body.Free() }()
 	refuse := func(err error) error {
-		body.Free() // before Refuse, which waits for the gateway
+		body.Free() // before SendRefusal, which waits for the gateway
 		body = nil
 		return refuse(st, err)
 	}
 	for {
-		message, err := st.Recv()
+		message, err := st.ReceiveMessage()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -131,19 +131,19 @@ func (s *service) handle(stream grpc.ServerStream) error {
 		switch {
 		case message.Len() == 0, string(message.ReadOnlyData()) == "headers":
 			message.Free()
-			st.Enter(collecting)
+			st.EnterState(collecting)
 		case string(message.ReadOnlyData()) == "end":
 			message.Free()
-			st.Enter(awaitingResponse)
+			st.EnterState(awaitingResponse)
 			for i := range body {
 				reply := body[i]
 				body[i] = mem.SliceBuffer(nil)
-				if err := st.Send(reply); err != nil {
+				if err := st.SendReply(reply); err != nil {
 					return err
 				}
 			}
 			body = nil
-			if err := st.Send("ok"); err != nil {
+			if err := st.SendReply("ok"); err != nil {
 				return err
 			}
 		default:
@@ -157,7 +157,7 @@ func (s *service) handle(stream grpc.ServerStream) error {
 
 // refuse tells the gateway why a stream ends.
 func refuse(st *Stream, err error) error {
-	_ = st.Refuse("refused: " + err.Error())
+	_ = st.SendRefusal("refused: " + err.Error())
 	return err
 }
 
@@ -299,7 +299,7 @@ func (g *gateway) open() (grpc.ClientStream, context.CancelFunc) {
 func send(t testing.TB, s grpc.ClientStream, messages ...string) {
 	t.Helper()
 	for _, m := range messages {
-		if err := s.SendMsg(m); !errors.Is(err, io.EOF) { // the stream has ended: Recv has the reason
+		if err := s.SendMsg(m); !errors.Is(err, io.EOF) { // the stream has ended: ReceiveMessage has the reason
 			require.NoError(t, err)
 		}
 	}
@@ -536,7 +536,7 @@ func (r *rig) collected(t *testing.T) {
 	const frame = 16<<10 + fairshare.BlockOverhead
 	r.await(t, "the end of buffers that were lost", func() bool {
 		runtime.GC()
-		stats := r.Stats()
+		stats := r.TotalStats()
 		return stats.Bytes <= stats.Connections*frame
 	})
 }

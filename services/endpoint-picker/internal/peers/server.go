@@ -23,9 +23,9 @@ const (
 	// about 50 KiB with TLS. At half the value a fleet of 128 gateways with 16 workers each does not fit. At double,
 	// connections can take 400 MiB.
 	maxConnections = 4096
-	// maxConnectionsOfPeer is the number of connections of one peer. Envoy opens one for each worker. At half the value, many
+	// maxConnectionsOfClient is the number of connections of one peer. Envoy opens one for each worker. At half the value, many
 	// gateways behind one address translation may not get enough. At double, one peer can take 100 MiB.
-	maxConnectionsOfPeer = 1024
+	maxConnectionsOfClient = 1024
 
 	maxAcceptBackoff = time.Second
 )
@@ -53,23 +53,23 @@ type Params struct {
 
 // A Server serves gRPC to many peers, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
 type Server struct {
-	params    Params
-	ledger    *fairshare.Ledger
-	perPeer   int64 // limit of the connections of one peer
-	counters  counters
-	now       atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
-	swept     time.Time    // of the sweeper: when it was last advanced
-	collected int64        // of the sweeper: when garbage was last collected, on this clock
-	work      sync.WaitGroup
-	stopped   chan struct{}
-	stopOnce  sync.Once
+	params           Params
+	ledger           *fairshare.Ledger
+	maxConnsOfClient int64 // limit of the connections of one peer
+	counters         counters
+	now              atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
+	swept            time.Time    // of the sweeper: when it was last advanced
+	collected        int64        // of the sweeper: when garbage was last collected, on this clock
+	work             sync.WaitGroup
+	stopped          chan struct{}
+	stopOnce         sync.Once
 
-	all       atomic.Pointer[[]*peer] // the peers, to be read without mu
-	mu        sync.Mutex              // guards the following, and peer.instance
-	peers     map[netip.Addr]*peer
-	instances map[*instance]struct{} // that were not stopped
-	listener  net.Listener
-	stopping  bool
+	allClients atomic.Pointer[[]*client] // the peers, to be read without mu
+	mu         sync.Mutex                // guards the following, and peer.instance
+	clients    map[netip.Addr]*client
+	instances  map[*clientServer]struct{} // that were not stopped
+	listener   net.Listener
+	stopping   bool
 }
 
 // NewLedger returns the accounts for a Server and other listeners with the same limits.
@@ -83,10 +83,10 @@ func New(p Params) *Server {
 		p.Ledger = NewLedger(p.Limits)
 	}
 	s := &Server{
-		params: p, ledger: p.Ledger, perPeer: maxConnectionsOfPeer, swept: time.Now(), stopped: make(chan struct{}),
-		peers: map[netip.Addr]*peer{}, instances: map[*instance]struct{}{},
+		params: p, ledger: p.Ledger, maxConnsOfClient: maxConnectionsOfClient, swept: time.Now(), stopped: make(chan struct{}),
+		clients: map[netip.Addr]*client{}, instances: map[*clientServer]struct{}{},
 	}
-	s.all.Store(&[]*peer{})
+	s.allClients.Store(&[]*client{})
 	s.now.Store(1)
 	return s
 }
@@ -103,7 +103,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.work.Go(s.sweepUntilStopped)
 	s.mu.Unlock()
 
-	err := s.accept(l)
+	err := s.acceptConns(l)
 	s.mu.Lock()
 	stopping := s.stopping
 	s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// accept distributes connections. It waits if the process has too many open files.
-func (s *Server) accept(l net.Listener) error {
+// acceptConns distributes connections. It waits if the process has too many open files.
+func (s *Server) acceptConns(l net.Listener) error {
 	var wait time.Duration
 	for {
 		c, err := l.Accept()
@@ -123,7 +123,7 @@ func (s *Server) accept(l net.Listener) error {
 		switch {
 		case err == nil:
 			wait = 0
-			s.dispatch(c, l.Addr())
+			s.dispatchConn(c, l.Addr())
 			continue
 		case !errors.As(err, &temporary) || !temporary.Temporary():
 			return err
@@ -137,73 +137,73 @@ func (s *Server) accept(l net.Listener) error {
 	}
 }
 
-// dispatch passes a connection to the gRPC server of its peer.
-func (s *Server) dispatch(raw net.Conn, local net.Addr) {
-	c, i := s.admit(raw, local)
+// dispatchConn passes a connection to the gRPC server of its peer.
+func (s *Server) dispatchConn(raw net.Conn, local net.Addr) {
+	c, i := s.admitConn(raw, local)
 	if c == nil {
 		_ = raw.Close()
 		return
 	}
-	i.listener.deliver(c)
+	i.listener.deliverConn(c)
 }
 
-// admit adds a connection to its peer. It returns nil if the peer has too many.
-func (s *Server) admit(raw net.Conn, local net.Addr) (*conn, *instance) {
+// admitConn adds a connection to its peer. It returns nil if the peer has too many.
+func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientServer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return nil, nil
 	}
-	p := s.peerOf(connlimit.AddressOf(raw.RemoteAddr()))
-	if p.account.Used(fairshare.Connections) >= s.perPeer || p.account.BeyondShare(fairshare.Connections) {
+	p := s.clientOf(connlimit.AddressOf(raw.RemoteAddr()))
+	if p.account.CurrentUse(fairshare.Connections) >= s.maxConnsOfClient || p.account.IsBeyondShare(fairshare.Connections) {
 		s.counters.refusedConnections.Add(1)
 		return nil, nil
 	}
-	if p.instance == nil {
-		p.instance = p.start(local)
-		s.instances[p.instance] = struct{}{}
+	if p.grpcServer == nil {
+		p.grpcServer = p.startServer(local)
+		s.instances[p.grpcServer] = struct{}{}
 	}
-	c := newConn(raw, p)
+	c := newClientConn(raw, p)
 	p.addConn(c)
-	return c, p.instance
+	return c, p.grpcServer
 }
 
-// peerOf returns the peer with an address. The caller holds mu.
-func (s *Server) peerOf(a netip.Addr) *peer {
-	p := s.peers[a]
+// clientOf returns the peer with an address. The caller holds mu.
+func (s *Server) clientOf(a netip.Addr) *client {
+	p := s.clients[a]
 	if p == nil {
-		p = newPeer(s, a)
-		s.peers[a] = p
-		s.publish()
+		p = newClient(s, a)
+		s.clients[a] = p
+		s.publishClients()
 	}
 	return p
 }
 
-// publish makes the peers known to readers without mu. The caller holds it.
-func (s *Server) publish() {
-	all := make([]*peer, 0, len(s.peers))
-	for _, p := range s.peers {
+// publishClients makes the peers known to readers without mu. The caller holds it.
+func (s *Server) publishClients() {
+	all := make([]*client, 0, len(s.clients))
+	for _, p := range s.clients {
 		all = append(all, p)
 	}
-	s.all.Store(&all)
+	s.allClients.Store(&all)
 }
 
 // GracefulStop accepts no connections, asks peers to use other ones for new streams, and returns when the last stream has
 // ended. Stop shortens it.
-func (s *Server) GracefulStop() { s.stop((*grpc.Server).GracefulStop) }
+func (s *Server) GracefulStop() { s.stopServers((*grpc.Server).GracefulStop) }
 
 // Stop closes all connections and returns when all handlers have returned.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	s.stopping = true
 	s.mu.Unlock()
-	for _, p := range *s.all.Load() {
+	for _, p := range *s.allClients.Load() {
 		p.closeConns()
 	}
-	s.stop((*grpc.Server).Stop)
+	s.stopServers((*grpc.Server).Stop)
 }
 
-func (s *Server) stop(end func(*grpc.Server)) {
+func (s *Server) stopServers(end func(*grpc.Server)) {
 	s.mu.Lock()
 	s.stopping = true
 	if s.listener != nil {
@@ -221,7 +221,7 @@ func (s *Server) stop(end func(*grpc.Server)) {
 
 // Stats are figures of a Server. The counters only rise.
 type Stats struct {
-	Peers       int
+	Clients     int
 	Connections int
 	Streams     int // open, or ended with replies that the gateway has not read; with those of the listeners that share the ledger
 	Bytes       int // held for all peers; likewise
@@ -231,48 +231,48 @@ type Stats struct {
 	ExpiredStreams     int64 // ended at a deadline
 	EvictedStreams     int64 // ended for their memory
 	BlockedConnections int64 // closed because the peer did not read
-	ClosedPeers        int64 // peers whose connections were closed for their memory
+	ClosedClients      int64 // peers whose connections were closed for their memory
 }
 
 type counters struct {
-	refusedConnections, refusedStreams, expired, evicted, blocked, closedPeers atomic.Int64
+	refusedConnections, refusedStreams, expired, evicted, blocked, closedClients atomic.Int64
 }
 
-// Stats returns the current figures of all peers.
-func (s *Server) Stats() Stats {
+// TotalStats returns the current figures of all peers.
+func (s *Server) TotalStats() Stats {
 	c := &s.counters
 	return Stats{
-		Peers:       len(*s.all.Load()),
-		Connections: int(s.ledger.Total(fairshare.Connections)),
-		Streams:     int(s.ledger.Total(fairshare.Streams)),
-		Bytes:       int(s.ledger.Total(fairshare.Bytes)),
+		Clients:     len(*s.allClients.Load()),
+		Connections: int(s.ledger.TotalUse(fairshare.Connections)),
+		Streams:     int(s.ledger.TotalUse(fairshare.Streams)),
+		Bytes:       int(s.ledger.TotalUse(fairshare.Bytes)),
 
 		RefusedConnections: c.refusedConnections.Load(),
 		RefusedStreams:     c.refusedStreams.Load(),
 		ExpiredStreams:     c.expired.Load(),
 		EvictedStreams:     c.evicted.Load(),
 		BlockedConnections: c.blocked.Load(),
-		ClosedPeers:        c.closedPeers.Load(),
+		ClosedClients:      c.closedClients.Load(),
 	}
 }
 
-// PeerStats are figures of one peer.
-type PeerStats struct {
+// ClientStats are figures of one peer.
+type ClientStats struct {
 	Address     netip.Addr
 	Connections int
 	Streams     int
 	Bytes       int
 }
 
-// PeerStats returns the current figures of each peer, by address.
-func (s *Server) PeerStats() []PeerStats {
-	var all []PeerStats
-	for _, p := range *s.all.Load() {
-		all = append(all, PeerStats{
-			Address: p.account.Address, Connections: int(p.account.Used(fairshare.Connections)), Streams: int(p.account.Used(fairshare.Streams)), Bytes: int(p.account.Used(fairshare.Bytes)),
+// ClientStats returns the current figures of each peer, by address.
+func (s *Server) ClientStats() []ClientStats {
+	var all []ClientStats
+	for _, p := range *s.allClients.Load() {
+		all = append(all, ClientStats{
+			Address: p.account.Address, Connections: int(p.account.CurrentUse(fairshare.Connections)), Streams: int(p.account.CurrentUse(fairshare.Streams)), Bytes: int(p.account.CurrentUse(fairshare.Bytes)),
 		})
 	}
-	slices.SortFunc(all, func(a, b PeerStats) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(all, func(a, b ClientStats) int { return a.Address.Compare(b.Address) })
 	return all
 }
 

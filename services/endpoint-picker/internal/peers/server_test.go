@@ -29,7 +29,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-func newTestPeer() *peer { return newPeer(New(Params{}), netip.Addr{}) }
+func newTestPeer() *client { return newClient(New(Params{}), netip.Addr{}) }
 
 // TestManyConnections has a hostile peer with many connections.
 func TestManyConnections(t *testing.T) {
@@ -41,14 +41,14 @@ func TestManyConnections(t *testing.T) {
 		want    int // connections of the hostile peer
 	}{
 		{name: "limit of a peer", total: maxConnections, perPeer: 20, want: 20},
-		{name: "limit of all", total: 30, perPeer: maxConnectionsOfPeer, want: 31},
+		{name: "limit of all", total: 30, perPeer: maxConnectionsOfClient, want: 31},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := overMemory(t, Limits{})
-				r.ledger, r.perPeer = fairshare.NewLedger(fairshare.Limits{Connections: tt.total}), tt.perPeer
+				r.ledger, r.maxConnsOfClient = fairshare.NewLedger(fairshare.Limits{Connections: tt.total}), tt.perPeer
 				var conns []*raw
 				for range 60 {
 					x := r.dialRaw(t, hostile, http2Window)
@@ -56,8 +56,8 @@ func TestManyConnections(t *testing.T) {
 					conns = append(conns, x)
 					time.Sleep(fairshare.LevelAge)
 				}
-				assert.Equal(t, tt.want, r.Stats().Connections)
-				assert.Equal(t, int64(60-tt.want), r.Stats().RefusedConnections)
+				assert.Equal(t, tt.want, r.TotalStats().Connections)
+				assert.Equal(t, int64(60-tt.want), r.TotalStats().RefusedConnections)
 				for i, x := range conns {
 					x.mu.Lock()
 					assert.Equal(t, i >= tt.want, x.broken != nil, "connection %d", i)
@@ -96,22 +96,22 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(sweepInterval)
 		}
-		assert.Zero(t, r.Stats().RefusedStreams)
+		assert.Zero(t, r.TotalStats().RefusedStreams)
 		time.Sleep(2 * maxBlocked)
-		streamsBefore := r.Stats().Streams
+		streamsBefore := r.TotalStats().Streams
 		assert.Positive(t, streamsBefore)
 		for range 10 {
 			x.open()
 		}
 		synctest.Wait()
-		assert.Equal(t, int64(10), r.Stats().RefusedStreams)
-		assert.Equal(t, streamsBefore, r.Stats().Streams)
+		assert.Equal(t, int64(10), r.TotalStats().RefusedStreams)
+		assert.Equal(t, streamsBefore, r.TotalStats().Streams)
 		assert.Equal(t, served, r.gateway(t, good).ask(1000))
 		assert.Equal(t, served, r.gateway(t, hostile).ask(1000), "other connections of the peer are served")
 
 		time.Sleep(closeBlocked)
-		assert.Equal(t, int64(1), r.Stats().BlockedConnections)
-		assert.Zero(t, r.Stats().Streams)
+		assert.Equal(t, int64(1), r.TotalStats().BlockedConnections)
+		assert.Zero(t, r.TotalStats().Streams)
 		assert.Error(t, x.data(1, make([]byte, pipeSize+1)), "the connection is closed")
 	})
 }
@@ -132,7 +132,7 @@ func TestIdlePeers(t *testing.T) {
 		}
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(0))
-		assert.Equal(t, 11, r.Stats().Peers)
+		assert.Equal(t, 11, r.TotalStats().Clients)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 11, instances(), "connected peers stay")
 		g.close()
@@ -140,9 +140,9 @@ func TestIdlePeers(t *testing.T) {
 		assert.Equal(t, 11, instances())
 		time.Sleep(4 * sweepInterval)
 		assert.Equal(t, 10, instances())
-		assert.Equal(t, 10, r.Stats().Peers)
+		assert.Equal(t, 10, r.TotalStats().Clients)
 		assert.Equal(t, served, r.gateway(t, good).ask(0))
-		assert.Equal(t, 11, r.Stats().Peers)
+		assert.Equal(t, 11, r.TotalStats().Clients)
 	})
 }
 
@@ -151,7 +151,7 @@ func TestConnectionForEachRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := overMemory(t, Limits{})
-		var first *instance
+		var first *clientServer
 		for range 100 {
 			g := r.gateway(t, good)
 			assert.Equal(t, served, g.ask(10))
@@ -165,8 +165,8 @@ func TestConnectionForEachRequest(t *testing.T) {
 			r.mu.Unlock()
 			g.close()
 			time.Sleep(time.Second)
-			assert.Zero(t, r.Stats().Connections)
-			assert.Zero(t, r.Stats().Streams)
+			assert.Zero(t, r.TotalStats().Connections)
+			assert.Zero(t, r.TotalStats().Streams)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestMessageSizes(t *testing.T) {
 				}
 				require.ErrorIs(t, err, io.EOF)
 				cancel()
-				r.await(t, "nothing is held", func() bool { return r.Stats().Streams == 0 && r.Stats().Bytes == 0 })
+				r.await(t, "nothing is held", func() bool { return r.TotalStats().Streams == 0 && r.TotalStats().Bytes == 0 })
 			})
 		})
 	}
@@ -249,7 +249,7 @@ func TestBrokenMessages(t *testing.T) {
 				x.until("end of the stream", func() bool { return x.ended[id] })
 				assert.Equal(t, tt.want, x.code(id))
 				time.Sleep(time.Second)
-				assert.Zero(t, r.Stats().Streams)
+				assert.Zero(t, r.TotalStats().Streams)
 				r.collected(t)
 			})
 		})
@@ -267,35 +267,35 @@ func TestStreamsWithoutAHandler(t *testing.T) {
 			assert.Equal(t, codes.Unimplemented, status.Code(err), method)
 		}
 		time.Sleep(2 * sweepInterval)
-		assert.Zero(t, r.Stats().Streams)
+		assert.Zero(t, r.TotalStats().Streams)
 	})
 }
 
 func TestOpenOfOtherStreams(t *testing.T) {
 	t.Parallel()
-	_, err := Open(plainStream{ctx: t.Context()}, awaitingHeaders)
+	_, err := OpenStream(plainStream{ctx: t.Context()}, awaitingHeaders)
 	assert.Equal(t, codes.Internal, status.Code(err))
 	p := newTestPeer()
 	header := metadata.Pairs("a", "b", ":authority", "epp.ns.svc:9002")
-	_, err = p.tap(t.Context(), &tap.Info{Header: header})
+	_, err = p.tapStream(t.Context(), &tap.Info{Header: header})
 	assert.Equal(t, codes.Internal, status.Code(err), "without a connection")
 	assert.Equal(t, metadata.Pairs(":authority", "epp.ns.svc:9002"), header, "the stream would keep the others")
 	long := metadata.Pairs(":authority", strings.Repeat("a", 513))
-	_, err = p.tap(t.Context(), &tap.Info{Header: long})
+	_, err = p.tapStream(t.Context(), &tap.Info{Header: long})
 	assert.Equal(t, codes.Internal, status.Code(err))
 	assert.Empty(t, long)
-	assert.Zero(t, p.account.Used(fairshare.Streams))
+	assert.Zero(t, p.account.CurrentUse(fairshare.Streams))
 
 	s := newStream(t.Context(), p, nil)
 	ctx := grpc.NewContextWithServerTransportStream(s.ctx, fakeTransport{})
-	_, err = Open(plainStream{ctx: ctx}, awaitingHeaders)
+	_, err = OpenStream(plainStream{ctx: ctx}, awaitingHeaders)
 	assert.Equal(t, codes.Internal, status.Code(err), "without a codec")
 	p.server.params.Codec = rawCodec{}
 	s.cancel(context.Canceled)
 	require.True(t, p.addStream(s))
-	s.leaveUnopened()
-	assert.Zero(t, p.account.Used(fairshare.Streams))
-	_, err = Open(plainStream{ctx: ctx}, awaitingHeaders)
+	s.removeUnopened()
+	assert.Zero(t, p.account.CurrentUse(fairshare.Streams))
+	_, err = OpenStream(plainStream{ctx: ctx}, awaitingHeaders)
 	assert.Equal(t, codes.Canceled, status.Code(err), "after the end")
 }
 
@@ -316,16 +316,16 @@ func (fakeTransport) RecvCompress() string { return "" }
 func TestHold(t *testing.T) {
 	t.Parallel()
 	p := newTestPeer()
-	s := newStream(t.Context(), p, newConn(nil, p))
+	s := newStream(t.Context(), p, newClientConn(nil, p))
 	require.True(t, p.addStream(s))
 	s.phase.Store(open)
-	s.Hold(1000)
-	s.Hold(24)
-	assert.Equal(t, int64(1024), p.account.Used(fairshare.Bytes))
+	s.AddHeldBytes(1000)
+	s.AddHeldBytes(24)
+	assert.Equal(t, int64(1024), p.account.CurrentUse(fairshare.Bytes))
 	s.Close()
-	assert.Zero(t, p.account.Used(fairshare.Bytes))
-	assert.Zero(t, p.account.Used(fairshare.Streams))
-	assert.Equal(t, "invalid IP", s.Peer())
+	assert.Zero(t, p.account.CurrentUse(fairshare.Bytes))
+	assert.Zero(t, p.account.CurrentUse(fairshare.Streams))
+	assert.Equal(t, "invalid IP", s.ClientAddress())
 }
 
 // TestTLS checks that the connection of a stream is known through TLS.
@@ -342,7 +342,7 @@ func TestTLS(t *testing.T) {
 		g := &gateway{t, conn}
 		assert.Equal(t, served, g.ask(maxBody))
 		require.NoError(t, conn.Close())
-		r.await(t, "nothing is held", func() bool { return r.Stats() == Stats{Peers: 1} })
+		r.await(t, "nothing is held", func() bool { return r.TotalStats() == Stats{Clients: 1} })
 	})
 }
 
@@ -403,7 +403,7 @@ func TestStopWhilePaused(t *testing.T) {
 		x.read()
 		halfMessages(t, x, 40, 40<<10, 0)
 		synctest.Wait()
-		assert.Greater(t, r.Stats().Bytes, 1<<20)
+		assert.Greater(t, r.TotalStats().Bytes, 1<<20)
 		r.dialRaw(t, hostile, http2Window) // does not get past the preface
 		synctest.Wait()
 		began := time.Now()

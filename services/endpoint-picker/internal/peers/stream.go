@@ -68,8 +68,8 @@ func (e *MessageSizeError) Error() string {
 	return fmt.Sprintf("message of %d bytes exceeds the limit of %d bytes", e.Size, e.Limit)
 }
 
-// A State is a state of streams.
-type State struct {
+// A StreamState is a state of streams.
+type StreamState struct {
 	Name       string        // for errors, such as "request headers"
 	Timeout    time.Duration // maximum time in the state; 0 for no limit
 	MaxMessage int           // maximum size of a message received in the state
@@ -95,20 +95,20 @@ type transportStream interface {
 type Stream struct {
 	inner     grpc.ServerStream
 	transport transportStream
-	peer      *peer
-	conn      *conn
+	client    *client
+	conn      *clientConn
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	reply     reply
 	head      [lengthPrefix]byte
 
-	state    atomic.Pointer[State]
-	deadline atomic.Int64 // on the server's clock; 0 for none
-	waits    atomic.Int64 // of the handler, and of each reply that was not sent
-	phase    atomic.Int32
-	refused  bool   // the limit was exceeded when the stream began
-	position uint64 // among all streams of the peer
-	held     int64  // of Hold
+	state     atomic.Pointer[StreamState]
+	deadline  atomic.Int64 // on the server's clock; 0 for none
+	waits     atomic.Int64 // of the handler, and of each reply that was not sent
+	phase     atomic.Int32
+	refused   bool   // the limit was exceeded when the stream began
+	position  uint64 // among all streams of the peer
+	heldBytes int64  // of AddHeldBytes
 
 	// guarded by peer.mu
 	index   int  // in peer.streams
@@ -125,24 +125,24 @@ const (
 	left
 )
 
-// starting is the state of a stream before Open.
-var starting = &State{Name: "start"}
+// starting is the state of a stream before OpenStream.
+var starting = &StreamState{Name: "start"}
 
-func newStream(ctx context.Context, p *peer, c *conn) *Stream {
-	s := &Stream{peer: p, conn: c}
+func newStream(ctx context.Context, p *client, c *clientConn) *Stream {
+	s := &Stream{client: p, conn: c}
 	ctx, s.cancel = context.WithCancelCause(ctx)
 	s.ctx = context.WithValue(ctx, streamKey{}, s)
 	s.waits.Store(1)
-	s.Enter(starting)
+	s.EnterState(starting)
 	return s
 }
 
-// Open returns the Stream of a handler, in its first state. The handler must call Close when it returns. The server must have a
+// OpenStream returns the Stream of a handler, in its first state. The handler must call Close when it returns. The server must have a
 // codec.
-func Open(stream grpc.ServerStream, first *State) (*Stream, error) {
+func OpenStream(stream grpc.ServerStream, first *StreamState) (*Stream, error) {
 	s := streamOf(stream.Context())
 	transport, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
-	if s == nil || !ok || s.peer.server.params.Codec == nil {
+	if s == nil || !ok || s.client.server.params.Codec == nil {
 		return nil, status.Error(codes.Internal, "the stream does not belong to a server of package peers with a codec")
 	}
 	if e := transport.RecvCompress(); e != "" && e != encoding.Identity {
@@ -152,58 +152,58 @@ func Open(stream grpc.ServerStream, first *State) (*Stream, error) {
 	if !s.phase.CompareAndSwap(pending, open) {
 		return nil, status.FromContextError(context.Cause(s.ctx)).Err()
 	}
-	s.Enter(first)
+	s.EnterState(first)
 	return s, nil
 }
 
 // unsent is the state of a stream whose handler has returned before all replies were sent.
-var unsent = &State{Name: "unsent reply"}
+var unsent = &StreamState{Name: "unsent reply"}
 
 // Close must be called at the end of the handler. The stream counts for its peer until the last reply is sent.
 func (s *Stream) Close() {
-	s.deadline.Store(s.deadlineAfter(s.peer.server.params.Limits.SendTimeout)) // first: the old one may have passed
+	s.deadline.Store(s.deadlineAfter(s.client.server.params.Limits.SendTimeout)) // first: the old one may have passed
 	s.state.Store(unsent)
 	if s.waits.Add(-1) == 0 {
-		s.leave()
+		s.removeFromClient()
 		return
 	}
-	s.peer.mu.Lock()
+	s.client.mu.Lock()
 	s.handled = true
 	lost := s.conn.gone
-	s.peer.mu.Unlock()
+	s.client.mu.Unlock()
 	if lost {
-		s.leave()
+		s.removeFromClient()
 	}
 }
 
-// leave removes an open stream from its peer.
-func (s *Stream) leave() {
+// removeFromClient removes an open stream from its peer.
+func (s *Stream) removeFromClient() {
 	if s.phase.CompareAndSwap(open, left) {
-		s.peer.removeStream(s)
-		s.peer.account.Add(fairshare.Bytes, -s.held)
+		s.client.removeStream(s)
+		s.client.account.AddUse(fairshare.Bytes, -s.heldBytes)
 	}
 }
 
-// leaveUnopened removes a stream that has ended without a handler.
-func (s *Stream) leaveUnopened() {
+// removeUnopened removes a stream that has ended without a handler.
+func (s *Stream) removeUnopened() {
 	if s.phase.Load() == pending && s.ctx.Err() != nil && s.phase.CompareAndSwap(pending, left) {
-		s.peer.removeStream(s)
+		s.client.removeStream(s)
 	}
 }
 
 // Context returns the context of the stream. context.Cause returns the reason why it was canceled.
 func (s *Stream) Context() context.Context { return s.ctx }
 
-// Peer returns the address of the peer.
-func (s *Stream) Peer() string { return s.peer.account.Address.String() }
+// ClientAddress returns the address of the peer.
+func (s *Stream) ClientAddress() string { return s.client.account.Address.String() }
 
-// Pool returns the pool for buffers that the handler needs for the peer, such as those of bodies. They count for the peer.
-func (s *Stream) Pool() mem.BufferPool { return s.peer.account.Pool() }
+// BufferPool returns the pool for buffers that the handler needs for the peer, such as those of bodies. They count for the peer.
+func (s *Stream) BufferPool() mem.BufferPool { return s.client.account.BufferPool() }
 
-// Hold counts n more bytes for the peer until the end of the stream, for what the handler keeps elsewhere.
-func (s *Stream) Hold(n int) {
-	s.held += int64(n)
-	s.peer.account.Add(fairshare.Bytes, int64(n))
+// AddHeldBytes counts n more bytes for the peer until the end of the stream, for what the handler keeps elsewhere.
+func (s *Stream) AddHeldBytes(n int) {
+	s.heldBytes += int64(n)
+	s.client.account.AddUse(fairshare.Bytes, int64(n))
 }
 
 // AdmitStream returns fairshare.ErrTooManyStreams if the handler must refuse the stream.
@@ -216,28 +216,30 @@ func (s *Stream) AdmitStream() error {
 
 // AdmitBytes returns fairshare.ErrTooManyBytes if the peer must not hold more.
 func (s *Stream) AdmitBytes() error {
-	if s.peer.account.BeyondShare(fairshare.Bytes) {
+	if s.client.account.IsBeyondShare(fairshare.Bytes) {
 		return fairshare.ErrTooManyBytes
 	}
 	return nil
 }
 
-// Enter changes the state of the stream, and restarts its deadline.
-func (s *Stream) Enter(state *State) {
+// EnterState changes the state of the stream, and restarts its deadline.
+func (s *Stream) EnterState(state *StreamState) {
 	s.state.Store(state)
 	s.deadline.Store(s.deadlineAfter(state.Timeout))
 }
 
-// Suspended is the deadline of a state, and when it was removed.
-type Suspended struct{ deadline, at int64 }
+// SuspendedDeadline is the deadline of a state, and when it was removed.
+type SuspendedDeadline struct{ deadline, at int64 }
 
-// Suspend removes the deadline of the state until Resume: the peer owes nothing meanwhile.
-func (s *Stream) Suspend() Suspended { return Suspended{s.deadline.Swap(0), s.peer.server.now.Load()} }
+// SuspendDeadline removes the deadline of the state until ResumeDeadline: the peer owes nothing meanwhile.
+func (s *Stream) SuspendDeadline() SuspendedDeadline {
+	return SuspendedDeadline{s.deadline.Swap(0), s.client.server.now.Load()}
+}
 
-// Resume sets the deadline again, later by the time since Suspend.
-func (s *Stream) Resume(from Suspended) {
+// ResumeDeadline sets the deadline again, later by the time since SuspendDeadline.
+func (s *Stream) ResumeDeadline(from SuspendedDeadline) {
 	if from.deadline != 0 {
-		s.deadline.Store(from.deadline + s.peer.server.now.Load() - from.at)
+		s.deadline.Store(from.deadline + s.client.server.now.Load() - from.at)
 	}
 }
 
@@ -247,13 +249,13 @@ func (s *Stream) deadlineAfter(timeout time.Duration) int64 {
 	if timeout <= 0 {
 		return 0
 	}
-	return s.peer.server.now.Load() + int64(timeout+sweepInterval)
+	return s.client.server.now.Load() + int64(timeout+sweepInterval)
 }
 
-// Recv waits for the next message and returns its bytes, which the caller must free. It returns io.EOF after the last one.
-func (s *Stream) Recv() (mem.Buffer, error) {
+// ReceiveMessage waits for the next message and returns its bytes, which the caller must free. It returns io.EOF after the last one.
+func (s *Stream) ReceiveMessage() (mem.Buffer, error) {
 	if err := s.transport.ReadMessageHeader(s.head[:]); err != nil {
-		return nil, s.reason(err)
+		return nil, s.endReason(err)
 	}
 	if s.head[0] != 0 {
 		return nil, status.Error(codes.Unimplemented, "compressed messages are not supported")
@@ -263,20 +265,20 @@ func (s *Stream) Recv() (mem.Buffer, error) {
 		return nil, &MessageSizeError{Size: size, Limit: limit}
 	}
 	ofState := s.deadline.Load()
-	if ofMessage := s.deadlineAfter(s.peer.server.params.Limits.MessageTimeout); ofMessage != 0 && (ofState == 0 || ofMessage < ofState) {
+	if ofMessage := s.deadlineAfter(s.client.server.params.Limits.MessageTimeout); ofMessage != 0 && (ofState == 0 || ofMessage < ofState) {
 		s.deadline.Store(ofMessage)
 	}
-	message, err := s.read(size)
+	message, err := s.readMessage(size)
 	s.deadline.Store(ofState)
 	if err != nil {
-		return nil, s.reason(err)
+		return nil, s.endReason(err)
 	}
 	return message, nil
 }
 
-// read reads the rest of a message. It allocates the whole message when half of it is there: a peer that announces a large
+// readMessage reads the rest of a message. It allocates the whole message when half of it is there: a peer that announces a large
 // message and sends little of it gets no memory for it, and the memory is at most 1.5 times the message.
-func (s *Stream) read(size int) (mem.Buffer, error) {
+func (s *Stream) readMessage(size int) (mem.Buffer, error) {
 	if size <= smallSize {
 		return s.readSmall(size)
 	}
@@ -289,22 +291,22 @@ func (s *Stream) read(size int) (mem.Buffer, error) {
 			return nil, err
 		}
 		n += piece.Len()
-		pieces = append(pieces, s.counted(piece)...)
+		pieces = append(pieces, s.toPooledBuffer(piece)...)
 	}
-	whole := s.Pool().Get(size)
+	whole := s.BufferPool().Get(size)
 	pieces.CopyTo(*whole)
 	pieces.Free()
 	pieces = nil
 	for n < size {
 		piece, err := s.readPiece(size, n)
 		if err != nil {
-			s.Pool().Put(whole)
+			s.BufferPool().Put(whole)
 			return nil, err
 		}
 		n += piece.CopyTo((*whole)[n:])
 		piece.Free()
 	}
-	return mem.NewBuffer(whole, s.Pool()), nil
+	return mem.NewBuffer(whole, s.BufferPool()), nil
 }
 
 func (s *Stream) readSmall(size int) (mem.Buffer, error) {
@@ -313,18 +315,18 @@ func (s *Stream) readSmall(size int) (mem.Buffer, error) {
 		return nil, err
 	}
 	defer frames.Free()
-	return frames.MaterializeToBuffer(s.Pool()), nil
+	return frames.MaterializeToBuffer(s.BufferPool()), nil
 }
 
-// counted returns a piece in one buffer of the pool: gRPC has taken other ones for small frames.
-func (s *Stream) counted(piece mem.BufferSlice) mem.BufferSlice {
+// toPooledBuffer returns a piece in one buffer of the pool: gRPC has taken other ones for small frames.
+func (s *Stream) toPooledBuffer(piece mem.BufferSlice) mem.BufferSlice {
 	if len(piece) == 1 {
 		return piece
 	}
 	defer piece.Free()
-	whole := s.Pool().Get(piece.Len())
+	whole := s.BufferPool().Get(piece.Len())
 	piece.CopyTo(*whole)
-	return mem.BufferSlice{mem.NewBuffer(whole, s.Pool())}
+	return mem.BufferSlice{mem.NewBuffer(whole, s.BufferPool())}
 }
 
 // readPiece reads the next piece of a message of which n bytes are there. It checks the share of the peer first, if the message is large.
@@ -339,13 +341,13 @@ func (s *Stream) readPiece(size, n int) (mem.BufferSlice, error) {
 
 // readFrames reads size bytes, which count as if each were a frame until all are there.
 func (s *Stream) readFrames(size int) (mem.BufferSlice, error) {
-	s.peer.account.Add(fairshare.Bytes, int64(size)*frameOverhead)
-	defer s.peer.account.Add(fairshare.Bytes, -int64(size)*frameOverhead)
-	return s.transport.Read(size) //nolint:wrapcheck // Recv examines it
+	s.client.account.AddUse(fairshare.Bytes, int64(size)*frameOverhead)
+	defer s.client.account.AddUse(fairshare.Bytes, -int64(size)*frameOverhead)
+	return s.transport.Read(size) //nolint:wrapcheck // ReceiveMessage examines it
 }
 
-// reason returns why the stream was ended, if this server ended it, and otherwise err.
-func (s *Stream) reason(err error) error {
+// endReason returns why the stream was ended, if this server ended it, and otherwise err.
+func (s *Stream) endReason(err error) error {
 	cause := context.Cause(s.ctx)
 	if _, ok := errors.AsType[*TimeoutError](cause); ok || errors.Is(cause, fairshare.ErrTooManyBytes) {
 		return cause
@@ -356,36 +358,36 @@ func (s *Stream) reason(err error) error {
 	return err
 }
 
-// sending is the state of a stream while Send waits.
-var sending = &State{Name: "unread reply"}
+// sending is the state of a stream while SendReply waits.
+var sending = &StreamState{Name: "unread reply"}
 
-// Send sends a reply. It waits while the peer does not read the replies before.
-func (s *Stream) Send(message any) error {
+// SendReply sends a reply. It waits while the peer does not read the replies before.
+func (s *Stream) SendReply(message any) error {
 	state, ofState := s.state.Load(), s.deadline.Load()
 	s.state.Store(sending)
-	s.deadline.Store(s.deadlineAfter(s.peer.server.params.Limits.SendTimeout))
+	s.deadline.Store(s.deadlineAfter(s.client.server.params.Limits.SendTimeout))
 	s.reply.message = message
 	err := s.inner.SendMsg(&s.reply)
 	s.reply.message = nil
 	s.deadline.Store(ofState)
 	s.state.Store(state)
 	if err != nil {
-		return s.reason(err)
+		return s.endReason(err)
 	}
 	return nil
 }
 
 // discarding is the state of a stream after a refusal.
-var discarding = &State{Name: "end after a refusal", Timeout: discardTimeout}
+var discarding = &StreamState{Name: "end after a refusal", Timeout: discardTimeout}
 
-// Refuse sends the last reply to a peer that may still send its request, and discards that until the peer stops, for a second
+// SendRefusal sends the last reply to a peer that may still send its request, and discards that until the peer stops, for a second
 // at most. Without this, gRPC would leave the frames that arrived in the meantime to the garbage collector, and they would
 // count as long.
-func (s *Stream) Refuse(reply any) error {
-	if err := s.Send(reply); err != nil {
+func (s *Stream) SendRefusal(reply any) error {
+	if err := s.SendReply(reply); err != nil {
 		return err
 	}
-	s.Enter(discarding)
+	s.EnterState(discarding)
 	for {
 		frames, err := s.transport.Read(discardSize)
 		if err != nil {
@@ -395,5 +397,5 @@ func (s *Stream) Refuse(reply any) error {
 	}
 }
 
-// end ends the stream for a reason.
-func (s *Stream) end(reason error) { s.cancel(reason) }
+// cancelWith ends the stream for a reason.
+func (s *Stream) cancelWith(reason error) { s.cancel(reason) }

@@ -59,50 +59,50 @@ func (s *Server) sweepUntilStopped() {
 		case <-s.stopped:
 			return
 		case <-ticker.C:
-			scratch = s.sweep(scratch)
+			scratch = s.sweepOnce(scratch)
 		}
 	}
 }
 
-// sweep checks everything once.
-func (s *Server) sweep(scratch []*Stream) []*Stream {
-	s.tick()
-	for _, p := range *s.all.Load() {
+// sweepOnce checks everything once.
+func (s *Server) sweepOnce(scratch []*Stream) []*Stream {
+	s.advanceClock()
+	for _, p := range *s.allClients.Load() {
 		scratch = p.allStreams(scratch[:0])
-		s.expire(p, scratch)
+		s.expireStreams(p, scratch)
 		s.closeBlockedConns(p)
-		p.estimate(scratch)
+		p.estimateUncounted(scratch)
 		s.enforceShare(p, scratch)
-		s.retire(p)
+		s.retireClient(p)
 		clear(scratch)
 	}
 	return scratch
 }
 
-// estimate counts what streams hold that wait for their peer to read a reply, besides the buffers of the pool.
-func (p *peer) estimate(all []*Stream) {
+// estimateUncounted counts what streams hold that wait for their peer to read a reply, besides the buffers of the pool.
+func (p *client) estimateUncounted(all []*Stream) {
 	var uncounted int64
 	for _, stream := range all {
 		if stream.state.Load() == sending {
 			uncounted += backlogBytes
 		}
 	}
-	p.account.Add(fairshare.Bytes, uncounted-p.uncounted)
+	p.account.AddUse(fairshare.Bytes, uncounted-p.uncounted)
 	p.uncounted = uncounted
 }
 
-// tick advances the clock.
-func (s *Server) tick() {
+// advanceClock advances the clock.
+func (s *Server) advanceClock() {
 	now := time.Now()
 	s.now.Add(int64(min(now.Sub(s.swept), maxTick)))
 	s.swept = now
 }
 
-// expire ends the streams of a peer whose deadline has passed.
-func (s *Server) expire(p *peer, all []*Stream) {
+// expireStreams ends the streams of a peer whose deadline has passed.
+func (s *Server) expireStreams(p *client, all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
-		stream.leaveUnopened()
+		stream.removeUnopened()
 		d := stream.deadline.Load()
 		if d == 0 || d > now {
 			continue
@@ -114,22 +114,22 @@ func (s *Server) expire(p *peer, all []*Stream) {
 			if state != discarding {
 				s.counters.expired.Add(1)
 			}
-			stream.end(&TimeoutError{State: state.Name})
+			stream.cancelWith(&TimeoutError{State: state.Name})
 		}
 	}
 }
 
 // expireUnsent closes the connection of a stream that has ended and whose replies the peer does not read, if the peer has too
 // many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
-func (s *Server) expireUnsent(p *peer, stream *Stream) {
-	if p.account.BeyondShare(fairshare.Streams) {
+func (s *Server) expireUnsent(p *client, stream *Stream) {
+	if p.account.IsBeyondShare(fairshare.Streams) {
 		s.counters.blocked.Add(1)
 		_ = stream.conn.Close()
 	}
 }
 
 // closeBlockedConns closes the connections of a peer that does not read them.
-func (s *Server) closeBlockedConns(p *peer) {
+func (s *Server) closeBlockedConns(p *client) {
 	for _, c := range p.allConns() {
 		if c.blockedFor() > closeBlocked {
 			s.counters.blocked.Add(1)
@@ -140,8 +140,8 @@ func (s *Server) closeBlockedConns(p *peer) {
 
 // enforceShare makes a peer that is beyond its share of bytes return memory. What the peer has parked at another listener cannot be
 // returned here.
-func (s *Server) enforceShare(p *peer, all []*Stream) {
-	if !p.account.Overdrawn() {
+func (s *Server) enforceShare(p *client, all []*Stream) {
+	if !p.account.IsOverdrawn() {
 		p.beyondSince = 0
 		return
 	}
@@ -155,44 +155,44 @@ func (s *Server) enforceShare(p *peer, all []*Stream) {
 	}
 	beyond := time.Duration(now - p.beyondSince)
 	if beyond >= evictAfter || p.mustPause() {
-		s.evict(p, all)
+		s.evictStreams(p, all)
 	}
 	if beyond >= closeAfter {
-		s.closePeer(p)
+		s.closeClient(p)
 	}
 }
 
-// evict ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
-func (s *Server) evict(p *peer, all []*Stream) {
+// evictStreams ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
+func (s *Server) evictStreams(p *client, all []*Stream) {
 	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
 		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
 	})
 	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
-	used := p.account.Used(fairshare.Bytes)
-	level := s.ledger.Level(fairshare.Bytes)
+	used := p.account.CurrentUse(fairshare.Bytes)
+	level := s.ledger.FairLevel(fairshare.Bytes)
 	if used <= level {
 		return
 	}
 	part := 1 - float64(level)/float64(used)
 	for _, stream := range evictable[:min(len(evictable), int(part*float64(len(evictable)))+1)] {
 		s.counters.evicted.Add(1)
-		stream.end(fairshare.ErrTooManyBytes)
+		stream.cancelWith(fairshare.ErrTooManyBytes)
 	}
 }
 
-// closePeer closes all connections of a peer.
-func (s *Server) closePeer(p *peer) {
-	s.counters.closedPeers.Add(1)
+// closeClient closes all connections of a peer.
+func (s *Server) closeClient(p *client) {
+	s.counters.closedClients.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
-		zap.String("peer", p.account.Address.String()), zap.Int64("bytes", p.account.Used(fairshare.Bytes)),
-		zap.Int64("bytesOfAllPeers", s.ledger.Total(fairshare.Bytes)), zap.Int64("limit", s.ledger.Limit(fairshare.Bytes)))
+		zap.String("peer", p.account.Address.String()), zap.Int64("bytes", p.account.CurrentUse(fairshare.Bytes)),
+		zap.Int64("bytesOfAllPeers", s.ledger.TotalUse(fairshare.Bytes)), zap.Int64("limit", s.ledger.LimitOf(fairshare.Bytes)))
 	p.beyondSince = 0
 	p.closeConns()
 }
 
-// retire stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
-func (s *Server) retire(p *peer) {
-	if p.account.Used(fairshare.Connections) > 0 {
+// retireClient stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
+func (s *Server) retireClient(p *client) {
+	if p.account.CurrentUse(fairshare.Connections) > 0 {
 		p.idle.Store(0)
 		return
 	}
@@ -201,18 +201,18 @@ func (s *Server) retire(p *peer) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || p.account.Used(fairshare.Connections) > 0 { // a connection was accepted just now
+	if s.stopping || p.account.CurrentUse(fairshare.Connections) > 0 { // a connection was accepted just now
 		return
 	}
 	p.idle.Store(0)
-	if i := p.instance; i != nil {
-		p.instance = nil
+	if i := p.grpcServer; i != nil {
+		p.grpcServer = nil
 		delete(s.instances, i)
 		s.work.Go(i.grpc.Stop)
 	}
-	if p.account.Used(fairshare.Streams) == 0 && p.account.Used(fairshare.Bytes) == 0 {
-		delete(s.peers, p.account.Address)
+	if p.account.CurrentUse(fairshare.Streams) == 0 && p.account.CurrentUse(fairshare.Bytes) == 0 {
+		delete(s.clients, p.account.Address)
 		p.account.Close()
-		s.publish()
+		s.publishClients()
 	}
 }

@@ -23,7 +23,7 @@ func TestUserTimeout(t *testing.T) {
 	require.NoError(t, err)
 	defer accepted.Close()
 
-	newConn(accepted, newTestPeer())
+	newClientConn(accepted, newTestPeer())
 
 	raw, err := accepted.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ import (
 
 // A Source provides the endpoints.
 type Source interface {
-	Pool() (*datastore.Pool, error)
+	ReadPool() (*datastore.Pool, error)
 	WaitForSync(ctx context.Context) bool
 	// OnChange registers a function to call after changes.
 	OnChange(changed func())
@@ -42,7 +42,7 @@ type configs interface {
 
 // An Observer receives finished exchanges, besides the metrics.
 type Observer interface {
-	ObserveExchange(r *exchange.Record)
+	ObserveRequest(r *exchange.Record)
 }
 
 // Options are the options that all pools of a process share.
@@ -97,11 +97,11 @@ func New(p Params) *Pool {
 		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
 		Tokenizers: made.Estimator, Clock: p.Clock,
 	})
-	followers := &consumers{made.scraper, outliers, made.expirer}
+	followers := &endpointConsumers{made.scraper, outliers, made.expirer}
 	made.Store = datastore.New(datastore.Params{
 		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator, Observer: followers, Clock: p.Clock,
 	})
-	p.Source.OnChange(made.Store.Changed)
+	p.Source.OnChange(made.Store.MarkChanged)
 	made.Balancer = balancer.New(balancer.Params{
 		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules,
 		Estimator: made.Estimator, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock, Random: rand.Uint64,
@@ -110,7 +110,7 @@ func New(p Params) *Pool {
 	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
 		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Queue: made.Queue(), Estimator: made.Estimator,
-		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.Saturation, Clock: p.Clock,
+		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.PoolSaturation, Clock: p.Clock,
 	}, made.Registry)
 	if p.Replicas != nil {
 		made.member = p.Replicas.Join(p.Title, made.Estimator, made.Store)
@@ -119,20 +119,20 @@ func New(p Params) *Pool {
 	return made
 }
 
-// Ready returns an error while the pool is unknown, or waits for what other replicas know of the caches. Once the pool is known, the
+// CheckReady returns an error while the pool is unknown, or waits for what other replicas know of the caches. Once the pool is known, the
 // wait is short (package replicas).
-func (p *Pool) Ready() error {
-	if err := p.Store.Ready(); err != nil {
+func (p *Pool) CheckReady() error {
+	if err := p.Store.CheckReady(); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
 	if p.member == nil {
 		return nil
 	}
-	return p.member.Ready() //nolint:wrapcheck // it says all
+	return p.member.CheckReady() //nolint:wrapcheck // it says all
 }
 
-// Use makes a plan of scraping and a size of caches effective.
-func (p *Pool) Use(plan *modelserver.Plan, size estimate.CacheSize) {
+// ApplyPlan makes a plan of scraping and a size of caches effective.
+func (p *Pool) ApplyPlan(plan *modelserver.Plan, size estimate.CacheSize) {
 	p.scraper.Use(plan)
 	p.Estimator.SetCacheSize(size, p.Store.Snapshot().Endpoints)
 }
@@ -150,13 +150,13 @@ func (p *Pool) Run(ctx context.Context) {
 	p.Estimator.Release()
 }
 
-// consumers receive the list of endpoints.
-type consumers []interface {
+// endpointConsumers receive the list of endpoints.
+type endpointConsumers []interface {
 	SetEndpoints(endpoints []*endpoint.Endpoint)
 }
 
 // SetEndpoints passes the endpoints to all consumers.
-func (c consumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
+func (c endpointConsumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	for _, one := range c {
 		one.SetEndpoints(endpoints)
 	}
@@ -169,10 +169,10 @@ type observers struct {
 	others []Observer
 }
 
-// ObserveExchange passes a finished exchange to all observers.
-func (o *observers) ObserveExchange(r *exchange.Record) {
-	o.Metrics.ObserveExchange(r)
+// ObserveRequest passes a finished exchange to all observers.
+func (o *observers) ObserveRequest(r *exchange.Record) {
+	o.Metrics.ObserveRequest(r)
 	for _, other := range o.others {
-		other.ObserveExchange(r)
+		other.ObserveRequest(r)
 	}
 }

@@ -24,34 +24,34 @@ type arrivingHeaders struct {
 	bytes   int64
 }
 
-// expect begins to count for a client.
-func (h *arrivingHeaders) expect(a *fairshare.Account) {
+// startCounting begins to count for a client.
+func (h *arrivingHeaders) startCounting(a *fairshare.Account) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.account = a
 }
 
-// add counts bytes that have arrived. An error ends the connection.
-func (h *arrivingHeaders) add(n int) error {
+// addBytes counts bytes that have arrived. An error ends the connection.
+func (h *arrivingHeaders) addBytes(n int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.account == nil {
 		return nil
 	}
 	h.bytes += int64(n)
-	h.account.Add(fairshare.Bytes, int64(n)*fairconn.HeaderGrowth)
-	if h.bytes > usualHeader && h.account.Overdrawn() {
+	h.account.AddUse(fairshare.Bytes, int64(n)*fairconn.HeaderGrowth)
+	if h.bytes > usualHeader && h.account.IsOverdrawn() {
 		return errBeyondShare
 	}
 	return nil
 }
 
-// arrived ends the count.
-func (h *arrivingHeaders) arrived() {
+// stopCounting ends the count.
+func (h *arrivingHeaders) stopCounting() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.account != nil {
-		h.account.Add(fairshare.Bytes, -h.bytes*fairconn.HeaderGrowth)
+		h.account.AddUse(fairshare.Bytes, -h.bytes*fairconn.HeaderGrowth)
 		h.account, h.bytes = nil, 0
 	}
 }

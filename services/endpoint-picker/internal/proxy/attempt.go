@@ -29,65 +29,65 @@ var (
 	errInformation = fmt.Errorf("the model server sent more than %d informational responses", maxInformational)
 )
 
-// forward sends the request to the picked server, or to the next one, and relays the response.
-func (t *transfer) forward() (whole bool) {
-	x, s := &t.exchange, t.server
-	candidates := t.candidates()
-	to := s.upstream.reserve(candidates[0])
+// forwardRequest sends the request to the picked server, or to the next one, and relays the response.
+func (t *transfer) forwardRequest() (whole bool) {
+	x, s := &t.requestContext, t.server
+	candidates := t.candidateAddresses()
+	to := s.upstream.reserveServer(candidates[0])
 	if to == nil {
-		return t.refuse(x.Refuse(exchange.Exhausted(errFull)))
+		return t.refuseRequest(x.RefuseRequest(exchange.Exhausted(errFull)))
 	}
-	x.Sent()
-	base := t.outgoing()
+	x.MarkSent()
+	base := t.baseRequest()
 	for rest := candidates[1:]; ; {
 		a := t.newAttempt(to, base)
-		err := a.send()
-		if err == nil && len(rest) > 0 && a.declined() {
+		err := a.sendRequest()
+		if err == nil && len(rest) > 0 && a.isDeclined() {
 			err = errDeclined
 		}
 		if err == nil {
-			return a.relay()
+			return a.relayResponse()
 		}
 		to = nil
-		if a.repeatable(err) && !t.gone() {
+		if a.isRepeatable(err) && !t.isClientGone() {
 			to, rest = t.reserveNext(rest)
 		}
 		switch {
 		case to != nil:
-			a.end()
-			s.counters.count(err)
+			a.endAttempt()
+			s.counters.countResult(err)
 			s.counters.retries.Add(1)
-			x.Failed(a.to.address, a.status())
+			x.OnFailedAttempt(a.to.address, a.statusCode())
 		case errors.Is(err, errDeclined):
-			return a.relay()
+			return a.relayResponse()
 		default:
-			return a.fail(err)
+			return a.failAttempt(err)
 		}
 	}
 }
 
-// status returns the status of the response, 0 if there is none.
-func (a *attempt) status() int {
+// statusCode returns the status of the response, 0 if there is none.
+func (a *attempt) statusCode() int {
 	if a.response == nil {
 		return 0
 	}
 	return a.response.StatusCode
 }
 
-// fail ends the last attempt, which has no response.
-func (a *attempt) fail(err error) (whole bool) {
-	a.end()
-	if a.gone() {
-		a.server.counters.count(errGone)
+// failAttempt ends the last attempt, which has no response.
+func (a *attempt) failAttempt(err error) (whole bool) {
+	a.endAttempt()
+	if a.isClientGone() {
+		a.server.counters.countResult(errGone)
 		return false
 	}
-	a.server.counters.count(err)
-	return a.transfer.fail(err, a.to.address)
+	a.server.counters.countResult(err)
+	return a.transfer.answerFailure(err, a.to.address)
 }
 
-// candidates returns the addresses of the picked endpoint and the next ones.
-func (t *transfer) candidates() []string {
-	x := &t.exchange
+// candidateAddresses returns the addresses of the picked endpoint and the next ones.
+func (t *transfer) candidateAddresses() []string {
+	x := &t.requestContext
 	addresses := []string{x.Endpoint.Address()}
 	for i := range x.Ranking {
 		if a := x.Ranking[i].Endpoint.Address(); a != addresses[0] {
@@ -100,15 +100,15 @@ func (t *transfer) candidates() []string {
 // reserveNext reserves the first candidate that has room, nil if none has. It returns the candidates after it.
 func (t *transfer) reserveNext(candidates []string) (*server, []string) {
 	for i, address := range candidates {
-		if to := t.server.upstream.reserve(address); to != nil {
+		if to := t.server.upstream.reserveServer(address); to != nil {
 			return to, candidates[i+1:]
 		}
 	}
 	return nil, nil
 }
 
-// outgoing returns what all attempts have in common.
-func (t *transfer) outgoing() *http.Request {
+// baseRequest returns what all attempts have in common.
+func (t *transfer) baseRequest() *http.Request {
 	r := t.request
 	return &http.Request{
 		Method: r.Method, Host: r.Host, Header: t.outgoingHeaders(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -116,10 +116,10 @@ func (t *transfer) outgoing() *http.Request {
 	}
 }
 
-// fail answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
+// answerFailure answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
 // one.
-func (t *transfer) fail(err error, last string) (whole bool) {
-	r := exchange.Unanswered(http.StatusBadGateway, err)
+func (t *transfer) answerFailure(err error, last string) (whole bool) {
+	r := exchange.NoAnswer(http.StatusBadGateway, err)
 	switch {
 	case errors.Is(err, errSilent):
 		r.Code = http.StatusGatewayTimeout
@@ -127,22 +127,22 @@ func (t *transfer) fail(err error, last string) (whole bool) {
 		r = exchange.Unavailable(errUnconnected)
 		r.Reason = "" // there are endpoints
 	}
-	t.exchange.Respond(&exchange.Response{Status: r.Code, Served: last, Unanswered: true})
-	t.exchange.Complete()
-	return t.refuse(r)
+	t.requestContext.OnResponseHeaders(&exchange.ResponseHeaders{Status: r.Code, Served: last, Unanswered: true})
+	t.requestContext.OnResponseEnd()
+	return t.refuseRequest(r)
 }
 
 // An attempt is one attempt to send the request to a server, with its response.
 type attempt struct {
 	*transfer
 
-	to      *server
-	request *http.Request
-	cancel  context.CancelCauseFunc
-	silence *time.Timer // nil if there is no limit
-	begun   []byte      // the beginning of the body, if it was read before
+	to        *server
+	request   *http.Request
+	cancel    context.CancelCauseFunc
+	silence   *time.Timer // nil if there is no limit
+	bodyStart []byte      // the beginning of the body, if it was read before
 
-	held      int64       // bytes of the response that count for the client
+	heldBytes int64       // bytes of the response that count for the client
 	announced http.Header // the trailers that the response's headers name
 
 	mu            sync.Mutex // guards the following, which the transport's goroutines use
@@ -161,7 +161,7 @@ func (t *transfer) newAttempt(to *server, base *http.Request) *attempt {
 	if limit := t.server.options.IdleTimeout; limit > 0 {
 		a.silence = time.AfterFunc(limit, func() { cancel(errSilent) })
 	}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: a.gotConn, Got1xxResponse: a.inform})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: a.gotConn, Got1xxResponse: a.relayInformational})
 	a.request = base.WithContext(ctx)
 	u := *base.URL
 	u.Host = to.address
@@ -176,8 +176,8 @@ func (t *transfer) newAttempt(to *server, base *http.Request) *attempt {
 	return a
 }
 
-// send sends the request and waits for the headers of the response.
-func (a *attempt) send() error {
+// sendRequest sends the request and waits for the headers of the response.
+func (a *attempt) sendRequest() error {
 	response, err := a.server.upstream.transport.RoundTrip(a.request) //nolint:bodyclose // end closes it
 	a.mu.Lock()
 	a.over, a.response = true, response
@@ -190,12 +190,12 @@ func (a *attempt) send() error {
 	case response.StatusCode == http.StatusSwitchingProtocols && !opensWebSocket(a.request.Header, response.Header):
 		return errUnsupported
 	}
-	a.to.keepAlive.announced.Store(int64(announced(response.Header.Get(headerKeepAlive))))
-	return a.check()
+	a.to.keepAlive.announced.Store(int64(announcedTimeout(response.Header.Get(headerKeepAlive))))
+	return a.checkHeaders()
 }
 
-// repeatable reports whether the request may be sent to another server after an error.
-func (a *attempt) repeatable(err error) bool {
+// isRepeatable reports whether the request may be sent to another server after an error.
+func (a *attempt) isRepeatable(err error) bool {
 	switch {
 	case errors.Is(err, errSilent), errors.Is(err, errUnsupported):
 		return false
@@ -207,11 +207,11 @@ func (a *attempt) repeatable(err error) bool {
 	if a.conn != nil && a.conn.written.Load() == a.before {
 		return true // the connection had been closed
 	}
-	return a.harmless() || idempotent(a.transfer.request)
+	return a.isHarmless() || isIdempotent(a.transfer.request)
 }
 
-// idempotent reports whether a request may run twice, by the rules of net/http.
-func idempotent(r *http.Request) bool {
+// isIdempotent reports whether a request may run twice, by the rules of net/http.
+func isIdempotent(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
@@ -219,8 +219,8 @@ func idempotent(r *http.Request) bool {
 	return len(r.Header[headerIdempotency]) > 0 || len(r.Header[headerIdempotencyX]) > 0
 }
 
-// end ends the attempt. A connection whose response was not read to its end is closed.
-func (a *attempt) end() {
+// endAttempt ends the attempt. A connection whose response was not read to its end is closed.
+func (a *attempt) endAttempt() {
 	if a.silence != nil {
 		a.silence.Stop()
 	}
@@ -228,18 +228,18 @@ func (a *attempt) end() {
 	if a.response != nil {
 		_ = a.response.Body.Close()
 	}
-	a.hold(-a.held)
-	a.to.release()
+	a.countHeld(-a.heldBytes)
+	a.to.releaseRequest()
 }
 
-// hold counts bytes of the response for the client, in place of what its connection counted while the headers arrived.
-func (a *attempt) hold(bytes int64) {
+// countHeld counts bytes of the response for the client, in place of what its connection counted while the headers arrived.
+func (a *attempt) countHeld(bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.held += bytes
-	a.account.Add(fairshare.Bytes, bytes)
+	a.heldBytes += bytes
+	a.account.AddUse(fairshare.Bytes, bytes)
 	if a.conn != nil {
-		a.conn.headers.arrived()
+		a.conn.headers.stopCounting()
 	}
 }
 
@@ -248,16 +248,16 @@ func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn != nil {
-		a.conn.headers.arrived()
+		a.conn.headers.stopCounting()
 	}
 	if c, ok := info.Conn.(*serverConn); ok {
 		a.conn, a.before = c, c.written.Load()
-		c.headers.expect(a.account)
+		c.headers.startCounting(a.account)
 	}
 }
 
-// inform relays an informational response. HTTP/1.0 has none, and its clients take one for the response. An error ends the attempt.
-func (a *attempt) inform(code int, header textproto.MIMEHeader) error {
+// relayInformational relays an informational response. HTTP/1.0 has none, and its clients take one for the response. An error ends the attempt.
+func (a *attempt) relayInformational(code int, header textproto.MIMEHeader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.informational++; a.informational > maxInformational {

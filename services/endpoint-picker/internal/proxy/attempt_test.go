@@ -98,16 +98,16 @@ func TestRepeats(t *testing.T) {
 						assert.Equal(t, reply{http.StatusOK, a.header, method + " / " + body, nil}, a)
 						assert.Equal(t, second, record.Served)
 						assert.Equal(t, exchange.Completed, record.Outcome)
-						assert.Equal(t, int64(1), r.Stats().Retries)
+						assert.Equal(t, int64(1), r.ProxyStats().Retries)
 					case failed:
 						assert.Equal(t, http.StatusBadGateway, a.status)
-						assert.False(t, record.Moved())
+						assert.False(t, record.HasMoved())
 						assert.Equal(t, http.StatusBadGateway, record.Status)
-						assert.Zero(t, r.Stats().Retries)
+						assert.Zero(t, r.ProxyStats().Retries)
 					case cut:
 						require.Error(t, a.err)
 						assert.Equal(t, exchange.Interrupted, record.Outcome)
-						assert.Zero(t, r.Stats().Retries)
+						assert.Zero(t, r.ProxyStats().Retries)
 					}
 					assert.Zero(t, r.pool.inFlight())
 				})
@@ -148,11 +148,11 @@ func TestNobodyIsThere(t *testing.T) {
 		assert.Equal(t, "no connection to the model server; try again in 1 s", messageOf(t, a.body), "it has no address")
 		assert.Equal(t, "1", a.header.Get("Retry-After"))
 		assert.Empty(t, a.header.Get("X-Llm-D-Request-Dropped-Reason"))
-		assert.Equal(t, int64(testOptions().MaxAttempts), r.Stats().Attempts[Unconnected])
-		assert.Equal(t, int64(testOptions().MaxAttempts-1), r.Stats().Retries)
+		assert.Equal(t, int64(testOptions().MaxAttempts), r.ProxyStats().Attempts[Unconnected])
+		assert.Equal(t, int64(testOptions().MaxAttempts-1), r.ProxyStats().Retries)
 		record := r.pool.ended(t, 1)[0]
 		assert.Equal(t, http.StatusServiceUnavailable, record.Status)
-		assert.True(t, record.Moved(), "the last server failed, too")
+		assert.True(t, record.HasMoved(), "the last server failed, too")
 		assert.Zero(t, r.pool.inFlight())
 	})
 }
@@ -258,7 +258,7 @@ func TestClientGoes(t *testing.T) {
 				require.NoError(t, c.Close())
 				<-gone
 				assert.Equal(t, tt.want, r.pool.ended(t, 1)[0].Outcome)
-				assert.Equal(t, int64(1), r.Stats().Attempts[Gone])
+				assert.Equal(t, int64(1), r.ProxyStats().Attempts[Gone])
 			})
 		})
 	}
@@ -287,10 +287,10 @@ func TestServerIsFull(t *testing.T) {
 		assert.Equal(t, http.StatusTooManyRequests, a.status)
 		assert.Equal(t, errFull.Error()+"; try again in 1 s", messageOf(t, a.body))
 		assert.Equal(t, "rejected-saturated", a.header.Get("X-Llm-D-Request-Dropped-Reason"))
-		assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.Stats().Servers)
+		assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.ProxyStats().Servers)
 		record := r.pool.ended(t, 1)[0]
 		assert.Equal(t, exchange.Refused, record.Outcome)
-		assert.False(t, record.Moved(), "the server did not fail")
+		assert.False(t, record.HasMoved(), "the server did not fail")
 		close(release)
 		r.pool.ended(t, 3)
 		assert.Equal(t, http.StatusOK, r.do(c, http.MethodGet, "/", "").status)
@@ -301,7 +301,7 @@ func TestCountsOfErrors(t *testing.T) {
 	t.Parallel()
 	var c counters
 	for _, err := range []error{nil, errGone, errors.Join(errUnconnected, io.EOF), errSilent, io.EOF} {
-		c.count(err)
+		c.countResult(err)
 	}
 	for _, n := range []int64{c.answered.Load(), c.leaving.Load(), c.unconnected.Load(), c.silent.Load(), c.broken.Load()} {
 		assert.Equal(t, int64(1), n)

@@ -24,11 +24,11 @@ const firstRead = 16 << 10
 // errGone means that the client has closed the connection, or its stream.
 var errGone = errors.New("the client has gone")
 
-// collect reads the body of the request into memory. It returns a refusal, or errGone, if the body does not come.
-func (t *transfer) collect() (*exchange.Refusal, error) {
+// collectBody reads the body of the request into memory. It returns a refusal, or errGone, if the body does not come.
+func (t *transfer) collectBody() (*exchange.Refusal, error) {
 	r := t.request
 	if r.Body == nil || r.Body == http.NoBody {
-		t.arrived = true
+		t.bodyComplete = true
 		return nil, nil
 	}
 	limit := t.server.options.MaxRequestBody
@@ -36,7 +36,7 @@ func (t *transfer) collect() (*exchange.Refusal, error) {
 		return exchange.TooLarge(limit), nil
 	}
 	_ = t.control.SetReadDeadline(time.Now().Add(t.server.options.BodyTimeout))
-	pool := t.account.Pool()
+	pool := t.account.BufferPool()
 	size := firstRead
 	if r.ContentLength > 0 {
 		size = int(min(r.ContentLength, firstRead))
@@ -51,50 +51,50 @@ func (t *transfer) collect() (*exchange.Refusal, error) {
 			return exchange.TooLarge(limit), nil
 		case errors.Is(err, io.EOF):
 			_ = t.control.SetReadDeadline(time.Time{}) // net/http reads on, to see whether the client goes
-			t.keep(buffer, n)
-			t.arrived = true
+			t.storeBody(buffer, n)
+			t.bodyComplete = true
 			return nil, nil
 		case err != nil:
 			pool.Put(buffer)
-			return t.unread(err)
-		case t.account.BeyondShare(fairshare.Bytes):
+			return t.bodyError(err)
+		case t.account.IsBeyondShare(fairshare.Bytes):
 			pool.Put(buffer)
 			return exchange.Exhausted(fairshare.ErrTooManyBytes), nil
 		case n == len(*buffer):
-			buffer = t.grow(buffer)
+			buffer = t.growBuffer(buffer)
 		}
 	}
 }
 
-// grow returns a larger buffer with the same contents, up to one byte more than the body can have.
-func (t *transfer) grow(buffer *[]byte) *[]byte {
+// growBuffer returns a larger buffer with the same contents, up to one byte more than the body can have.
+func (t *transfer) growBuffer(buffer *[]byte) *[]byte {
 	size := min(2*len(*buffer), t.server.options.MaxRequestBody+1)
 	if announced := t.request.ContentLength; announced > int64(len(*buffer)) {
 		size = int(min(int64(size), announced))
 	}
-	pool := t.account.Pool()
+	pool := t.account.BufferPool()
 	larger := pool.Get(size)
 	copy(*larger, *buffer)
 	pool.Put(buffer)
 	return larger
 }
 
-// keep takes over the first n bytes of a buffer as the body.
-func (t *transfer) keep(buffer *[]byte, n int) {
-	pool := t.account.Pool()
+// storeBody takes over the first n bytes of a buffer as the body.
+func (t *transfer) storeBody(buffer *[]byte, n int) {
+	pool := t.account.BufferPool()
 	if n == 0 {
 		pool.Put(buffer)
 		return
 	}
 	*buffer = (*buffer)[:n]
 	t.body = mem.NewBuffer(buffer, pool)
-	t.exchange.RequestBytes = n
+	t.requestContext.RequestBytes = n
 }
 
-// unread returns the answer to a body that could not be read.
-func (t *transfer) unread(err error) (*exchange.Refusal, error) {
+// bodyError returns the answer to a body that could not be read.
+func (t *transfer) bodyError(err error) (*exchange.Refusal, error) {
 	var network net.Error
-	malformed := fairconn.Of(t.request).Violation()
+	malformed := fairconn.ConnOf(t.request).Violation()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return exchange.TimedOut(), nil
@@ -106,16 +106,16 @@ func (t *transfer) unread(err error) (*exchange.Refusal, error) {
 	return exchange.BadRequest(err), nil // for example the length of a chunk
 }
 
-// drop frees the body when no attempt reads it anymore.
-func (t *transfer) drop() {
+// freeBody frees the body when no attempt reads it anymore.
+func (t *transfer) freeBody() {
 	if t.body != nil {
 		t.body.Free()
 		t.body = nil
 	}
 }
 
-// bytes returns the body, nil if there is none.
-func (t *transfer) bytes() []byte {
+// bodyBytes returns the body, nil if there is none.
+func (t *transfer) bodyBytes() []byte {
 	if t.body == nil {
 		return nil
 	}
@@ -137,13 +137,13 @@ func (t *transfer) newSentBody() (io.ReadCloser, int64) {
 	}
 	t.body.Ref()
 	b, whole := &sentBody{whole: t.body}, t.body.ReadOnlyData()
-	edit := t.exchange.Edit
-	if edit.With == nil {
+	edit := t.requestContext.Edit
+	if edit.Replacement == nil {
 		b.rest[0] = whole
 		return b, int64(len(whole))
 	}
-	b.rest = [3][]byte{whole[:edit.From], edit.With, whole[edit.To:]}
-	return b, int64(len(whole) + edit.Growth())
+	b.rest = [3][]byte{whole[:edit.From], edit.Replacement, whole[edit.To:]}
+	return b, int64(len(whole) + edit.GrowthBytes())
 }
 
 // Read implements io.Reader.

@@ -57,7 +57,7 @@ func TestRefusals(t *testing.T) {
 		refuse *exchange.Refusal // by the pick
 		empty  bool              // the pool
 		give   string
-		form   exchange.Form
+		form   exchange.ErrorFormat
 		want   exchange.Refusal
 	}{
 		{name: "too large by its length", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", want: *exchange.TooLarge(1024)},
@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 				}
 				tt.want.Cause = nil
 				assert.Equal(t, tt.want, got)
-				wantBody, _ := tt.want.Body(tt.form)
+				wantBody, _ := tt.want.EncodeBody(tt.form)
 				assert.Equal(t, response.Request.Method != http.MethodHead, string(body) == string(wantBody), string(body))
 				assert.Equal(t, "application/json", response.Header.Get("Content-Type"))
 				records := r.pool.ended(t, 1)
@@ -221,8 +221,8 @@ func TestSlowHeadersCount(t *testing.T) {
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 16<<10))
 		}
 		synctest.Wait()
-		assert.Positive(t, r.Stats().RefusedConnections)
-		assert.Less(t, r.ledger.Total(fairshare.Bytes), int64(2<<20+(20+16*20)<<10))
+		assert.Positive(t, r.ProxyStats().RefusedConnections)
+		assert.Less(t, r.ledger.TotalUse(fairshare.Bytes), int64(2<<20+(20+16*20)<<10))
 	})
 }
 
@@ -265,7 +265,7 @@ func TestEdits(t *testing.T) {
 		})
 		for range 3 {
 			r.pool.mu.Lock()
-			r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, With: []byte(`"served-model"`)}
+			r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, Replacement: []byte(`"served-model"`)}
 			r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
 			r.pool.mu.Unlock()
 			a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)

@@ -9,13 +9,15 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
-// harmless reports whether the request may run on several servers: it generates text, and stores nothing.
-func (a *attempt) harmless() bool { return a.exchange.Inference && a.exchange.ResponseID == nil }
+// isHarmless reports whether the request may run on several servers: it generates text, and stores nothing.
+func (a *attempt) isHarmless() bool {
+	return a.requestContext.Inference && a.requestContext.ResponseID == nil
+}
 
-// declined reports whether the response is an error without any content, so that another server may answer a harmless request. It reads the
+// isDeclined reports whether the response is an error without any content, so that another server may answer a harmless request. It reads the
 // beginning of other responses, which relay sends.
-func (a *attempt) declined() bool {
-	if !a.harmless() {
+func (a *attempt) isDeclined() bool {
+	if !a.isHarmless() {
 		return false
 	}
 	switch status := a.response.StatusCode; {
@@ -24,7 +26,7 @@ func (a *attempt) declined() bool {
 	case status < http.StatusMultipleChoices:
 		return a.beginsBadly()
 	default:
-		return status < http.StatusBadRequest && !a.exchange.LooseSlashes() // a login page, which no inference API has
+		return status < http.StatusBadRequest && !a.requestContext.LooseSlashes() // a login page, which no inference API has
 	}
 }
 
@@ -32,32 +34,32 @@ func (a *attempt) declined() bool {
 // of a stream is kept until then, but for comments and pings, with which a server keeps the connection of its client; of another body, what
 // fits into a piece.
 func (a *attempt) beginsBadly() bool {
-	response := a.describe()
+	response := a.describeResponse()
 	switch {
-	case response.Page:
+	case response.HTML:
 		return true
 	case response.Encoded:
 		return false
 	}
-	buffer, _ := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(buffer)
-	reader, n := answer.Reader{Form: a.exchange.UsageForm, Strict: a.exchange.Strict(), Events: response.Events, Bytes: response.Bytes}, 0
-	defer func() { a.begun = bytes.Clone(buffer[:n]) }()
+	buffer, _ := pieceBuffers.Get().(*[pieceSize]byte)
+	defer pieceBuffers.Put(buffer)
+	reader, n := answer.Reader{Format: a.requestContext.UsageFormat, Strict: a.requestContext.HasKnownFormat(), Events: response.Events, Bytes: response.Bytes}, 0
+	defer func() { a.bodyStart = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {
-		read, err := a.receive(buffer[n:])
+		read, err := a.receivePiece(buffer[n:])
 		if read > 0 {
-			reader.Read(buffer[n : n+read])
+			reader.ReadPiece(buffer[n : n+read])
 			n += read
 		}
 		switch {
-		case reader.Broken():
+		case reader.IsBroken():
 			return true
 		case reader.Events && reader.HasOutput():
 			return false
 		case errors.Is(err, io.EOF):
-			return !reader.Whole() && !reader.Unknown()
+			return !reader.IsComplete() && !reader.IsUnknownFormat()
 		case err != nil:
-			return !a.gone()
+			return !a.isClientGone()
 		}
 	}
 	return false

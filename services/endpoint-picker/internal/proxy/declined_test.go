@@ -100,13 +100,13 @@ func TestAnotherServerAnswers(t *testing.T) {
 				if tt.want != "" {
 					assert.Equal(t, tt.want, a.body)
 					assert.Equal(t, first, record.Served)
-					assert.Zero(t, r.Stats().Retries)
+					assert.Zero(t, r.ProxyStats().Retries)
 					return
 				}
 				assert.Equal(t, answered, a.body)
 				assert.Equal(t, 200, a.status)
 				assert.Equal(t, second, record.Served)
-				assert.Equal(t, int64(1), r.Stats().Retries)
+				assert.Equal(t, int64(1), r.ProxyStats().Retries)
 				assert.Equal(t, []string{first}, r.pool.failures)
 				assert.Zero(t, r.pool.inFlight())
 			})

@@ -25,7 +25,7 @@ func (r *rig) startDrain(limit time.Duration) func() bool {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.t.Context(), limit)
 		defer cancel()
-		ended <- r.Drain(ctx)
+		ended <- r.DrainConns(ctx)
 	}()
 	return func() bool { return <-ended }
 }
@@ -108,11 +108,11 @@ func TestIdleConnectionsInADrain(t *testing.T) {
 		fresh, from := r.dial()
 		assert.Equal(t, http.StatusOK, send(t, fresh, from, getRoot).status)
 		synctest.Wait()
-		require.Equal(t, 3, r.gate.Open())
+		require.Equal(t, 3, r.gate.OpenConns())
 		began, drained := time.Now(), r.startDrain(time.Minute)
 		time.Sleep(fairconn.DrainTick / 2)
 		synctest.Wait()
-		assert.Equal(t, 1, r.gate.Open())
+		assert.Equal(t, 1, r.gate.OpenConns())
 		assert.True(t, drained())
 		assert.InDelta(t, fairconn.Linger.Seconds(), time.Since(began).Seconds(), 1)
 	})

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Forwarded is the policy for the headers that describe the client's side of the proxy: X-Forwarded-For, X-Forwarded-Proto and
+// ForwardedPolicy is the policy for the headers that describe the client's side of the proxy: X-Forwarded-For, X-Forwarded-Proto and
 // X-Forwarded-Host. It implements pflag.Value.
-type Forwarded uint8
+type ForwardedPolicy uint8
 
 // The policies.
 const (
-	Replace Forwarded = iota // model servers get only what the proxy itself knows, whatever the client claims
-	Append                   // the client's address is added to X-Forwarded-For, and the others stay if the client sent them
-	Off                      // the headers of the client stay as they are
+	Replace ForwardedPolicy = iota // model servers get only what the proxy itself knows, whatever the client claims
+	Append                         // the client's address is added to X-Forwarded-For, and the others stay if the client sent them
+	Off                            // the headers of the client stay as they are
 )
 
 var forwardedNames = []string{Replace: "replace", Append: "append", Off: "off"}
 
 // String returns the policy's name.
-func (f *Forwarded) String() string { return forwardedNames[*f] }
+func (f *ForwardedPolicy) String() string { return forwardedNames[*f] }
 
 // Set parses the name of a policy.
-func (f *Forwarded) Set(name string) error {
+func (f *ForwardedPolicy) Set(name string) error {
 	for policy, n := range forwardedNames {
 		if n == name {
-			*f = Forwarded(policy)
+			*f = ForwardedPolicy(policy)
 			return nil
 		}
 	}
@@ -34,7 +34,7 @@ func (f *Forwarded) Set(name string) error {
 }
 
 // Type names the value in help.
-func (*Forwarded) Type() string { return "policy" }
+func (*ForwardedPolicy) Type() string { return "policy" }
 
 // The headers, in the form of http.Header.
 const (
@@ -45,8 +45,8 @@ const (
 	prefixForwarded      = "X-Forwarded-"
 )
 
-// apply sets the headers of a request to a model server. The address is the client's.
-func (f Forwarded) apply(h http.Header, r *http.Request, address string) {
+// setHeaders sets the headers of a request to a model server. The address is the client's.
+func (f ForwardedPolicy) setHeaders(h http.Header, r *http.Request, address string) {
 	if f == Off {
 		return
 	}

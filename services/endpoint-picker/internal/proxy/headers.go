@@ -40,8 +40,8 @@ var hopByHop = []string{
 	"Transfer-Encoding", headerUpgrade, "Http2-Settings",
 }
 
-// owned are further headers that only a picker or a proxy may set.
-var owned = []string{
+// reservedHeaders are further headers that only a picker or a proxy may set.
+var reservedHeaders = []string{
 	headerContentLength, headerContentType, "X-Real-Ip", textproto.CanonicalMIMEHeaderKey(exchange.HeaderDestination),
 	textproto.CanonicalMIMEHeaderKey(exchange.HeaderRequestID), textproto.CanonicalMIMEHeaderKey(exchange.HeaderTrace),
 }
@@ -89,8 +89,8 @@ func newWantedHeaders(further []string) *wantedHeaders {
 	return w
 }
 
-// read returns the headers of a request that picks read, and the names of those to hide from model servers.
-func (w *wantedHeaders) read(h http.Header) (headers api.Headers, private []string) {
+// readHeaders returns the headers of a request that picks read, and the names of those to hide from model servers.
+func (w *wantedHeaders) readHeaders(h http.Header) (headers api.Headers, private []string) {
 	for i := range w.names {
 		n := &w.names[i]
 		values := h[n.canonical]
@@ -114,7 +114,7 @@ func (w *wantedHeaders) removeShadows(h http.Header) {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 		_, both := h[plain]
 		if both || plain == headerForwarded || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
-			slices.Contains(owned, plain) || slices.ContainsFunc(w.names, func(n wantedHeader) bool { return n.canonical == plain }) {
+			slices.Contains(reservedHeaders, plain) || slices.ContainsFunc(w.names, func(n wantedHeader) bool { return n.canonical == plain }) {
 			delete(h, name)
 		}
 	}
@@ -122,7 +122,7 @@ func (w *wantedHeaders) removeShadows(h http.Header) {
 
 // outgoingHeaders changes the headers of a client's request to those for the model server.
 func (t *transfer) outgoingHeaders() http.Header {
-	x, h := &t.exchange, t.request.Header
+	x, h := &t.requestContext, t.request.Header
 	trailers, tunnel := hasToken(h[headerTE], tokenTrailers), isWebSocket(t.request)
 	removeHopByHop(h)
 	if trailers {
@@ -142,7 +142,7 @@ func (t *transfer) outgoingHeaders() http.Header {
 	for _, header := range x.Set {
 		h.Set(header.Name, header.Value)
 	}
-	t.server.options.Forwarded.apply(h, t.request, t.account.Address.String())
+	t.server.options.Forwarded.setHeaders(h, t.request, t.account.Address.String())
 	t.server.wanted.Load().removeShadows(h)
 	if _, ok := h[headerUserAgent]; !ok {
 		h[headerUserAgent] = nil // or else the transport adds its own

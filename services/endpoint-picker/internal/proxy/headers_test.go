@@ -56,18 +56,18 @@ func TestForwarded(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var policy Forwarded
+			var policy ForwardedPolicy
 			require.NoError(t, policy.Set(tt.policy))
 			assert.Equal(t, tt.policy, policy.String())
 			h := tt.give.Clone()
 			if h == nil {
 				h = http.Header{}
 			}
-			policy.apply(h, &http.Request{Host: "models.example", TLS: tt.tls}, "10.0.0.9")
+			policy.setHeaders(h, &http.Request{Host: "models.example", TLS: tt.tls}, "10.0.0.9")
 			assert.Equal(t, tt.want, h)
 		})
 	}
-	var policy Forwarded
+	var policy ForwardedPolicy
 	require.EqualError(t, policy.Set("trust"), `"trust" is not one of replace, append, off`)
 	assert.Equal(t, "policy", policy.Type())
 }
@@ -251,7 +251,7 @@ func TestShapesOfRequests(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]int{"": 0, "timeout=5": 5, "max=3, Timeout=7": 7, "timeout": 0, "timeout=-1": 0, "timeout=99999999": 0, "timeout=5; x": 0} {
-		assert.Equal(t, float64(want), announced(give).Seconds(), give)
+		assert.Equal(t, float64(want), announcedTimeout(give).Seconds(), give)
 	}
 }
 

@@ -51,7 +51,7 @@ func BenchmarkHostileServer(b *testing.B) {
 				}
 				b.ReportMetric((processorTime(b)-began)/n, "cpu-ms/each")
 				b.ReportMetric(float64(memory()-before)/n, "B/each")
-				b.ReportMetric(float64(r.ledger.Total(fairshare.Bytes))/n, "counted/each")
+				b.ReportMetric(float64(r.ledger.TotalUse(fairshare.Bytes))/n, "counted/each")
 				for _, c := range ends {
 					_ = c.Close()
 				}

@@ -73,7 +73,7 @@ func TestHostileResponses(t *testing.T) {
 				if tt.want == http.StatusBadGateway {
 					result = Broken
 				}
-				assert.Equal(t, int64(1), r.Stats().Attempts[result])
+				assert.Equal(t, int64(1), r.ProxyStats().Attempts[result])
 			})
 		})
 	}
@@ -96,7 +96,7 @@ func TestTooManyTrailersAtTheEnd(t *testing.T) {
 		a := r.do(r.client(), http.MethodPost, "/", "body")
 		require.ErrorIs(t, a.err, io.ErrUnexpectedEOF)
 		assert.Equal(t, exchange.Interrupted, r.pool.ended(t, 1)[0].Outcome)
-		assert.Equal(t, int64(1), r.Stats().Attempts[Broken])
+		assert.Equal(t, int64(1), r.ProxyStats().Attempts[Broken])
 	})
 }
 
@@ -163,10 +163,10 @@ func TestHeadersOfResponsesCount(t *testing.T) {
 		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		require.NoError(t, err)
 		synctest.Wait()
-		before := r.ledger.Total(fairshare.Bytes)
+		before := r.ledger.TotalUse(fairshare.Bytes)
 		counted := func() int64 {
 			synctest.Wait()
-			return r.ledger.Total(fairshare.Bytes) - before
+			return r.ledger.TotalUse(fairshare.Bytes) - before
 		}
 		next <- half
 		assert.Equal(t, int64(fairconn.HeaderGrowth*len(half)), counted())

@@ -22,9 +22,9 @@ const (
 	// shutting down. At half the value, a shutdown is mistaken for a timeout more often. At double, a server that closes idle
 	// connections after 150 ms closes one in use now and then.
 	minLearned = 100 * time.Millisecond
-	// waited is the duration of a read that has waited for the server, rather than found what was there. At half the value,
+	// minWait is the duration of a read that has waited for the server, rather than found what was there. At half the value,
 	// reads that the scheduler delayed count as waits. At double, short waits do not, and connections are used for less time.
-	waited = 100 * time.Microsecond
+	minWait = 100 * time.Microsecond
 )
 
 // errIdleTooLong refuses the first write of a request on a connection that the server may be closing, or has closed. As
@@ -41,8 +41,8 @@ type keepAlive struct {
 	at      monotonic.Time
 }
 
-// learn records that the server has closed a connection that was idle for at least a time.
-func (k *keepAlive) learn(idle time.Duration, now monotonic.Time) {
+// learnTimeout records that the server has closed a connection that was idle for at least a time.
+func (k *keepAlive) learnTimeout(idle time.Duration, now monotonic.Time) {
 	if idle < minLearned {
 		return
 	}
@@ -53,8 +53,8 @@ func (k *keepAlive) learn(idle time.Duration, now monotonic.Time) {
 	}
 }
 
-// limit returns how long a connection may be idle.
-func (k *keepAlive) limit(now monotonic.Time) time.Duration {
+// idleLimit returns how long a connection may be idle.
+func (k *keepAlive) idleLimit(now monotonic.Time) time.Duration {
 	limit := defaultKeepAlive
 	if a := time.Duration(k.announced.Load()); a > 0 {
 		limit = min(limit, a-a/safety)
@@ -109,18 +109,18 @@ func (c *serverConn) Read(b []byte) (int, error) {
 		return n, err //nolint:wrapcheck // the tunnel ends with it
 	}
 	if n > 0 {
-		if now.Sub(began) > waited {
+		if now.Sub(began) > minWait {
 			c.idleSince.Store(now)
 		} else {
 			c.idleSince.Store(c.lastRead.Load())
 		}
 		c.lastRead.Store(now)
 		c.answered.Store(true)
-		if beyond := c.headers.add(n); beyond != nil {
+		if beyond := c.headers.addBytes(n); beyond != nil {
 			return 0, beyond
 		}
 	} else if err != nil && c.answered.Load() {
-		c.server.keepAlive.learn(now.Sub(c.lastRead.Load()), now)
+		c.server.keepAlive.learnTimeout(now.Sub(c.lastRead.Load()), now)
 	}
 	return n, err //nolint:wrapcheck // net/http examines it
 }
@@ -129,7 +129,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 func (c *serverConn) Write(b []byte) (int, error) {
 	if !c.tunnel.Load() && c.answered.Load() && c.answered.Swap(false) {
 		now := monotonic.From(time.Now())
-		if now.Sub(c.idleSince.Load()) > c.server.keepAlive.limit(now) || closedByPeer(c.Conn) {
+		if now.Sub(c.idleSince.Load()) > c.server.keepAlive.idleLimit(now) || closedByPeer(c.Conn) {
 			return 0, errIdleTooLong
 		}
 	}

@@ -75,7 +75,7 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 				assert.Equal(t, tt.want, made)
 				time.Sleep(defaultKeepAlive + near)
 				synctest.Wait()
-				assert.Empty(t, r.Stats().Servers, "idle connections end, and the series of the server")
+				assert.Empty(t, r.ProxyStats().Servers, "idle connections end, and the series of the server")
 			})
 		})
 	}
@@ -162,9 +162,9 @@ func TestKeepAliveLimit(t *testing.T) {
 			var k keepAlive
 			k.announced.Store(int64(tt.announced))
 			for _, idle := range tt.learned {
-				k.learn(idle, now)
+				k.learnTimeout(idle, now)
 			}
-			assert.Equal(t, tt.want, k.limit(now.Add(tt.after)))
+			assert.Equal(t, tt.want, k.idleLimit(now.Add(tt.after)))
 		})
 	}
 }
@@ -174,11 +174,11 @@ func TestServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(0, nil)
-		u.server("10.0.0.1:1").used.Store(monotonic.From(time.Now()))
-		busy := u.reserve("10.0.0.2:1")
+		u.serverAt("10.0.0.1:1").lastUsed.Store(monotonic.From(time.Now()))
+		busy := u.reserveServer("10.0.0.2:1")
 		time.Sleep(forgetAfter + 1)
-		u.server("10.0.0.3:1")
+		u.serverAt("10.0.0.3:1")
 		assert.Len(t, u.servers, 2)
-		assert.Same(t, busy, u.server("10.0.0.2:1"))
+		assert.Same(t, busy, u.serverAt("10.0.0.2:1"))
 	})
 }

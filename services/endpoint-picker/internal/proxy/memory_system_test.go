@@ -77,11 +77,11 @@ func BenchmarkMemory(b *testing.B) {
 					open()
 				}
 				if tt.answer == "" {
-					await(b, func() bool { return r.ledger.Total(fairshare.Bytes) > n*(16<<10) })
+					await(b, func() bool { return r.ledger.TotalUse(fairshare.Bytes) > n*(16<<10) })
 				}
 				settle(&after)
 				b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/n, "B/each")
-				b.ReportMetric(float64(r.ledger.Total(fairshare.Bytes))/(n+20), "counted/each")
+				b.ReportMetric(float64(r.ledger.TotalUse(fairshare.Bytes))/(n+20), "counted/each")
 				for _, c := range ends {
 					_ = c.Close()
 				}

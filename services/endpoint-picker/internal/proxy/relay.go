@@ -37,36 +37,36 @@ var (
 	errTrailers = fmt.Errorf("the model server's response has more than %d trailers", maxTrailers)
 )
 
-// pieces are the buffers of responses.
-var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+// pieceBuffers are the buffers of responses.
+var pieceBuffers = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 
-// relay sends the response to the client, piece by piece, as it comes. It returns false if the response is not complete, and
+// relayResponse sends the response to the client, piece by piece, as it comes. It returns false if the response is not complete, and
 // the client must see that.
-func (a *attempt) relay() (whole bool) {
-	defer a.end()
-	a.drop() // nothing is repeated anymore
-	a.headers()
-	pass := a.pieces
+func (a *attempt) relayResponse() (whole bool) {
+	defer a.endAttempt()
+	a.freeBody() // nothing is repeated anymore
+	a.sendHeaders()
+	pass := a.sendPieces
 	if a.response.StatusCode == http.StatusSwitchingProtocols {
-		pass = a.tunnel
+		pass = a.runTunnel
 	}
 	err := pass()
 	if err == nil && len(a.response.Trailer) > maxTrailers {
 		err = errTrailers
-		a.exchange.Judge(exchange.Faulty)
+		a.requestContext.ReportHealth(exchange.Faulty)
 	}
 	if err != nil {
-		a.server.counters.count(err)
+		a.server.counters.countResult(err)
 		return false
 	}
-	a.server.counters.count(nil)
-	a.trailers()
-	a.exchange.Complete()
+	a.server.counters.countResult(nil)
+	a.sendTrailers()
+	a.requestContext.OnResponseEnd()
 	return true
 }
 
-// check returns the reason why a response cannot be relayed. Otherwise its headers count for the client.
-func (a *attempt) check() error {
+// checkHeaders returns the reason why a response cannot be relayed. Otherwise its headers count for the client.
+func (a *attempt) checkHeaders() error {
 	r := a.response
 	size := fairconn.HeadersSize(r.Header)
 	switch {
@@ -77,25 +77,25 @@ func (a *attempt) check() error {
 	case len(r.Trailer) > maxTrailers:
 		return errTrailers
 	}
-	a.hold(headerCopies * int64(size))
+	a.countHeld(headerCopies * int64(size))
 	return nil
 }
 
-// describe returns what the headers of the response say.
-func (a *attempt) describe() *exchange.Response {
+// describeResponse returns what the headers of the response say.
+func (a *attempt) describeResponse() *exchange.ResponseHeaders {
 	h := a.response.Header
 	encoded := isEncoded(h)
-	r := &exchange.Response{
-		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, Unasked: encoded && a.exchange.Inference, // see outgoingHeaders
+	r := &exchange.ResponseHeaders{
+		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, UnacceptedEncoding: encoded && a.requestContext.Inference, // see outgoingHeaders
 	}
 	r.SetContentType(h.Get(headerContentType))
 	return r
 }
 
-// headers sends the headers of the response.
-func (a *attempt) headers() {
-	x, from, h := &a.exchange, a.response, a.writer.Header()
-	x.Respond(a.describe())
+// sendHeaders sends the headers of the response.
+func (a *attempt) sendHeaders() {
+	x, from, h := &a.requestContext, a.response, a.writer.Header()
+	x.OnResponseHeaders(a.describeResponse())
 	removeHopByHop(from.Header)
 	for name, values := range from.Header {
 		h[name] = values
@@ -135,51 +135,51 @@ func isEncoded(h http.Header) bool {
 	return encoding != "" && encoding != encodingNone
 }
 
-// pieces sends the body of the response.
-func (a *attempt) pieces() error {
-	x, from := &a.exchange, a.response
-	buffer, _ := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(buffer)
+// sendPieces sends the body of the response.
+func (a *attempt) sendPieces() error {
+	x, from := &a.requestContext, a.response
+	buffer, _ := pieceBuffers.Get().(*[pieceSize]byte)
+	defer pieceBuffers.Put(buffer)
 	left := from.ContentLength
 	for {
-		n, err := a.read(buffer[:])
+		n, err := a.readPiece(buffer[:])
 		if n > 0 {
 			piece := buffer[:n]
-			x.Chunk(piece)
+			x.OnResponseChunk(piece)
 			if x.Restore != nil {
 				piece = x.Restore.Append(nil, piece)
 			}
 			left -= int64(n)
-			if writeErr := a.write(piece, left != 0); writeErr != nil {
+			if writeErr := a.writePiece(piece, left != 0); writeErr != nil {
 				return errGone
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			if x.Restore != nil {
-				if a.write(x.Restore.Flush(nil), false) != nil {
+				if a.writePiece(x.Restore.Flush(nil), false) != nil {
 					return errGone
 				}
 			}
 			return nil
 		case err != nil:
-			return a.interrupted(err)
+			return a.interruptionCause(err)
 		}
 	}
 }
 
-// read reads a piece of the body.
-func (a *attempt) read(buffer []byte) (int, error) {
-	if len(a.begun) > 0 {
-		n := copy(buffer, a.begun)
-		a.begun = a.begun[n:]
+// readPiece reads a piece of the body.
+func (a *attempt) readPiece(buffer []byte) (int, error) {
+	if len(a.bodyStart) > 0 {
+		n := copy(buffer, a.bodyStart)
+		a.bodyStart = a.bodyStart[n:]
 		return n, nil
 	}
-	return a.receive(buffer)
+	return a.receivePiece(buffer)
 }
 
-// receive reads a piece of the body from the server, which may not be silent for too long; that the client reads slowly is no silence.
-func (a *attempt) receive(buffer []byte) (int, error) {
+// receivePiece reads a piece of the body from the server, which may not be silent for too long; that the client reads slowly is no silence.
+func (a *attempt) receivePiece(buffer []byte) (int, error) {
 	if a.silence != nil {
 		a.silence.Reset(a.server.options.IdleTimeout)
 		defer a.silence.Stop()
@@ -187,8 +187,8 @@ func (a *attempt) receive(buffer []byte) (int, error) {
 	return a.response.Body.Read(buffer) //nolint:wrapcheck // the caller examines it
 }
 
-// write sends a piece to the client, at once if it is not the last one.
-func (a *attempt) write(piece []byte, more bool) error { //nolint:revive // it is a fact, not a mode
+// writePiece sends a piece to the client, at once if it is not the last one.
+func (a *attempt) writePiece(piece []byte, more bool) error { //nolint:revive // it is a fact, not a mode
 	if len(piece) == 0 {
 		return nil
 	}
@@ -202,20 +202,20 @@ func (a *attempt) write(piece []byte, more bool) error { //nolint:revive // it i
 	return nil
 }
 
-// interrupted returns the reason why a response ended early.
-func (a *attempt) interrupted(err error) error {
+// interruptionCause returns the reason why a response ended early.
+func (a *attempt) interruptionCause(err error) error {
 	switch {
-	case a.gone():
+	case a.isClientGone():
 		return errGone
 	case a.request.Context().Err() != nil:
 		err = errSilent
 	}
-	a.exchange.Judge(exchange.Faulty)
+	a.requestContext.ReportHealth(exchange.Faulty)
 	return err
 }
 
-// trailers sends the trailers of the response, also those that were not announced.
-func (a *attempt) trailers() {
+// sendTrailers sends the trailers of the response, also those that were not announced.
+func (a *attempt) sendTrailers() {
 	h := a.writer.Header()
 	for name, values := range a.response.Trailer {
 		if _, ok := a.announced[name]; !ok {

@@ -132,11 +132,11 @@ func TestLeave(t *testing.T) {
 		for _, c := range []*http.Client{one, two} {
 			assert.False(t, mustClose(t, r, c))
 		}
-		assert.Equal(t, 2, r.gate.Open())
-		r.Leave()
+		assert.Equal(t, 2, r.gate.OpenConns())
+		r.StartDraining()
 		assert.True(t, mustClose(t, r, one), "HTTP/1.1 has a header")
 		assert.False(t, mustClose(t, r, two), "HTTP/2 has none")
-		await(t, func() bool { return r.gate.Open() == 0 })
+		await(t, func() bool { return r.gate.OpenConns() == 0 })
 	})
 }
 
@@ -172,7 +172,7 @@ func TestDrain(t *testing.T) {
 				defer func() { _ = response.Body.Close() }()
 				short, cancel := context.WithCancel(t.Context())
 				cancel()
-				assert.False(t, r.Drain(short), "a request is open")
+				assert.False(t, r.DrainConns(short), "a request is open")
 				assert.Equal(t, 1, r.InFlight())
 				_, err = r.connect(t.Context(), "tcp", r.address)
 				require.Error(t, err, "nothing new is accepted")
@@ -181,7 +181,7 @@ func TestDrain(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, "begin end", string(text))
 				client.CloseIdleConnections()
-				assert.True(t, r.Drain(t.Context()))
+				assert.True(t, r.DrainConns(t.Context()))
 			})
 		})
 	}
@@ -195,12 +195,12 @@ func TestVerdictOfClientsThatGo(t *testing.T) {
 		name    string
 		headers bool
 		body    string
-		want    []exchange.Verdict
+		want    []exchange.HealthSignal
 	}{
-		{name: "before anything", want: []exchange.Verdict{exchange.Silent}},
-		{name: "after the headers", headers: true, want: []exchange.Verdict{exchange.Silent}},
-		{name: "after a comment", headers: true, body: ": ping\n\n", want: []exchange.Verdict{exchange.Silent}},
-		{name: "after the first content", headers: true, body: delta, want: []exchange.Verdict{exchange.Silent}},
+		{name: "before anything", want: []exchange.HealthSignal{exchange.Silent}},
+		{name: "after the headers", headers: true, want: []exchange.HealthSignal{exchange.Silent}},
+		{name: "after a comment", headers: true, body: ": ping\n\n", want: []exchange.HealthSignal{exchange.Silent}},
+		{name: "after the first content", headers: true, body: delta, want: []exchange.HealthSignal{exchange.Silent}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,8 +21,8 @@ func startTCP(t testing.TB, o Options, l fairshare.Limits) *rig {
 
 func (r *rig) listenTCP() {
 	r.t.Helper()
-	require.NoError(r.t, r.Listen())
-	r.address, r.connect = r.Address(), (&net.Dialer{}).DialContext
+	require.NoError(r.t, r.OpenListener())
+	r.address, r.connect = r.ListenAddress(), (&net.Dialer{}).DialContext
 	r.listenBack = func() (net.Listener, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(r.t, err)

@@ -42,7 +42,7 @@ type fakePool struct {
 	hosts     []string
 	headers   []string // what the picks read
 	failures  []string // servers that did not answer
-	verdicts  []exchange.Verdict
+	verdicts  []exchange.HealthSignal
 }
 
 func (p *fakePool) failed(address string) {
@@ -67,17 +67,17 @@ func (p *fakePool) add(address string) *endpoint.Endpoint {
 	return e
 }
 
-func (*fakePool) Began()                                       {}
-func (*fakePool) Picked(*exchange.Exchange, *exchange.Refusal) {}
-func (*fakePool) Sent(*exchange.Record)                        {}
+func (*fakePool) OnStart()                                           {}
+func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
+func (*fakePool) OnSend(*exchange.Record)                            {}
 
-func (p *fakePool) Ended(x *exchange.Exchange) {
+func (p *fakePool) OnEnd(x *exchange.RequestContext) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, x.Record)
 }
 
-func (p *fakePool) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bodies = append(p.bodies, string(x.Incoming.Body))
@@ -111,12 +111,12 @@ func (p *fakePool) inFlight() (n int64) {
 
 type fakePick struct {
 	pool     *fakePool
-	exchange *exchange.Exchange
+	exchange *exchange.RequestContext
 }
 
 func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
 
-func (f *fakePick) Place() *exchange.Refusal {
+func (f *fakePick) PlaceRequest() *exchange.Refusal {
 	p, x := f.pool, f.exchange
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,20 +134,20 @@ func (f *fakePick) Place() *exchange.Refusal {
 	return nil
 }
 
-func (f *fakePick) Sent() exchange.Follower  { return f }
-func (*fakePick) Responded()                 {}
-func (f *fakePick) Failed(address, _ string) { f.pool.failed(address) }
+func (f *fakePick) MarkSent() exchange.ResponseObserver { return f }
+func (*fakePick) OnResponseStatus()                     {}
+func (f *fakePick) OnFailedAttempt(address, _ string)   { f.pool.failed(address) }
 
-func (f *fakePick) Judged(v exchange.Verdict) time.Time {
+func (f *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
 	f.pool.verdicts = append(f.pool.verdicts, v)
 	return time.Time{}
 }
 
-func (*fakePick) Began()     {}
-func (*fakePick) Completed() {}
-func (*fakePick) Discard()   {}
+func (*fakePick) OnFirstContent() {}
+func (*fakePick) OnResponseEnd()  {}
+func (*fakePick) Discard()        {}
 
 // rig is a proxy that runs.
 type rig struct {
@@ -175,7 +175,7 @@ func start(t testing.TB, o Options, l fairshare.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
 	memory, backs := memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = r.gate.Listener(memory, nil)
+	r.listener = r.gate.CountingListener(memory, nil)
 	r.address, r.connect = "proxy.example", memory.From(netip.MustParseAddrPort("192.0.2.1:1000"))
 	r.listenBack = func() (net.Listener, string) {
 		address := "10.0.0." + strconv.Itoa(len(backs)+1) + ":8000"
@@ -207,8 +207,10 @@ func (r *rig) run() {
 		r.Close()
 		require.NoError(r.t, <-done)
 		assert.Zero(r.t, r.InFlight())
-		await(r.t, func() bool { return r.ledger.Total(fairshare.Bytes) == 0 && r.ledger.Total(fairshare.Streams) == 0 })
-		await(r.t, func() bool { return r.gate.Open() == 0 && len(r.upstream.stats()) == 0 })
+		await(r.t, func() bool {
+			return r.ledger.TotalUse(fairshare.Bytes) == 0 && r.ledger.TotalUse(fairshare.Streams) == 0
+		})
+		await(r.t, func() bool { return r.gate.OpenConns() == 0 && len(r.upstream.serverStats()) == 0 })
 	})
 }
 

@@ -44,7 +44,7 @@ type Options struct {
 	BodyTimeout    time.Duration // maximum time to receive the headers, and to receive the body
 	IdleTimeout    time.Duration // maximum time without a byte of a response; 0 for no limit
 	SendTimeout    time.Duration // maximum time that a client takes to read a piece of a response
-	Forwarded      Forwarded
+	Forwarded      ForwardedPolicy
 	MaxServerConns int  // maximum number of connections to one model server; 0 for no limit
 	MaxAttempts    int  // maximum number of model servers that a request is sent to
 	ReportEndpoint bool // name the picked endpoint in the response's headers
@@ -68,22 +68,22 @@ type Params struct {
 	NewID   func() string // identifies requests without x-request-id; may be nil
 }
 
-// Server serves the requests of clients. Listen opens its port, Run serves, and Drain or Close end it.
+// Server serves the requests of clients. OpenListener opens its port, Run serves, and DrainConns or Close end it.
 type Server struct {
-	log      *zap.Logger
-	options  Options
-	pools    pools
-	exchange exchange.Options
-	wanted   atomic.Pointer[wantedHeaders]
-	upstream *upstream
-	http     *http.Server
-	gate     *fairconn.Gate
-	listener net.Listener // nil until Listen
+	log            *zap.Logger
+	options        Options
+	pools          pools
+	requestOptions exchange.Options
+	wanted         atomic.Pointer[wantedHeaders]
+	upstream       *upstream
+	http           *http.Server
+	gate           *fairconn.Gate
+	listener       net.Listener // nil until OpenListener
 
 	connections *fairconn.Drain
 	cut         context.CancelFunc // ends the contexts of all requests
 	counters    counters
-	requests    requests
+	requests    openRequests
 }
 
 // New returns a Server.
@@ -91,8 +91,8 @@ func New(p Params) *Server {
 	gate := fairconn.NewGate(p.Ledger)
 	s := &Server{
 		log: p.Log, options: p.Options, pools: p.Pools, gate: gate, connections: fairconn.NewDrain(gate),
-		exchange: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: p.Options.MaxAttempts},
-		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
+		requestOptions: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: p.Options.MaxAttempts},
+		upstream:       newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)
 	s.WantHeaders(nil)
@@ -110,8 +110,8 @@ func New(p Params) *Server {
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		Protocols:                    protocols,
 		ErrorLog:                     errorLog,
-		ConnContext:                  fairconn.Context,
-		ConnState:                    s.connections.Follow,
+		ConnContext:                  fairconn.WithConn,
+		ConnState:                    s.connections.OnConnState,
 		ReadHeaderTimeout:            p.Options.BodyTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaders,
@@ -129,8 +129,8 @@ func New(p Params) *Server {
 // WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
 func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWantedHeaders(names)) }
 
-// Listen opens the port.
-func (s *Server) Listen() error {
+// OpenListener opens the port.
+func (s *Server) OpenListener() error {
 	if s.options.Address == "" {
 		return nil
 	}
@@ -138,24 +138,24 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on --%s %s: %w", flag, s.options.Address, err)
 	}
-	s.listener = s.gate.Listener(raw, s.options.TLS, "h2", "http/1.1")
+	s.listener = s.gate.CountingListener(raw, s.options.TLS, "h2", "http/1.1")
 	return nil
 }
 
-// Address returns the address of the listener, empty if it is off.
-func (s *Server) Address() string {
+// ListenAddress returns the address of the listener, empty if it is off.
+func (s *Server) ListenAddress() string {
 	if s.listener == nil {
 		return ""
 	}
 	return s.listener.Addr().String()
 }
 
-// Run serves until Drain or Close, which may be called first.
+// Run serves until DrainConns or Close, which may be called first.
 func (s *Server) Run() error {
 	if s.listener == nil {
 		return nil
 	}
-	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", flag))
+	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.ListenAddress()), zap.String("flag", flag))
 	err := s.http.Serve(s.listener)
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve --%s %s: %w", flag, s.options.Address, err)
@@ -164,7 +164,7 @@ func (s *Server) Run() error {
 }
 
 // InFlight returns the number of open requests.
-func (s *Server) InFlight() int { return s.requests.count() }
+func (s *Server) InFlight() int { return s.requests.openCount() }
 
 // Close closes all connections and returns when all handlers have returned.
 func (s *Server) Close() {
@@ -173,20 +173,20 @@ func (s *Server) Close() {
 	if s.listener != nil {
 		_ = s.listener.Close() // a server that ran has closed it
 	}
-	s.requests.end()
-	s.upstream.close()
+	s.requests.closeAndWait()
+	s.upstream.closeIdle()
 }
 
-// requests are the open requests.
-type requests struct {
+// openRequests are the open requests.
+type openRequests struct {
 	mu     sync.Mutex
 	none   *sync.Cond
 	open   int
 	closed bool
 }
 
-// add counts a request. It returns false after the end.
-func (r *requests) add() bool {
+// addRequest counts a request. It returns false after the end.
+func (r *openRequests) addRequest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -196,7 +196,7 @@ func (r *requests) add() bool {
 	return true
 }
 
-func (r *requests) remove() {
+func (r *openRequests) removeRequest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open--; r.open == 0 {
@@ -204,14 +204,14 @@ func (r *requests) remove() {
 	}
 }
 
-func (r *requests) count() int {
+func (r *openRequests) openCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open
 }
 
-// end refuses further requests, and waits for the open ones.
-func (r *requests) end() {
+// closeAndWait refuses further requests, and waits for the open ones.
+func (r *openRequests) closeAndWait() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true

@@ -26,8 +26,8 @@ type counters struct {
 	answered, unconnected, broken, silent, leaving atomic.Int64
 }
 
-// count counts an attempt by its error.
-func (c *counters) count(err error) {
+// countResult counts an attempt by its error.
+func (c *counters) countResult(err error) {
 	switch {
 	case err == nil:
 		c.answered.Add(1)
@@ -52,14 +52,14 @@ type Stats struct {
 	Retries            int64 // attempts after the first one of their request
 }
 
-// Stats returns the current figures.
-func (s *Server) Stats() Stats {
+// ProxyStats returns the current figures.
+func (s *Server) ProxyStats() Stats {
 	c := &s.counters
 	return Stats{
-		Connections: s.gate.Open(),
-		Servers:     s.upstream.stats(),
+		Connections: s.gate.OpenConns(),
+		Servers:     s.upstream.serverStats(),
 
-		RefusedConnections: s.gate.Refused(),
+		RefusedConnections: s.gate.RefusedConns(),
 		Retries:            c.retries.Load(),
 		Attempts: map[Result]int64{
 			Answered: c.answered.Load(), Unconnected: c.unconnected.Load(), Broken: c.broken.Load(), Silent: c.silent.Load(), Gone: c.leaving.Load(),

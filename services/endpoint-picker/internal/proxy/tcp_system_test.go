@@ -44,8 +44,8 @@ func TestClosedAtTheWorstMoment(t *testing.T) {
 		conn := <-conns
 		await(t, func() bool { return closedByPeer(conn) || errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) })
 	}
-	assert.Equal(t, int64(500), r.Stats().Attempts[Answered])
-	assert.Zero(t, r.Stats().Attempts[Broken])
+	assert.Equal(t, int64(500), r.ProxyStats().Attempts[Answered])
+	assert.Zero(t, r.ProxyStats().Attempts[Broken])
 }
 
 // TestReset has a server that resets the connection after it has read a request.
@@ -88,5 +88,5 @@ func TestAnotherListens(t *testing.T) {
 	t.Parallel()
 	used, o := startTCP(t, testOptions(), fairshare.Limits{}), testOptions()
 	o.Address = used.address
-	require.ErrorContains(t, newRig(t, o, fairshare.Limits{}).Listen(), "listen on --proxy-bind-address "+used.address)
+	require.ErrorContains(t, newRig(t, o, fairshare.Limits{}).OpenListener(), "listen on --proxy-bind-address "+used.address)
 }

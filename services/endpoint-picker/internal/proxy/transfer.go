@@ -29,102 +29,102 @@ const discardTimeout = time.Second
 
 // A transfer is one request of a client, from its headers to the end of its response.
 type transfer struct {
-	server   *Server
-	writer   http.ResponseWriter
-	control  *http.ResponseController
-	request  *http.Request
-	account  *fairshare.Account
-	exchange exchange.Exchange
-	body     mem.Buffer // nil if there is none
-	arrived  bool       // the whole body was read
-	written  time.Time  // when the deadline for writing was last set
+	server         *Server
+	writer         http.ResponseWriter
+	control        *http.ResponseController
+	request        *http.Request
+	account        *fairshare.Account
+	requestContext exchange.RequestContext
+	body           mem.Buffer // nil if there is none
+	bodyComplete   bool       // the whole body was read
+	written        time.Time  // when the deadline for writing was last set
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := fairconn.Of(r)
-	if c == nil || !s.requests.add() {
+	c := fairconn.ConnOf(r)
+	if c == nil || !s.requests.addRequest() {
 		panic(http.ErrAbortHandler) // it closes the connection
 	}
-	defer s.requests.remove()
-	c.Begin(r)
-	defer c.End()
+	defer s.requests.removeRequest()
+	c.BeginRequest(r)
+	defer c.EndRequest()
 	t := &transfer{server: s, writer: w, control: http.NewResponseController(w), request: r, account: c.Account()}
 	held := int64(requestBytes + fairconn.HeadersSize(r.Header))
-	t.account.Add(fairshare.Streams, 1)
-	t.account.Add(fairshare.Bytes, held)
+	t.account.AddUse(fairshare.Streams, 1)
+	t.account.AddUse(fairshare.Bytes, held)
 	defer func() {
-		t.account.Add(fairshare.Streams, -1)
-		t.account.Add(fairshare.Bytes, -held)
+		t.account.AddUse(fairshare.Streams, -1)
+		t.account.AddUse(fairshare.Bytes, -held)
 	}()
-	if !t.serve() {
+	if !t.serveRequest() {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// serve handles the request. It returns false if the client must see that the response is not complete.
-func (t *transfer) serve() (whole bool) {
-	x, s, r := &t.exchange, t.server, t.request
-	x.Begin(s.pools.FindHost(r.Host), &s.exchange)
+// serveRequest handles the request. It returns false if the client must see that the response is not complete.
+func (t *transfer) serveRequest() (whole bool) {
+	x, s, r := &t.requestContext, t.server, t.request
+	x.Start(s.pools.FindHost(r.Host), &s.requestOptions)
 	defer func() {
-		if t.gone() {
-			x.Left()
+		if t.isClientGone() {
+			x.OnClientGone()
 		}
-		x.End(nil)
+		x.EndRequest(nil)
 	}()
-	defer t.drop()
-	s.connections.Mark(t.writer)
+	defer t.freeBody()
+	s.connections.MarkResponse(t.writer)
 	if isWebSocket(r) {
 		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
 	}
-	headers, private := s.wanted.Load().read(r.Header)
-	x.Receive(&exchange.Request{
+	headers, private := s.wanted.Load().readHeaders(r.Header)
+	x.SetRequestHeaders(&exchange.RequestHeaders{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),
 		Headers: headers, Private: private,
 	})
-	refusal := t.admit()
+	refusal := t.admitRequest()
 	if refusal == nil {
 		var err error
-		if refusal, err = t.collect(); err != nil {
+		if refusal, err = t.collectBody(); err != nil {
 			return false
 		}
 	}
 	if refusal != nil {
-		return t.refuse(x.Refuse(refusal))
+		return t.refuseRequest(x.RefuseRequest(refusal))
 	}
-	if refusal = x.Decide(r.Context(), t.bytes()); refusal != nil {
-		return t.refuse(refusal)
+	if refusal = x.PickEndpoint(r.Context(), t.bodyBytes()); refusal != nil {
+		return t.refuseRequest(refusal)
 	}
 	if s.log.Core().Enabled(zap.DebugLevel) {
 		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, x.RequestID), zap.String(logging.KeyEndpoint, x.Destination))
 	}
-	return t.forward()
+	return t.forwardRequest()
 }
 
 // errConnect refuses requests to connect to another host.
 var errConnect = errors.New("the picker opens no tunnels by CONNECT: use a WebSocket of HTTP/1.1, or another proxy")
 
-// admit returns the refusal of a request that is not for this proxy, or of a client beyond its share.
-func (t *transfer) admit() *exchange.Refusal {
+// admitRequest returns the refusal of a request that is not for this proxy, or of a client beyond its share.
+func (t *transfer) admitRequest() *exchange.Refusal {
 	switch r := t.request; {
 	case r.Method == http.MethodConnect:
-		return exchange.Unanswered(http.StatusNotImplemented, errConnect)
-	case t.account.BeyondShare(fairshare.Streams):
+		return exchange.NoAnswer(http.StatusNotImplemented, errConnect)
+	case t.account.IsBeyondShare(fairshare.Streams):
 		return exchange.Exhausted(fairshare.ErrTooManyStreams)
-	case t.account.BeyondShare(fairshare.Bytes):
+	case t.account.IsBeyondShare(fairshare.Bytes):
 		return exchange.Exhausted(fairshare.ErrTooManyBytes)
 	}
 	return nil
 }
 
-// refuse answers the request in place of a model server.
-func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
-	t.drop()
-	if !t.arrived { // net/http reads the rest of a small body before it answers
+// refuseRequest answers the request in place of a model server.
+func (t *transfer) refuseRequest(r *exchange.Refusal) (whole bool) {
+	t.freeBody()
+	if !t.bodyComplete { // net/http reads the rest of a small body before it answers
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))
 	}
 	in := api.Incoming{Path: t.request.URL.RequestURI()}
-	body, contentType := r.Body(exchange.FormOf(in.CleanPath()))
+	body, contentType := r.EncodeBody(exchange.ErrorFormatOf(in.CleanPath()))
 	h := t.writer.Header()
 	h.Set(headerContentType, contentType)
 	h.Set(headerContentLength, strconv.Itoa(len(body)))
@@ -139,7 +139,7 @@ func (t *transfer) refuse(r *exchange.Refusal) (whole bool) {
 	if t.request.Method != http.MethodHead {
 		_, _ = t.writer.Write(body)
 	}
-	if !t.arrived && t.request.ProtoMajor == 2 { // a stream that ends during an upload is reset: curl then shows that in place of the refusal
+	if !t.bodyComplete && t.request.ProtoMajor == 2 { // a stream that ends during an upload is reset: curl then shows that in place of the refusal
 		_ = t.control.Flush()
 		_, _ = io.Copy(io.Discard, t.request.Body)
 	}
@@ -158,7 +158,7 @@ func (t *transfer) prepareWrite() {
 	}
 }
 
-// gone reports whether the client has gone.
-func (t *transfer) gone() bool {
+// isClientGone reports whether the client has gone.
+func (t *transfer) isClientGone() bool {
 	return errors.Is(context.Cause(t.request.Context()), context.Canceled)
 }

@@ -30,9 +30,9 @@ func opensWebSocket(request, response http.Header) bool {
 	return hasToken(request[headerUpgrade], protocolWebSocket) && hasToken(response[headerUpgrade], protocolWebSocket)
 }
 
-// tunnel passes bytes in both directions until one side ends, nothing has passed for the time limit, or the listener is closed. Until then
+// runTunnel passes bytes in both directions until one side ends, nothing has passed for the time limit, or the listener is closed. Until then
 // the request is open: for its client, and for the load of the model server.
-func (a *attempt) tunnel() error {
+func (a *attempt) runTunnel() error {
 	client, buffered, err := a.control.Hijack()
 	if err != nil {
 		return errGone
@@ -40,8 +40,8 @@ func (a *attempt) tunnel() error {
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // its next read would end the request's context with the connection
 	server, _ := a.response.Body.(io.ReadWriteCloser)            // of a response that switches protocols
 	a.conn.tunnel.Store(true)
-	fairconn.Of(a.transfer.request).Tunnel()
-	a.alive()
+	fairconn.ConnOf(a.transfer.request).SwitchToTunnel()
+	a.resetSilence()
 	end := func() {
 		_ = client.Close()
 		_ = server.Close()
@@ -51,9 +51,9 @@ func (a *attempt) tunnel() error {
 	var sides sync.WaitGroup
 	sides.Go(func() {
 		defer end()
-		a.pass(server, io.MultiReader(bytes.NewReader(early), client), &a.exchange.RequestBytes)
+		a.copyBytes(server, io.MultiReader(bytes.NewReader(early), client), &a.requestContext.RequestBytes)
 	})
-	a.pass(patientConn{client, a.server.options.SendTimeout}, server, &a.exchange.ResponseBytes)
+	a.copyBytes(deadlineConn{client, a.server.options.SendTimeout}, server, &a.requestContext.ResponseBytes)
 	end()
 	sides.Wait()
 	switch {
@@ -65,14 +65,14 @@ func (a *attempt) tunnel() error {
 	return errGone
 }
 
-// pass passes bytes until either side ends, and counts them.
-func (a *attempt) pass(to io.Writer, from io.Reader, passed *int) {
-	buffer, _ := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(buffer)
+// copyBytes passes bytes until either side ends, and counts them.
+func (a *attempt) copyBytes(to io.Writer, from io.Reader, passed *int) {
+	buffer, _ := pieceBuffers.Get().(*[pieceSize]byte)
+	defer pieceBuffers.Put(buffer)
 	for {
 		n, err := from.Read(buffer[:])
 		if n > 0 {
-			a.alive()
+			a.resetSilence()
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}
@@ -84,22 +84,22 @@ func (a *attempt) pass(to io.Writer, from io.Reader, passed *int) {
 	}
 }
 
-// alive begins the time limit for silence anew.
-func (a *attempt) alive() {
+// resetSilence begins the time limit for silence anew.
+func (a *attempt) resetSilence() {
 	if a.silence != nil {
 		a.silence.Reset(a.server.options.IdleTimeout)
 	}
 }
 
-// A patientConn gives each write a time limit.
-type patientConn struct {
+// A deadlineConn gives each write a time limit.
+type deadlineConn struct {
 	net.Conn
 
 	limit time.Duration
 }
 
 // Write implements net.Conn.
-func (c patientConn) Write(b []byte) (int, error) {
+func (c deadlineConn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.limit))
 	return c.Conn.Write(b) //nolint:wrapcheck // any error ends the tunnel
 }

@@ -115,9 +115,9 @@ func TestWebSocket(t *testing.T) {
 				}
 				synctest.Wait()
 				assert.Equal(t, int64(1), r.pool.inFlight())
-				assert.Equal(t, int64(1), r.ledger.Total(fairshare.Streams))
-				assert.Greater(t, r.ledger.Total(fairshare.Bytes), int64(requestBytes))
-				assert.Equal(t, 1, r.Stats().Connections)
+				assert.Equal(t, int64(1), r.ledger.TotalUse(fairshare.Streams))
+				assert.Greater(t, r.ledger.TotalUse(fairshare.Bytes), int64(requestBytes))
+				assert.Equal(t, 1, r.ProxyStats().Connections)
 
 				tt.end(t, r, c)
 				_, err := from.ReadByte()
@@ -128,8 +128,8 @@ func TestWebSocket(t *testing.T) {
 				assert.Equal(t, http.StatusSwitchingProtocols, record.Status)
 				assert.Equal(t, len("hello\n")+3*len("and again\n"), record.ResponseBytes)
 				assert.Zero(t, r.pool.inFlight())
-				assert.Equal(t, int64(1), r.Stats().Attempts[tt.result])
-				assert.Zero(t, r.upstream.server(r.pool.endpoints[0].Address()).keepAlive.learned, "the end of a tunnel is no idle timeout")
+				assert.Equal(t, int64(1), r.ProxyStats().Attempts[tt.result])
+				assert.Zero(t, r.upstream.serverAt(r.pool.endpoints[0].Address()).keepAlive.learned, "the end of a tunnel is no idle timeout")
 			})
 		})
 	}
@@ -145,7 +145,7 @@ func TestWebSocketInADrain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		drained := make(chan bool, 1)
-		go func() { drained <- r.Drain(ctx) }()
+		go func() { drained <- r.DrainConns(ctx) }()
 		time.Sleep(30 * time.Second)
 		_, err := io.WriteString(c, "still here\n")
 		require.NoError(t, err)

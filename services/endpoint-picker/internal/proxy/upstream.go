@@ -48,7 +48,7 @@ type server struct {
 	address     string
 	requests    atomic.Int64
 	connections atomic.Int64
-	used        monotonic.Atomic // when a request was last sent
+	lastUsed    monotonic.Atomic // when a request was last sent
 	keepAlive   keepAlive
 }
 
@@ -62,7 +62,7 @@ func newUpstream(limit int, dial func(ctx context.Context, network, address stri
 			if err != nil {
 				return nil, errors.Join(errUnconnected, err)
 			}
-			return newServerConn(raw, u.server(address)), nil
+			return newServerConn(raw, u.serverAt(address)), nil
 		},
 		DisableCompression:     true, // bodies pass unchanged
 		MaxIdleConnsPerHost:    1 << 20,
@@ -74,8 +74,8 @@ func newUpstream(limit int, dial func(ctx context.Context, network, address stri
 	return u
 }
 
-// server returns the server with an address.
-func (u *upstream) server(address string) *server {
+// serverAt returns the server with an address.
+func (u *upstream) serverAt(address string) *server {
 	u.mu.RLock()
 	s := u.servers[address]
 	u.mu.RUnlock()
@@ -85,40 +85,40 @@ func (u *upstream) server(address string) *server {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if s = u.servers[address]; s == nil {
-		u.forget()
+		u.forgetUnused()
 		s = &server{address: address}
-		s.used.Store(monotonic.From(time.Now()))
+		s.lastUsed.Store(monotonic.From(time.Now()))
 		u.servers[address] = s
 	}
 	return s
 }
 
-// forget forgets servers that were not used for long. The caller holds mu.
-func (u *upstream) forget() {
+// forgetUnused forgets servers that were not used for long. The caller holds mu.
+func (u *upstream) forgetUnused() {
 	before := monotonic.From(time.Now()).Add(-forgetAfter)
 	for address, s := range u.servers {
-		if s.used.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
+		if s.lastUsed.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
 			delete(u.servers, address)
 		}
 	}
 }
 
-// reserve counts a request to a server. It returns nil if the server has as many as it may have connections.
-func (u *upstream) reserve(address string) *server {
-	s := u.server(address)
+// reserveServer counts a request to a server. It returns nil if the server has as many as it may have connections.
+func (u *upstream) reserveServer(address string) *server {
+	s := u.serverAt(address)
 	if n := s.requests.Add(1); u.limit > 0 && n > u.limit {
 		s.requests.Add(-1)
 		return nil
 	}
-	s.used.Store(monotonic.From(time.Now()))
+	s.lastUsed.Store(monotonic.From(time.Now()))
 	return s
 }
 
-// release ends the count of a request.
-func (s *server) release() { s.requests.Add(-1) }
+// releaseRequest ends the count of a request.
+func (s *server) releaseRequest() { s.requests.Add(-1) }
 
-// close closes idle connections.
-func (u *upstream) close() { u.transport.CloseIdleConnections() }
+// closeIdle closes idle connections.
+func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
 
 // ServerStats are figures of one model server.
 type ServerStats struct {
@@ -126,8 +126,8 @@ type ServerStats struct {
 	Connections int
 }
 
-// stats returns the servers with connections, by address.
-func (u *upstream) stats() []ServerStats {
+// serverStats returns the servers with connections, by address.
+func (u *upstream) serverStats() []ServerStats {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	var all []ServerStats
@@ -140,8 +140,8 @@ func (u *upstream) stats() []ServerStats {
 	return all
 }
 
-// announced returns the idle timeout in a Keep-Alive header, 0 if there is none.
-func announced(header string) time.Duration {
+// announcedTimeout returns the idle timeout in a Keep-Alive header, 0 if there is none.
+func announcedTimeout(header string) time.Duration {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if strings.EqualFold(name, "timeout") {

@@ -110,7 +110,7 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := frameReader{from: bufio.NewReader(bytes.NewReader(stream))}
 		x := estimate.New(1 << 20)
-		at, view := x.New(describe("a", "1"), time.Now()), x.NewReplica()
+		at, view := x.NewEndpoint(describe("a", "1"), time.Now()), x.NewReplica()
 		var next frame
 		for r.read(&next) == nil {
 			if next.kind == frameClock || next.kind == frameContents {

@@ -72,8 +72,8 @@ func (m *Member) Stats() Stats {
 	}
 }
 
-// Ready returns ErrCold while a pool that has just started waits for what another replica knows.
-func (m *Member) Ready() error {
+// CheckReady returns ErrCold while a pool that has just started waits for what another replica knows.
+func (m *Member) CheckReady() error {
 	select {
 	case <-m.ready:
 		return nil
@@ -173,7 +173,7 @@ func (m *Member) fetchContents(fetch func() error) error {
 func (m *Member) ask() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.asked || m.Ready() == nil {
+	if m.asked || m.CheckReady() == nil {
 		return false
 	}
 	m.asked = true

@@ -83,11 +83,11 @@ func TestReplicasOverTLS(t *testing.T) {
 			a.start(t, a.address)
 			b.start(t, a.address)
 			if !tt.hears {
-				eventually(t, func() bool { return b.heardNothing() != "" && b.member.Ready() == nil }, "reported")
+				eventually(t, func() bool { return b.heardNothing() != "" && b.member.CheckReady() == nil }, "reported")
 				assert.Zero(t, a.member.publisher.reading.Load())
 				return
 			}
-			eventually(t, func() bool { return b.member.connected.Load() == 1 && b.member.Ready() == nil }, "connected")
+			eventually(t, func() bool { return b.member.connected.Load() == 1 && b.member.CheckReady() == nil }, "connected")
 			a.place(10)
 			eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
 		})

@@ -127,7 +127,7 @@ func newReplica(settings *tls.Config) *replica {
 		estimator: estimate.New(1 << 20), logs: logs,
 		Node: New(Params{Log: zap.New(core), BindAddress: "127.0.0.1:0", TLS: settings}),
 	}
-	r.endpoint = r.estimator.New(describe("a", "1"), time.Now())
+	r.endpoint = r.estimator.NewEndpoint(describe("a", "1"), time.Now())
 	r.endpoint.Record(r.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
 	r.member = r.Join("pool", r.estimator, r)
 	return r
@@ -195,7 +195,7 @@ func pair(t *testing.T, n *network) (a, b *replica) {
 		r.start(t, a.address, b.address) // its own address is among them
 	}
 	for _, r := range []*replica{a, b} {
-		eventually(t, func() bool { return r.member.connected.Load() == 1 && r.member.Ready() == nil }, "connected")
+		eventually(t, func() bool { return r.member.connected.Load() == 1 && r.member.CheckReady() == nil }, "connected")
 	}
 	return a, b
 }
@@ -233,13 +233,13 @@ func TestNewReplicaIsWarm(t *testing.T) {
 		n := newNetwork()
 		a, b := n.addReplica(t), n.addReplica(t)
 		a.start(t, a.address)
-		eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+		eventually(t, func() bool { return a.member.CheckReady() == nil }, "alone")
 		for blocks := range 40 {
 			a.place(blocks).Release()
 		}
-		require.ErrorIs(t, b.member.Ready(), ErrCold)
+		require.ErrorIs(t, b.member.CheckReady(), ErrCold)
 		b.start(t, a.address, b.address)
-		eventually(t, func() bool { return b.member.Ready() == nil }, "warm")
+		eventually(t, func() bool { return b.member.CheckReady() == nil }, "warm")
 		assert.Equal(t, 38*prefixindex.BlockTokens, b.cached(39))
 	})
 }
@@ -262,7 +262,7 @@ func TestReplicaDiesAndComesBack(t *testing.T) {
 		again := n.addReplica(t)
 		again.listener, again.address = n.listenAt(a.address), a.address
 		again.start(t, a.address, b.address)
-		eventually(t, func() bool { return b.member.connected.Load() == 1 && again.member.Ready() == nil }, "connected")
+		eventually(t, func() bool { return b.member.connected.Load() == 1 && again.member.CheckReady() == nil }, "connected")
 		assert.Equal(t, 144, again.cached(10), "it asked the one that survived")
 		again.place(3)
 		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
@@ -294,7 +294,7 @@ func TestReplicasWithoutAgreement(t *testing.T) {
 				r.start(t, other.address)
 				eventually(t, func() bool { return r.heardNothing() != "" }, "reported")
 				assert.Contains(t, r.heardNothing(), tt.want)
-				eventually(t, func() bool { return r.member.Ready() == nil }, "it does not wait for the other one")
+				eventually(t, func() bool { return r.member.CheckReady() == nil }, "it does not wait for the other one")
 				assert.Zero(t, r.member.connected.Load())
 			})
 		})
@@ -442,7 +442,7 @@ func TestHostileReader(t *testing.T) {
 			require.NoError(t, err)
 			return response
 		}
-		eventually(t, func() bool { return a.member.Ready() == nil }, "alone")
+		eventually(t, func() bool { return a.member.CheckReady() == nil }, "alone")
 		statuses := map[int]int{}
 		for range 2 * maxReaders {
 			response := read()
@@ -525,7 +525,7 @@ func TestSilentReplica(t *testing.T) {
 					}
 					<-r.Context().Done()
 				}))
-				eventually(t, func() bool { return r.heardNothing() != "" && r.member.Ready() == nil }, "reported")
+				eventually(t, func() bool { return r.heardNothing() != "" && r.member.CheckReady() == nil }, "reported")
 				assert.Contains(t, r.heardNothing(), "no answer for "+r.silence.String())
 			})
 		})
@@ -550,7 +550,7 @@ func TestNothingToWaitFor(t *testing.T) {
 				change(r)
 				r.start(t, "replicas:9004")
 				began := time.Now()
-				eventually(t, func() bool { return r.member.Ready() == nil }, "ready")
+				eventually(t, func() bool { return r.member.CheckReady() == nil }, "ready")
 				assert.Less(t, time.Since(began), warmTimeout/2)
 			})
 		})

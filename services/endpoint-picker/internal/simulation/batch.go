@@ -52,7 +52,7 @@ type Refresh struct {
 
 // A Failure is what a server answers in place of an answer that it has to compute.
 type Failure struct {
-	Response exchange.Response
+	Response exchange.ResponseHeaders
 	Body     string
 	Cut      bool          // the response does not end
 	Silent   bool          // there is no response, and the client goes

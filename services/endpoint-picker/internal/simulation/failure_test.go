@@ -20,27 +20,27 @@ const oneToken = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 
 // failures are the ways in which a server fails fast.
 var failures = map[string]Failure{
-	"500":                   {Response: exchange.Response{Status: 500}, Body: `{"error":{"message":"internal"}}`},
-	"503":                   {Response: exchange.Response{Status: 503}},
-	"too many requests":     {Response: exchange.Response{Status: 429}},
-	"model missing":         {Response: exchange.Response{Status: 404}, Body: `{"error":{"message":"no such model"}}`},
-	"refused by validation": {Response: exchange.Response{Status: 422}},
-	"error event":           {Response: exchange.Response{Status: 200, Events: true}, Body: `data: {"error":{"message":"the queue is full","code":503}}` + "\n\ndata: [DONE]\n\n"},
-	"empty stream":          {Response: exchange.Response{Status: 200, Events: true}},
-	"comments only":         {Response: exchange.Response{Status: 200, Events: true}, Body: ": ping\n\n"},
-	"empty body":            {Response: exchange.Response{Status: 200}},
-	"page":                  {Response: exchange.Response{Status: 200, Page: true}, Body: "<html>"},
-	"login page":            {Response: exchange.Response{Status: 302}},
-	"half an answer":        {Response: exchange.Response{Status: 200, Events: true}, Body: oneToken},
-	"cut":                   {Response: exchange.Response{Status: 200, Events: true}, Body: oneToken, Cut: true},
+	"500":                   {Response: exchange.ResponseHeaders{Status: 500}, Body: `{"error":{"message":"internal"}}`},
+	"503":                   {Response: exchange.ResponseHeaders{Status: 503}},
+	"too many requests":     {Response: exchange.ResponseHeaders{Status: 429}},
+	"model missing":         {Response: exchange.ResponseHeaders{Status: 404}, Body: `{"error":{"message":"no such model"}}`},
+	"refused by validation": {Response: exchange.ResponseHeaders{Status: 422}},
+	"error event":           {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: `data: {"error":{"message":"the queue is full","code":503}}` + "\n\ndata: [DONE]\n\n"},
+	"empty stream":          {Response: exchange.ResponseHeaders{Status: 200, Events: true}},
+	"comments only":         {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: ": ping\n\n"},
+	"empty body":            {Response: exchange.ResponseHeaders{Status: 200}},
+	"page":                  {Response: exchange.ResponseHeaders{Status: 200, HTML: true}, Body: "<html>"},
+	"login page":            {Response: exchange.ResponseHeaders{Status: 302}},
+	"half an answer":        {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken},
+	"cut":                   {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true},
 
-	"cut behind a gateway":                 {Response: exchange.Response{Status: 200, Events: true}, Body: oneToken, Cut: true, Unclear: true},
-	"cut before content, behind a gateway": {Response: exchange.Response{Status: 200, Events: true}, Cut: true, Unclear: true},
+	"cut behind a gateway":                 {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true, Unclear: true},
+	"cut before content, behind a gateway": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Cut: true, Unclear: true},
 }
 
 // stalled is a server that sends one token, and nothing more. Clients go after their patience.
 func stalled(patience time.Duration, gateway bool) Failure {
-	return Failure{Response: exchange.Response{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway, After: patience}
+	return Failure{Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway, After: patience}
 }
 
 // failingTrace returns 30 s of 500 requests to three servers. No two prompts have a beginning in common.

@@ -193,7 +193,7 @@ type unobserved struct{}
 func (unobserved) StreamStarted()                   {}
 func (unobserved) ObservePick(time.Duration, error) {}
 func (unobserved) RequestPlaced(*exchange.Record)   {}
-func (unobserved) ObserveExchange(*exchange.Record) {}
+func (unobserved) ObserveRequest(*exchange.Record)  {}
 
 // ObserveEjection counts an ejection.
 func (r *replica) ObserveEjection(string) { r.ejections++ }
@@ -207,7 +207,7 @@ func (r *replica) Current() *pluginconfig.Config { return r.config }
 func (r *replica) join(s *server) {
 	pod := fmt.Sprintf("vllm-%d", s.number)
 	d := endpoint.Description{Identity: endpoint.Identity{Namespace: "default", Pod: pod, UID: pod, Address: s.address()}}
-	m := &member{server: s, endpoint: r.factory.New(d, r.timeline.Now())}
+	m := &member{server: s, endpoint: r.factory.NewEndpoint(d, r.timeline.Now())}
 	r.members = append(r.members, m)
 	r.publish()
 }
@@ -218,7 +218,7 @@ func (r *replica) leave(s *server) {
 	m.gone = true // its page may be under way
 	r.members = slices.Delete(r.members, i, i+1)
 	r.publish()
-	r.factory.Forget(m.endpoint)
+	r.factory.ForgetEndpoint(m.endpoint)
 }
 
 // publish makes a snapshot of the members.
@@ -235,14 +235,14 @@ func (r *replica) publish() {
 // choose passes the request to the picker, like a gateway's stream.
 func (r *replica) choose(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	x := &exchange.Exchange{}
-	x.Begin(r.balancer, &exchange.Options{Now: r.timeline.Now})
-	x.Receive(&exchange.Request{Path: path})
-	if x.Decide(context.Background(), r.body) != nil {
-		x.End(nil)
+	x := &exchange.RequestContext{}
+	x.Start(r.balancer, &exchange.Options{Now: r.timeline.Now})
+	x.SetRequestHeaders(&exchange.RequestHeaders{Path: path})
+	if x.PickEndpoint(context.Background(), r.body) != nil {
+		x.EndRequest(nil)
 		return nil, false
 	}
-	x.Sent()
+	x.MarkSent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
 	return &pick{replica: r, exchange: x, on: r.members[i]}, true
 }
@@ -250,14 +250,14 @@ func (r *replica) choose(a *arrival) (placement, bool) {
 // pick is the picker's choice for one request.
 type pick struct {
 	replica  *replica
-	exchange *exchange.Exchange
+	exchange *exchange.RequestContext
 	on       *member
 }
 
 func (p *pick) server() *server { return p.on.server }
 
 func (p *pick) responded(status int) {
-	p.exchange.Respond(&exchange.Response{Status: status, Events: p.exchange.Streaming})
+	p.exchange.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Events: p.exchange.Streaming})
 }
 
 // piece passes the first piece of an answer.
@@ -266,20 +266,20 @@ func (p *pick) piece() {
 	if p.exchange.Streaming {
 		text = `data: {"choices":[{"text":"a"}]}` + "\n\n"
 	}
-	p.exchange.Chunk([]byte(text))
+	p.exchange.OnResponseChunk([]byte(text))
 }
 
-// continued records another piece of an answer, as Chunk does, without the time to read one.
+// continued records another piece of an answer, as OnResponseChunk does, without the time to read one.
 func (p *pick) continued() {
 	x := p.exchange
-	x.Last = p.replica.timeline.Now()
-	x.Placements.Answering().Continued(x.Last)
+	x.LastContent = p.replica.timeline.Now()
+	x.Placements.AnsweringLease().Continued(x.LastContent)
 }
 
 // left passes that the response ended early, which may be the server's fault.
 func (p *pick) left() {
-	p.exchange.Judge(exchange.Doubtful)
-	p.exchange.End(nil)
+	p.exchange.ReportHealth(exchange.Doubtful)
+	p.exchange.EndRequest(nil)
 }
 
 // ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
@@ -289,8 +289,8 @@ func (p *pick) ended(j *job) {
 	if j != nil {
 		p.last(j)
 	}
-	x.Complete()
-	x.End(nil)
+	x.OnResponseEnd()
+	x.EndRequest(nil)
 }
 
 // last passes the last piece of an answer.
@@ -306,18 +306,18 @@ func (p *pick) last(j *job) {
 	if j.stream {
 		text = "data: " + text + "\n\n"
 	}
-	p.exchange.Chunk([]byte(text))
+	p.exchange.OnResponseChunk([]byte(text))
 	if j.stream && usage == "" {
-		p.exchange.Pieces = j.out
+		p.exchange.ContentPieces = j.out
 	}
 }
 
-func (p *pick) lost() { p.exchange.End(nil) }
+func (p *pick) lost() { p.exchange.EndRequest(nil) }
 
 // failing passes the beginning of an answer that is none.
 func (p *pick) failing(f *Failure) {
-	p.exchange.Respond(&f.Response)
-	p.exchange.Chunk([]byte(f.Body))
+	p.exchange.OnResponseHeaders(&f.Response)
+	p.exchange.OnResponseChunk([]byte(f.Body))
 }
 
 // failed passes the end of an answer that is none.
@@ -328,13 +328,13 @@ func (p *pick) failed(f *Failure) {
 	}
 	switch {
 	case f.Unclear && (f.Stalls || f.Cut):
-		x.Judge(exchange.Doubtful)
+		x.ReportHealth(exchange.Doubtful)
 	case f.Silent, f.Stalls:
-		x.Left()
+		x.OnClientGone()
 	case f.Cut:
-		x.Judge(exchange.Faulty)
+		x.ReportHealth(exchange.Faulty)
 	default:
-		x.Complete()
+		x.OnResponseEnd()
 	}
-	x.End(nil)
+	x.EndRequest(nil)
 }

@@ -84,11 +84,11 @@ func (s *scraping) read(t *modelserver.Turn, m *member) {
 			case m.gone:
 			case answers && !m.server.dead:
 				t.Read(mark, &page)
-				s.detector.Scraped(m.endpoint)
+				s.detector.OnScrape(m.endpoint)
 			default:
 				t.Failed(mark)
 				if m.server.dead {
-					s.detector.ScrapeRefused(m.endpoint)
+					s.detector.OnScrapeRefused(m.endpoint)
 				}
 			}
 		})

@@ -36,8 +36,8 @@ func Shapes() []Shape {
 	return slices.Concat(flatShapes(), callShapes(), deepShapes(), framedShapes())
 }
 
-// Body returns a body of about the given size. It has at least one piece.
-func (s Shape) Body(size int) []byte {
+// BuildBody returns a body of about the given size. It has at least one piece.
+func (s Shape) BuildBody(size int) []byte {
 	n := max((size-len(s.begin)-len(s.end))/len(s.piece), 1)
 	text := slices.Concat([]byte(s.begin), bytes.Repeat([]byte(s.piece), n), []byte(s.end))
 	if s.framed {

@@ -85,8 +85,8 @@ func (s *Source) Run(ctx context.Context) { s.follower.Run(ctx) }
 // WaitForSync returns at once: the file was read at the start.
 func (s *Source) WaitForSync(context.Context) bool { return true }
 
-// Pool returns the last valid endpoints. They must not be changed.
-func (s *Source) Pool() (*datastore.Pool, error) { return s.pool.Load(), nil }
+// ReadPool returns the last valid endpoints. They must not be changed.
+func (s *Source) ReadPool() (*datastore.Pool, error) { return s.pool.Load(), nil }
 
 // use makes these the endpoints.
 func (s *Source) use(data []byte) error {

@@ -89,7 +89,7 @@ func newBench(t *testing.T, content string) *bench {
 
 func (b *bench) names(t *testing.T) []string {
 	t.Helper()
-	pool, err := b.source.Pool()
+	pool, err := b.source.ReadPool()
 	require.NoError(t, err)
 	var names []string
 	for _, d := range pool.Endpoints {
@@ -231,7 +231,7 @@ func (b *bench) run(t *testing.T) *datastore.Store {
 		Log: zap.NewNop(), Pool: b.path, Source: b.source, Observer: nobody{}, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
-	b.source.OnChange(store.Changed)
+	b.source.OnChange(store.MarkChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context){b.source.Run, store.Run} {
@@ -253,7 +253,7 @@ func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
 func roles(t *testing.T, s *datastore.Store, want map[string]string) map[string]*endpoint.Endpoint {
 	t.Helper()
 	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, s.Ready())
+	require.NoError(t, s.CheckReady())
 	found, got := map[string]*endpoint.Endpoint{}, map[string]string{}
 	for _, e := range s.Snapshot().Endpoints {
 		found[e.Identity().Pod] = e

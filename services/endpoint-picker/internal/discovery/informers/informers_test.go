@@ -100,7 +100,7 @@ func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
 		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Observer: nobody{}, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
-	s.OnChange(w.store.Changed)
+	s.OnChange(w.store.MarkChanged)
 	w.start(t, n.Run, w.store.Run)
 }
 
@@ -122,7 +122,7 @@ func (*world) start(t *testing.T, functions ...func(context.Context)) {
 func (w *world) serves(t *testing.T, why string, want ...string) {
 	t.Helper()
 	time.Sleep(moment)
-	require.NoError(t, w.store.Ready(), why)
+	require.NoError(t, w.store.CheckReady(), why)
 	var got []string
 	for _, e := range w.store.Snapshot().Endpoints {
 		got = append(got, e.Address())
@@ -202,7 +202,7 @@ func TestStoreFollowsTheCluster(t *testing.T) {
 
 		require.NoError(t, pools.Delete(ctx, "pool", metav1.DeleteOptions{}))
 		time.Sleep(moment)
-		require.Error(t, w.store.Ready(), "the pool was deleted")
+		require.Error(t, w.store.CheckReady(), "the pool was deleted")
 		assert.Empty(t, w.store.Snapshot().Endpoints)
 	})
 }
@@ -277,7 +277,7 @@ func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 		w.follow(t, n, one)
 		w.serves(t, "start", "10.0.0.1:8000")
 		require.True(t, two.WaitForSync(t.Context()))
-		second, err := two.Pool()
+		second, err := two.ReadPool()
 		require.NoError(t, err)
 		require.Len(t, second.Endpoints, 1)
 		assert.Equal(t, "10.0.0.2:9000", second.Endpoints[0].Address.String())
@@ -313,7 +313,7 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		require.True(t, one.WaitForSync(ctx))
 		assert.Len(t, n.Pools(), 2)
 		for _, s := range []*Source{one, two} {
-			p, err := s.Pool()
+			p, err := s.ReadPool()
 			require.NoError(t, err)
 			require.Len(t, p.Endpoints, 1)
 		}
@@ -334,7 +334,7 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "second", metav1.DeleteOptions{}))
 		time.Sleep(moment)
 		require.Equal(t, []int64{2, 3}, []int64{others.Load(), pools.Load()}, "the second pool was deleted")
-		p, err := two.Pool()
+		p, err := two.ReadPool()
 		require.NoError(t, err)
 		assert.Nil(t, p)
 		assert.EqualValues(t, 2, first.Load())
@@ -366,7 +366,7 @@ func TestPoolKindThatComesLater(t *testing.T) {
 		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
 		w.run(t)
 		time.Sleep(moment)
-		require.EqualError(t, w.store.Ready(), "inference pool ns/pool: "+datastore.ErrNoPool.Error())
+		require.EqualError(t, w.store.CheckReady(), "inference pool ns/pool: "+datastore.ErrNoPool.Error())
 
 		require.NoError(t, w.inference.Tracker().Add(pool(model, 8000)))
 		w.serveKind()

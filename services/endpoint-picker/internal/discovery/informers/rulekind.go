@@ -95,7 +95,7 @@ func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map
 			return "", nil, "", fmt.Errorf("encode spec: %w", err)
 		}
 	}
-	if pool, err = rules.PoolOf(o); pools[pool] == nil || err != nil {
+	if pool, err = rules.PoolName(o); pools[pool] == nil || err != nil {
 		return "", nil, "", err
 	}
 	made, note, err = k.convert(o)

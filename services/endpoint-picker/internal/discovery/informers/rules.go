@@ -102,7 +102,7 @@ func (r *Rules) Add(pool string, to *rules.Rules, models func(names ...string)) 
 
 // Refresh reads the objects, if they have been read before. When it returns, the rules of pools that were added are in force.
 func (r *Rules) Refresh() {
-	if r.Ready() == nil {
+	if r.CheckReady() == nil {
 		r.read()
 	}
 }
@@ -114,8 +114,8 @@ func (r *Rules) Remove(pool string) {
 	delete(r.pools, pool)
 }
 
-// Ready returns ErrRulesNotRead until the objects have been read, or the patience is over.
-func (r *Rules) Ready() error {
+// CheckReady returns ErrRulesNotRead until the objects have been read, or the patience is over.
+func (r *Rules) CheckReady() error {
 	select {
 	case <-r.ready:
 		return nil
@@ -183,7 +183,7 @@ func (r *Rules) read() bool {
 	objectives, rewrites := r.objectives.read(r.pools), r.rewrites.read(r.pools)
 	for name, pool := range r.pools {
 		compiled := rules.Compile(r.objectives.last[name], r.rewrites.last[name])
-		pool.rules.Set(compiled)
+		pool.rules.SetSnapshot(compiled)
 		pool.models(compiled.Models()...)
 	}
 	return objectives && rewrites

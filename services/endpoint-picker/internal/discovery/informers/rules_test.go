@@ -137,7 +137,7 @@ func (w *rulesWorld) delete(t *testing.T, object *unstructured.Unstructured) {
 func (w *rulesWorld) hasPriority(t *testing.T, name string, want int) {
 	t.Helper()
 	time.Sleep(moment)
-	got, found := w.rules.Priority(name)
+	got, found := w.rules.PriorityOf(name)
 	require.True(t, found, name)
 	require.Equal(t, want, got, name)
 }
@@ -145,14 +145,14 @@ func (w *rulesWorld) hasPriority(t *testing.T, name string, want int) {
 func (w *rulesWorld) gone(t *testing.T, name string) {
 	t.Helper()
 	time.Sleep(moment)
-	_, found := w.rules.Priority(name)
+	_, found := w.rules.PriorityOf(name)
 	require.False(t, found, name)
 }
 
 func (w *rulesWorld) target(t *testing.T, model string, want rules.Rewrite) {
 	t.Helper()
 	time.Sleep(moment)
-	got, _ := w.rules.Rewrite(model, 0)
+	got, _ := w.rules.PickRewrite(model, 0)
 	require.Equal(t, want, got, model)
 }
 
@@ -196,14 +196,14 @@ func TestRulesFollowTheCluster(t *testing.T) {
 				elsewhere.SetNamespace("elsewhere")
 				w.apply(t, elsewhere)
 				w.apply(t, rewrite(group, "r", "food-review", map[string]any{"modelRewrite": "food-review-v2", "weight": int64(1)}))
-				require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
+				require.ErrorIs(t, w.watcher.CheckReady(), ErrRulesNotRead)
 				w.run(t)
 
 				w.hasPriority(t, "gold", 10)
-				require.NoError(t, w.watcher.Ready())
+				require.NoError(t, w.watcher.CheckReady())
 				w.target(t, "food-review", rules.Rewrite{Object: "r", Target: "food-review-v2"})
 				for _, name := range []string{"others", "elsewhere"} {
-					_, found := w.rules.Priority(name)
+					_, found := w.rules.PriorityOf(name)
 					assert.False(t, found, name)
 				}
 
@@ -251,9 +251,9 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 		other, models := rules.New(), []string{}
 		w.watcher.Add("other", other, func(names ...string) { models = names })
 		w.watcher.Refresh()
-		priority, _ := other.Priority("silver")
+		priority, _ := other.PriorityOf("silver")
 		assert.Equal(t, 3, priority)
-		_, found := other.Priority("gold")
+		_, found := other.PriorityOf("gold")
 		assert.False(t, found, "belongs to the first pool")
 		assert.Equal(t, []string{"m", "m-v2"}, models)
 
@@ -271,8 +271,8 @@ func TestRulesOfKindsThatComeLater(t *testing.T) {
 		w.apply(t, objective(legacyRulesGroup, "gold", int64(1)))
 		w.run(t)
 		time.Sleep(moment)
-		require.NoError(t, w.watcher.Ready(), "no kinds, no rules, no wait")
-		_, found := w.rules.Priority("gold")
+		require.NoError(t, w.watcher.CheckReady(), "no kinds, no rules, no wait")
+		_, found := w.rules.PriorityOf("gold")
 		assert.False(t, found)
 
 		w.set(legacyRulesGroup, true)
@@ -289,7 +289,7 @@ func TestOfTwoGroupsTheOldOneIsIgnored(t *testing.T) {
 		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
 		w.run(t)
 		w.hasPriority(t, "gold", 10)
-		_, found := w.rules.Priority("old")
+		_, found := w.rules.PriorityOf("old")
 		assert.False(t, found)
 		warnings := func() int {
 			return w.logs.FilterMessage("Ignored objects of the old group, because the new group serves the kind").Len()
@@ -370,7 +370,7 @@ func TestObjectThatIsBeingDeletedHasNoEffect(t *testing.T) {
 		w.apply(t, objective(rulesGroup, "gold", int64(10)))
 		w.run(t)
 		w.hasPriority(t, "gold", 10)
-		_, found := w.rules.Priority("going")
+		_, found := w.rules.PriorityOf("going")
 		assert.False(t, found)
 	})
 }
@@ -383,9 +383,9 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 		kubetest.FailAlways(w.client, "list", objectivesResource, apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		w.run(t)
 		time.Sleep(w.watcher.patience - time.Nanosecond)
-		require.ErrorIs(t, w.watcher.Ready(), ErrRulesNotRead)
+		require.ErrorIs(t, w.watcher.CheckReady(), ErrRulesNotRead)
 		time.Sleep(2 * time.Nanosecond)
-		require.NoError(t, w.watcher.Ready())
+		require.NoError(t, w.watcher.CheckReady())
 		assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
 	})
 }
@@ -416,7 +416,7 @@ func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
 		time.Sleep(moment)
 		require.True(t, w.watcher.objectives.current.Present())
 		require.Greater(t, failed.Load(), int64(1))
-		_, found := w.rules.Priority("old")
+		_, found := w.rules.PriorityOf("old")
 		assert.True(t, found, "the new group may have it too, nobody knows yet")
 		close(release)
 		w.gone(t, "old")

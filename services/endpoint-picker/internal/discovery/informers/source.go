@@ -52,8 +52,8 @@ func (s *Source) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.namespace.HasSynced)
 }
 
-// Pool returns the pool, or nil if it does not exist. Only one goroutine may call it.
-func (s *Source) Pool() (*datastore.Pool, error) {
+// ReadPool returns the pool, or nil if it does not exist. Only one goroutine may call it.
+func (s *Source) ReadPool() (*datastore.Pool, error) {
 	current := s.selection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {

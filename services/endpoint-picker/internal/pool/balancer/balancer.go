@@ -41,9 +41,9 @@ type configs interface {
 
 // ruleset returns the rules that apply to a request.
 type ruleset interface {
-	Priority(objective string) (priority int, found bool)
-	Rewrite(model string, random uint64) (rules.Rewrite, bool)
-	Rewrites() bool
+	PriorityOf(objective string) (priority int, found bool)
+	PickRewrite(model string, random uint64) (rules.Rewrite, bool)
+	HasRewrites() bool
 }
 
 // observer receives the measurements of every exchange.
@@ -52,35 +52,35 @@ type observer interface {
 	ObservePick(d time.Duration, err error)
 	// RequestPlaced is called after a pick, with the information known then.
 	RequestPlaced(r *exchange.Record)
-	// ObserveExchange is called at the end of each exchange.
-	ObserveExchange(r *exchange.Record)
+	// ObserveRequest is called at the end of each exchange.
+	ObserveRequest(r *exchange.Record)
 }
 
 // outliers receives the verdicts on responses.
 type outliers interface {
-	Observe(e *endpoint.Endpoint, r outlier.Response)
-	// Lacking returns the endpoints that refuse the requests of a subject (Exchange.Subject), while others answer them.
-	Lacking(subject uint64) outlier.Lacks
+	ObserveResponse(e *endpoint.Endpoint, r outlier.Response)
+	// EndpointsLacking returns the endpoints that refuse the requests of a subject (RequestContext.Subject), while others answer them.
+	EndpointsLacking(subject uint64) outlier.Lacks
 }
 
 // Balancer picks endpoints.
 type Balancer struct {
-	options       Options
-	snapshots     snapshots
-	configs       configs
-	rules         ruleset
-	estimator     *estimate.Estimator
-	outliers      outliers
-	observer      observer
-	clock         clock.PassiveClock
-	random        func() uint64
-	memories      sync.Pool
-	eligible      atomic.Pointer[eligible]
-	usualDuration duration
-	responses     responses
-	claims        claims
-	queue         *queue.Queue
-	leaving       leaving
+	options      Options
+	snapshots    snapshots
+	configs      configs
+	rules        ruleset
+	estimator    *estimate.Estimator
+	outliers     outliers
+	observer     observer
+	clock        clock.PassiveClock
+	random       func() uint64
+	pickPool     sync.Pool
+	lastEligible atomic.Pointer[eligibleEndpoints]
+	meanDuration averageDuration
+	responses    storedResponses
+	promptClaims promptClaims
+	queue        *queue.Queue
+	dispatched   dispatchedCount
 }
 
 // Options enables details of picks.
@@ -115,60 +115,60 @@ func New(p Params) *Balancer {
 		observer:  p.Observer,
 		clock:     p.Clock,
 		random:    p.Random,
-		memories:  sync.Pool{New: func() any { return &memory{} }},
+		pickPool:  sync.Pool{New: func() any { return &pick{} }},
 		queue:     queue.New(p.Clock),
 	}
 }
 
-// Began counts an exchange.
-func (b *Balancer) Began() { b.observer.StreamStarted() }
+// OnStart counts an exchange.
+func (b *Balancer) OnStart() { b.observer.StreamStarted() }
 
-// Sent counts a request that its sender has placed.
-func (b *Balancer) Sent(r *exchange.Record) { b.observer.RequestPlaced(r) }
+// OnSend counts a request that its sender has placed.
+func (b *Balancer) OnSend(r *exchange.Record) { b.observer.RequestPlaced(r) }
 
-// Prepare reads the request of an exchange: its model, its prompt, its rules and its session.
-func (b *Balancer) Prepare(x *exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
-	m, _ := b.memories.Get().(*memory)
-	m.balancer, m.exchange, m.config, m.random = b, x, b.configs.Current(), b.random()
-	if err := m.read(x, b.promptBlocks(m.config.Prefix.MaxTokens)); err != nil {
+// PreparePick reads a request: its model, its prompt, its rules and its session.
+func (b *Balancer) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+	m, _ := b.pickPool.Get().(*pick)
+	m.balancer, m.requestContext, m.config, m.random = b, x, b.configs.Current(), b.random()
+	if err := m.parseRequest(x, b.promptBlocks(m.config.Prefix.MaxTokens)); err != nil {
 		m.Discard()
-		return nil, refusal(err)
+		return nil, refusalFor(err)
 	}
-	if err := b.rule(x, &m.incoming, m.random); err != nil {
+	if err := b.applyRules(x, &m.incoming, m.random); err != nil {
 		m.Discard()
-		return nil, refusal(err)
+		return nil, refusalFor(err)
 	}
-	m.measure(x)
+	m.countTokens(x)
 	m.estimated = !m.config.Profile.WithoutEstimates
-	m.hash(x, hashedTokens(m.config))
-	m.describe(x, m.random)
+	m.hashPrompt(x, hashedTokens(m.config))
+	m.describeRequest(x, m.random)
 	return m, nil
 }
 
-// Picked measures a pick.
-func (b *Balancer) Picked(x *exchange.Exchange, refusal *exchange.Refusal) {
+// OnPick measures a pick.
+func (b *Balancer) OnPick(x *exchange.RequestContext, refusal *exchange.Refusal) {
 	var err error
 	if refusal != nil {
 		err = refusal.Cause
 	}
-	b.observer.ObservePick(x.PickTook, err)
+	b.observer.ObservePick(x.PickDuration, err)
 }
 
-// Ended records a finished exchange, and lets waiting requests take its place.
-func (b *Balancer) Ended(x *exchange.Exchange) {
-	b.claims.learn(x)
-	b.observer.ObserveExchange(&x.Record)
-	b.dispatch()
+// OnEnd records a finished exchange, and lets waiting requests take its place.
+func (b *Balancer) OnEnd(x *exchange.RequestContext) {
+	b.promptClaims.learnLongest(x)
+	b.observer.ObserveRequest(&x.Record)
+	b.dispatchWaiting()
 }
 
 // Queue returns the requests that wait for an endpoint.
 func (b *Balancer) Queue() *queue.Queue { return b.queue }
 
-// refusal returns the answer for a client whose request is not placed.
-func refusal(err error) *exchange.Refusal {
+// refusalFor returns the answer for a client whose request is not placed.
+func refusalFor(err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, api.ErrEncoded):
-		return exchange.Unsupported(err)
+		return exchange.UnsupportedFormat(err)
 	case errors.Is(err, api.ErrMalformed):
 		return exchange.BadRequest(err)
 	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity), errors.Is(err, fairshare.ErrTooManyBytes):

@@ -35,7 +35,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return estimate.New(1<<20).New(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
+	return estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -99,28 +99,28 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 }
 
 // verdict matches a response with a verdict.
-func verdict(v exchange.Verdict) any {
-	return mock.MatchedBy(func(r outlier.Response) bool { return r.Verdict == v })
+func verdict(v exchange.HealthSignal) any {
+	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v })
 }
 
 // failure matches a response that failed.
-func failure(v exchange.Verdict, placed time.Time, why string) any {
-	return mock.MatchedBy(func(r outlier.Response) bool { return r.Verdict == v && r.Placed.Equal(placed) && r.Failure == why })
+func failure(v exchange.HealthSignal, placed time.Time, why string) any {
+	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v && r.Placed.Equal(placed) && r.Failure == why })
 }
 
 // decide has the exchange of a request decided at noon.
-func (b *Balancer) decide(x *exchange.Exchange) *exchange.Refusal {
-	x.Begin(b, &exchange.Options{Now: func() time.Time { return noon }})
-	return x.Decide(context.Background(), x.Incoming.Body)
+func (b *Balancer) decide(x *exchange.RequestContext) *exchange.Refusal {
+	x.Start(b, &exchange.Options{Now: func() time.Time { return noon }})
+	return x.PickEndpoint(context.Background(), x.Incoming.Body)
 }
 
 // pick places a request; the gateway hears of it.
-func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.Exchange {
+func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.RequestContext {
 	t.Helper()
-	x := &exchange.Exchange{Incoming: in}
-	x.Arrived = noon
+	x := &exchange.RequestContext{Incoming: in}
+	x.ArrivalTime = noon
 	require.Nil(t, b.decide(x))
-	x.Sent()
+	x.MarkSent()
 	return x
 }
 
@@ -157,7 +157,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
 		x := r.placed(t, api.Incoming{})
-		queues[x.Endpoint] = append(queues[x.Endpoint], x.Placements.Answering())
+		queues[x.Endpoint] = append(queues[x.Endpoint], x.Placements.AnsweringLease())
 	}
 	for range 30 {
 		place()
@@ -177,12 +177,12 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 }
 
 // refused places a request that cannot be placed.
-func (r *rig) refused(t *testing.T, x *exchange.Exchange, err error) *exchange.Refusal {
+func (r *rig) refused(t *testing.T, x *exchange.RequestContext, err error) *exchange.Refusal {
 	t.Helper()
 	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
 	refusal := r.decide(x)
 	require.NotNil(t, refusal)
-	assert.Nil(t, x.Placements.Answering())
+	assert.Nil(t, x.Placements.AnsweringLease())
 	return refusal
 }
 
@@ -205,7 +205,7 @@ func TestPickFollowsTheLabels(t *testing.T) {
 		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
 	}
 	picks := func() *endpoint.Endpoint {
-		x := &exchange.Exchange{}
+		x := &exchange.RequestContext{}
 		require.Nil(t, r.decide(x))
 		return x.Endpoint
 	}
@@ -215,8 +215,8 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	assert.Same(t, b, picks())
 	r.configs = with("prefill-filter")
 	assert.Same(t, a, picks(), "another configuration")
-	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}, scheduling.ErrFiltered)
-	r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}, scheduling.ErrNoneInSubset)
+	r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}, scheduling.ErrFiltered)
+	r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}, scheduling.ErrNoneInSubset)
 
 	role(a, "decode")
 	role(b, "prefill")
@@ -229,11 +229,11 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
 	b.Record(b.BeginScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
-	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
+	x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
 	require.Nil(t, r.decide(x))
 	assert.Equal(t, "10.0.0.1:8001", x.Destination)
 
-	refusal := r.refused(t, &exchange.Exchange{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
+	refusal := r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
 	assert.Equal(t, 503, refusal.Code)
 }
 
@@ -250,7 +250,7 @@ func TestPickWithoutEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			refusal := newRig(t, tt.give).refused(t, &exchange.Exchange{}, scheduling.ErrNoEndpoints)
+			refusal := newRig(t, tt.give).refused(t, &exchange.RequestContext{}, scheduling.ErrNoEndpoints)
 			assert.Equal(t, 503, refusal.Code)
 			assert.Equal(t, exchange.ReasonNoEndpoints, refusal.Reason)
 			assert.Equal(t, tt.want, refusal.Text)
@@ -261,12 +261,12 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) StreamStarted()                               {}
-func (silent) ObservePick(time.Duration, error)             {}
-func (silent) RequestPlaced(*exchange.Record)               {}
-func (silent) ObserveExchange(*exchange.Record)             {}
-func (silent) Observe(*endpoint.Endpoint, outlier.Response) {}
-func (silent) Lacking(uint64) outlier.Lacks                 { return nil }
+func (silent) StreamStarted()                                       {}
+func (silent) ObservePick(time.Duration, error)                     {}
+func (silent) RequestPlaced(*exchange.Record)                       {}
+func (silent) ObserveRequest(*exchange.Record)                      {}
+func (silent) ObserveResponse(*endpoint.Endpoint, outlier.Response) {}
+func (silent) EndpointsLacking(uint64) outlier.Lacks                { return nil }
 
 // fixed is a snapshot that never changes.
 type fixed struct{ snapshot *datastore.Snapshot }
@@ -290,7 +290,7 @@ func benchmarkPick(b *testing.B, configs always) {
 				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
-					e := estimator.New(endpoint.Description{
+					e := estimator.NewEndpoint(endpoint.Description{
 						Identity: endpoint.Identity{Pod: address.String(), Address: address},
 						Labels:   map[string]string{"app": "vllm", "llm-d.ai/role": "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"},
 					}, noon)
@@ -306,13 +306,13 @@ func benchmarkPick(b *testing.B, configs always) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					x := &exchange.Exchange{Incoming: in}
-					x.Arrived = noon
+					x := &exchange.RequestContext{Incoming: in}
+					x.ArrivalTime = noon
 					if balancer.decide(x) != nil {
 						b.Fatal("refused")
 					}
-					x.Sent()
-					x.Placements.Answering().Release()
+					x.MarkSent()
+					x.Placements.AnsweringLease().Release()
 				}
 			})
 		}
@@ -340,7 +340,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
-		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
 	}
 	b := newSoonestFirst(snapshot, estimator)
 	homes := map[string]string{}
@@ -348,16 +348,16 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		first := b.placed(t, chat(text, 0))
 		homes[text] = first.Destination
 		assert.Zero(t, first.MatchedTokens)
-		first.Placements.Answering().First(noon)
-		first.Placements.Answering().Release()
+		first.Placements.AnsweringLease().First(noon)
+		first.Placements.AnsweringLease().Release()
 	}
 	for own := range 20 {
 		for text, home := range homes {
 			x := b.placed(t, chat(text, own))
 			assert.Equal(t, home, x.Destination)
 			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
-			x.Placements.Answering().First(noon)
-			x.Placements.Answering().Release()
+			x.Placements.AnsweringLease().First(noon)
+			x.Placements.AnsweringLease().Release()
 		}
 	}
 	seen := map[string]bool{}
@@ -423,17 +423,17 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules.(*rules.Rules).Set(rules.Compile(nil, tt.rewrites))
+			r.rules.(*rules.Rules).SetSnapshot(rules.Compile(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
 				x := r.placed(t, in)
 				assert.Equal(t, "10.0.0.1:8000", x.Destination)
 				assert.Empty(t, x.Model)
 				assert.Empty(t, x.Target)
-				assert.Nil(t, x.Edit.With)
+				assert.Nil(t, x.Edit.Replacement)
 				return
 			}
-			refusal := r.refused(t, &exchange.Exchange{Incoming: in}, api.ErrMalformed)
+			refusal := r.refused(t, &exchange.RequestContext{Incoming: in}, api.ErrMalformed)
 			assert.Equal(t, tt.wantCode, refusal.Code)
 			assert.Equal(t, tt.want, refusal.Text)
 		})
@@ -457,12 +457,12 @@ func TestRewriteOfAForm(t *testing.T) {
 		x := r.placed(t, in)
 		assert.Equal(t, "asked", x.Model)
 		assert.Equal(t, "canary", x.Rewrite)
-		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:x.Edit.From])+string(x.Edit.With)+string(in.Body[x.Edit.To:]))
+		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:x.Edit.From])+string(x.Edit.Replacement)+string(in.Body[x.Edit.To:]))
 		assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
 	}
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
-	assert.Equal(t, 400, r.refused(t, &exchange.Exchange{Incoming: broken}, api.ErrMalformed).Code)
+	assert.Equal(t, 400, r.refused(t, &exchange.RequestContext{Incoming: broken}, api.ErrMalformed).Code)
 	r.rules = rules.New()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
@@ -478,7 +478,7 @@ func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 		x := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
 		assert.Equal(t, "asked", x.Model, path)
 		assert.Equal(t, "base-v2", x.Target, path)
-		assert.JSONEq(t, `{"model": "base-v2", "prompt": "a"}`, askedBody[:x.Edit.From]+string(x.Edit.With)+askedBody[x.Edit.To:], path)
+		assert.JSONEq(t, `{"model": "base-v2", "prompt": "a"}`, askedBody[:x.Edit.From]+string(x.Edit.Replacement)+askedBody[x.Edit.To:], path)
 	}
 }
 
@@ -508,14 +508,14 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 			x := r.placed(t, in)
 			assert.Equal(t, "asked", x.Model)
 			if tt.want == "" {
-				assert.Nil(t, x.Edit.With)
+				assert.Nil(t, x.Edit.Replacement)
 				assert.Nil(t, x.Restore)
 				assert.Equal(t, "asked", x.Target)
 				return
 			}
 			assert.Equal(t, tt.value, x.Target)
-			assert.Equal(t, tt.want, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
-			assert.Equal(t, len(tt.want)-len(body), x.Edit.Growth())
+			assert.Equal(t, tt.want, body[:x.Edit.From]+string(x.Edit.Replacement)+body[x.Edit.To:])
+			assert.Equal(t, len(tt.want)-len(body), x.Edit.GrowthBytes())
 			quoted, err := json.Marshal(tt.value)
 			require.NoError(t, err)
 			assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":`+string(quoted)+`}`))))
@@ -528,7 +528,7 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	t.Parallel()
 	const name, target = "org/modèle&1", "org/cible&2"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules.(*rules.Rules).Set(rules.Compile(nil, []rules.RewriteObject{
+	r.rules.(*rules.Rules).SetSnapshot(rules.Compile(nil, []rules.RewriteObject{
 		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.Target{{Model: target, Weight: 1}}}}},
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
@@ -536,13 +536,13 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 		x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
 		assert.Equal(t, name, x.Model)
 		assert.Equal(t, target, x.Target)
-		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.With)+body[x.Edit.To:])
+		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.Replacement)+body[x.Edit.To:])
 		for _, served := range []string{`org/cible&2`, `org\/cible&2`, `org/cible\u00262`} {
 			assert.Equal(t, `{"model": "`+asked+`"}`, string(x.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
 		}
 	}
 	x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
-	assert.Nil(t, x.Edit.With, "it is the target already")
+	assert.Nil(t, x.Edit.Replacement, "it is the target already")
 }
 
 func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
@@ -550,7 +550,7 @@ func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
 	b := replica()
 	prompt := strings.Repeat("word ", 1000)
 	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
-	again := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
+	again := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
 	again.Subset = scheduling.ParseSubset([]string{first.Destination})
 	require.Nil(t, b.decide(again))
 	assert.Greater(t, again.MatchedTokens, 1200)
@@ -570,8 +570,8 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	assert.Equal(t, x.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
 	backlog := x.Endpoint.Stats(noon).Backlog
-	y := &exchange.Exchange{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
-	y.Arrived = noon
+	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
+	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
 	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
 	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Backlog-backlog, 50, "the document")
@@ -585,7 +585,7 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
-	x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()})}
+	x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()})}
 	require.Nil(t, r.decide(x))
 	assert.Same(t, a, x.Endpoint)
 }
@@ -599,7 +599,7 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 	probe := r.placed(t, api.Incoming{})
 	assert.Same(t, a, probe.Endpoint)
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
-	probe.Placements.Answering().Release() // and nothing was learnt
+	probe.Placements.AnsweringLease().Release() // and nothing was learnt
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
 }
 
@@ -611,9 +611,9 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	respond := func(served string, status int) {
 		x := r.placed(t, api.Incoming{})
 		require.Same(t, a, x.Endpoint)
-		x.Respond(&exchange.Response{Status: status, Served: served})
-		x.Complete()
-		x.End(nil)
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Served: served})
+		x.OnResponseEnd()
+		x.EndRequest(nil)
 	}
 	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
 	r.outliers.EXPECT().Observe(a, verdict(exchange.Answered)).Once()
@@ -633,38 +633,38 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	b.Record(b.BeginScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
-	leave := func(waited time.Duration, act func(x *exchange.Exchange)) {
+	leave := func(waited time.Duration, act func(x *exchange.RequestContext)) {
 		x := r.placed(t, api.Incoming{})
 		require.Same(t, a, x.Endpoint)
-		x.Arrived, x.Inference = noon.Add(-waited), true
+		x.ArrivalTime, x.Inference = noon.Add(-waited), true
 		act(x)
-		x.Left()
-		x.End(nil)
+		x.OnClientGone()
+		x.EndRequest(nil)
 	}
-	nothing := func(*exchange.Exchange) {}
+	nothing := func(*exchange.RequestContext) {}
 	leave(firstDuration-1, nothing)
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
 	leave(firstDuration, nothing)
-	r.usualDuration.observe(time.Second)
+	r.meanDuration.addSample(time.Second)
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
 	stalled := r.estimator.Paces().Stall
-	sending := func(ago time.Duration) func(x *exchange.Exchange) {
-		return func(x *exchange.Exchange) {
-			x.Status, x.First, x.Last = 200, noon.Add(-ago), noon.Add(-ago)
+	sending := func(ago time.Duration) func(x *exchange.RequestContext) {
+		return func(x *exchange.RequestContext) {
+			x.Status, x.FirstContent, x.LastContent = 200, noon.Add(-ago), noon.Add(-ago)
 		}
 	}
 	leave(time.Minute, sending(stalled-1))
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
 	leave(time.Minute, sending(stalled))
 	r.outliers.EXPECT().Observe(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
-	leave(time.Minute, func(x *exchange.Exchange) { x.PromptTokens, x.MatchedTokens = 100, 90 })
+	leave(time.Minute, func(x *exchange.RequestContext) { x.PromptTokens, x.MatchedTokens = 100, 90 })
 	r.outliers.EXPECT().Observe(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
 	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Twice()
-	leave(time.Minute, func(x *exchange.Exchange) {
-		x.Respond(&exchange.Response{Status: 200, Events: true, Served: b.Address()})
+	leave(time.Minute, func(x *exchange.RequestContext) {
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
 	})
-	leave(time.Minute, func(x *exchange.Exchange) { x.Failed(a.Address(), 0) }) // nobody knows which server has it
+	leave(time.Minute, func(x *exchange.RequestContext) { x.OnFailedAttempt(a.Address(), 0) }) // nobody knows which server has it
 }
 
 // An answer that ends early for an unknown reason counts as load for as long as others take: the client has gone, or the server.
@@ -675,10 +675,10 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
 	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon, "ended early")).Once()
 	x := r.placed(t, api.Incoming{})
-	x.Respond(&exchange.Response{Status: 200, Events: true})
-	x.Chunk([]byte("data: 1\n\n"))
-	x.Judge(exchange.Doubtful)
-	x.End(nil)
+	x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+	x.OnResponseChunk([]byte("data: 1\n\n"))
+	x.ReportHealth(exchange.Doubtful)
+	x.EndRequest(nil)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
 	a.ExpireHeld(noon.Add(firstDuration-1), 0)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
@@ -699,12 +699,12 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	only := func(e *endpoint.Endpoint) *scheduling.Subset { return scheduling.ParseSubset([]string{e.Address()}) }
 	fail := func(e *endpoint.Endpoint) {
 		for range 6 {
-			x := &exchange.Exchange{Subset: only(e), Incoming: chat("a", 0)}
+			x := &exchange.RequestContext{Subset: only(e), Incoming: chat("a", 0)}
 			require.Nil(t, r.decide(x))
-			x.Sent()
-			x.Respond(&exchange.Response{Status: 500})
-			x.Complete()
-			x.End(nil)
+			x.MarkSent()
+			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+			x.OnResponseEnd()
+			x.EndRequest(nil)
 		}
 	}
 	fail(a)
@@ -713,7 +713,7 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 		assert.Same(t, b, x.Endpoint)
 	}
 	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
-	x := &exchange.Exchange{Subset: only(a)}
+	x := &exchange.RequestContext{Subset: only(a)}
 	require.Nil(t, r.decide(x), "no other is allowed")
 	b.Health().Eject("responses", noon.Add(time.Second))
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
@@ -734,18 +734,18 @@ plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
 	for range 6 {
-		x := &exchange.Exchange{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
+		x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
 		require.Nil(t, r.decide(x))
-		x.Sent()
-		x.Respond(&exchange.Response{Status: 500})
-		x.Complete()
-		x.End(nil)
+		x.MarkSent()
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+		x.OnResponseEnd()
+		x.EndRequest(nil)
 	}
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	b.Record(b.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
 	a.Record(a.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
-	assert.Equal(t, 429, r.refused(t, &exchange.Exchange{}, scheduling.ErrNoCapacity).Code)
+	assert.Equal(t, 429, r.refused(t, &exchange.RequestContext{}, scheduling.ErrNoCapacity).Code)
 }
 
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
@@ -754,7 +754,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
-		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
 	}
 	tests := []struct {
 		name   string
@@ -779,7 +779,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
 		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
 
-		x.Respond(&exchange.Response{Status: 200, Events: true, Served: tt.served(other)})
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: tt.served(other)})
 		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
 		want, serving := [2]int64{1, 0}, picked
 		if tt.moved {
@@ -789,19 +789,19 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		}
 		assert.Equal(t, want, inFlight(), tt.name)
 		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
-		assert.Same(t, serving, x.Placements.Answering().Endpoint(), tt.name)
+		assert.Same(t, serving, x.Placements.AnsweringLease().Endpoint(), tt.name)
 
-		x.Chunk([]byte("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
+		x.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
 		assert.Equal(t, [2]bool{}, backlog(), tt.name)
 		before = blocks(serving)
-		x.Complete()
-		x.End(nil)
+		x.OnResponseEnd()
+		x.EndRequest(nil)
 		assert.Equal(t, 10, blocks(serving)-before, tt.name)
 		assert.Equal(t, [2]int64{}, inFlight(), tt.name)
 
 		next := b.placed(t, in)
 		assert.Same(t, serving, next.Endpoint, "the prompt is there: %s", tt.name)
-		next.Placements.Answering().Release()
+		next.Placements.AnsweringLease().Release()
 	}
 }
 
@@ -812,27 +812,27 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
 	newPod := func(uid string) *endpoint.Endpoint {
 		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
-		return estimator.New(endpoint.Description{Identity: id}, noon)
+		return estimator.NewEndpoint(endpoint.Description{Identity: id}, noon)
 	}
 	old := newPod("old")
 	snapshot.Endpoints = []*endpoint.Endpoint{old}
 	b := newSoonestFirst(snapshot, estimator)
 	long := b.placed(t, chat("long", 1))
 
-	estimator.Forget(old)
+	estimator.ForgetEndpoint(old)
 	replacement := newPod("new")
 	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
 	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
 	fresh := b.placed(t, chat("fresh", 3))
-	fresh.Placements.Answering().Release()
+	fresh.Placements.AnsweringLease().Release()
 	blocks, capacity := estimator.CacheSize(replacement)
 	assert.Positive(t, blocks)
 	assert.Equal(t, 2000, capacity)
 
-	long.Respond(&exchange.Response{Status: 200})
-	long.Chunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
-	long.Complete()
-	long.End(nil)
+	long.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+	long.OnResponseChunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
+	long.OnResponseEnd()
+	long.EndRequest(nil)
 	old.Record(old.BeginScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
 	after, capacity := estimator.CacheSize(replacement)
 	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
@@ -856,7 +856,7 @@ func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
 		t.Run(tt.scorer, func(t *testing.T) {
 			t.Parallel()
 			estimator := estimate.New(1 << 20)
-			e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+			e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 			b := newSoonestFirst(snapshotOf(e), estimator)
 			b.configs = configured(t, `
 plugins: [{type: `+tt.scorer+`}]
@@ -864,10 +864,10 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 			x := b.placed(t, chat("one", 1))
 			assert.Positive(t, x.PromptTokens)
 			assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0)
-			x.Respond(&exchange.Response{Status: 200})
-			x.Chunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
-			x.Complete()
-			x.End(nil)
+			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+			x.OnResponseChunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
+			x.OnResponseEnd()
+			x.EndRequest(nil)
 			assert.Equal(t, tt.want, estimator.IndexStats().Blocks > 0)
 			assert.Equal(t, tt.want, b.placed(t, chat("one", 1)).MatchedTokens > 0)
 		})
@@ -878,10 +878,10 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	t.Parallel()
 	estimator := estimate.New(1 << 20)
-	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	b := newSoonestFirst(snapshotOf(e), estimator)
 	for range 2 {
-		b.placed(t, chat("one", 1)).Placements.Answering().Release()
+		b.placed(t, chat("one", 1)).Placements.AnsweringLease().Release()
 	}
 	b.configs = leastLoaded(t)
 	b.configs.(always).config.Profile.WithoutEstimates = true
@@ -893,7 +893,7 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 // holds are rules of one objective each for two priorities, and of one rewrite.
 func holds() *rules.Rules {
 	r := rules.New()
-	r.Set(rules.Compile(
+	r.SetSnapshot(rules.Compile(
 		[]rules.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
 		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}},
 	))
@@ -946,9 +946,9 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
-	with := func(objective string) *exchange.Exchange {
-		x := &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
-		x.Arrived = noon
+	with := func(objective string) *exchange.RequestContext {
+		x := &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
+		x.ArrivalTime = noon
 		return x
 	}
 	refusal := r.refused(t, with("batch"), scheduling.ErrSaturated)
@@ -957,11 +957,11 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	assert.Equal(t, time.Second, refusal.RetryAfter)
 	require.Nil(t, r.decide(with("urgent")))
 	require.Nil(t, r.decide(with("")))
-	assert.Equal(t, 2.0, r.Saturation())
+	assert.Equal(t, 2.0, r.PoolSaturation())
 
 	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
 	require.Nil(t, r.decide(with("batch")), "idle again")
-	assert.Zero(t, r.Saturation())
+	assert.Zero(t, r.PoolSaturation())
 }
 
 func TestSaturationByTokensShedsToo(t *testing.T) {
@@ -974,15 +974,15 @@ plugins:
 - {type: queue-scorer}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
 saturationDetector: {pluginRef: concurrency-detector}`)
-	batch := func() *exchange.Exchange {
-		return &exchange.Exchange{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}
+	batch := func() *exchange.RequestContext {
+		return &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}
 	}
 	first := batch()
 	require.Nil(t, r.decide(first), "idle")
-	first.Sent()
+	first.MarkSent()
 	r.placed(t, chat(strings.Repeat("long ", 1000), 1))
 	assert.Equal(t, 429, r.refused(t, batch(), scheduling.ErrSaturated).Code)
-	assert.Greater(t, r.Saturation(), 1.0, "what sheds is what metrics show")
+	assert.Greater(t, r.PoolSaturation(), 1.0, "what sheds is what metrics show")
 }
 
 func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
@@ -994,21 +994,21 @@ func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
 plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
-	assert.Equal(t, 429, r.refused(t, &exchange.Exchange{}, scheduling.ErrNoCapacity).Code)
+	assert.Equal(t, 429, r.refused(t, &exchange.RequestContext{}, scheduling.ErrNoCapacity).Code)
 }
 
 func TestSessionGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, parameters string
-		headers          func(last *exchange.Exchange) api.Headers
+		headers          func(last *exchange.RequestContext) api.Headers
 	}{
-		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.Exchange) api.Headers {
+		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.RequestContext) api.Headers {
 			return last.Reply // the client sends back what it got
 		}},
 		{
 			name: "by a name in a header", parameters: `{strategy: session_id, sessionIdConfig: {sources: [{header: X-Chat}]}}`,
-			headers: func(*exchange.Exchange) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
+			headers: func(*exchange.RequestContext) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
 		},
 	}
 	for _, tt := range tests {
@@ -1019,7 +1019,7 @@ func TestSessionGoesOnWhereItWas(t *testing.T) {
 plugins:
 - {type: session-affinity-filter, parameters: `+tt.parameters+`}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
-			first := r.placed(t, api.Incoming{Headers: tt.headers(&exchange.Exchange{})})
+			first := r.placed(t, api.Incoming{Headers: tt.headers(&exchange.RequestContext{})})
 			for range 20 {
 				assert.Same(t, first.Endpoint, r.placed(t, api.Incoming{Headers: tt.headers(first)}).Endpoint)
 			}
@@ -1093,9 +1093,9 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 	for i := range 20 {
 		beginning := fmt.Sprint("tenant ", i)
 		first := one.placed(t, chat(beginning, 0))
-		first.Placements.Answering().Release()
+		first.Placements.AnsweringLease().Release()
 		second := other.placed(t, chat(beginning, 1))
-		second.Placements.Answering().Release()
+		second.Placements.AnsweringLease().Release()
 		assert.Equal(t, first.Destination, second.Destination)
 	}
 }
@@ -1103,17 +1103,17 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	t.Parallel()
 	estimator := estimate.New(1 << 20)
-	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.estimator, r.configs = estimator, soonestFirst()
 	answer := func(chunks ...string) {
 		x := r.placed(t, api.Incoming{})
-		x.Respond(&exchange.Response{Status: 200, Events: true})
+		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
 		for _, c := range chunks {
-			x.Chunk([]byte(c))
+			x.OnResponseChunk([]byte(c))
 		}
-		x.Complete()
-		x.End(nil)
+		x.OnResponseEnd()
+		x.EndRequest(nil)
 	}
 	r.outliers.EXPECT().Observe(e, verdict(exchange.Begun))
 	r.outliers.EXPECT().Observe(e, verdict(exchange.Answered))
@@ -1128,7 +1128,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	t.Parallel()
 	estimator := estimate.New(1 << 20)
-	e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
+	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.estimator = estimator
 	in := chat("text", 0)
@@ -1144,16 +1144,16 @@ func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
 	t.Parallel()
 	b := replica()
 	first := b.placed(t, chat("known", 0))
-	first.Judge(exchange.Answered)
-	first.End(nil)
+	first.ReportHealth(exchange.Answered)
+	first.EndRequest(nil)
 	for text, known := range map[string]bool{"known": true, "guessed": false} {
 		for range 2 {
-			x := &exchange.Exchange{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
+			x := &exchange.RequestContext{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
 			require.Nil(t, b.decide(x))
 			assert.Equal(t, known, x.MatchedTokens > 0, text)
-			x.Sent()
-			x.Judge(exchange.Aborted)
-			x.End(nil)
+			x.MarkSent()
+			x.ReportHealth(exchange.Aborted)
+			x.EndRequest(nil)
 		}
 	}
 }
@@ -1175,15 +1175,15 @@ func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, snapshotOf(a, b, c))
-			x := &exchange.Exchange{}
-			x.Begin(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
-			require.Nil(t, x.Decide(t.Context(), nil))
+			x := &exchange.RequestContext{}
+			x.Start(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
+			require.Nil(t, x.PickEndpoint(t.Context(), nil))
 			var ranked []*endpoint.Endpoint
 			for _, s := range x.Ranking {
 				ranked = append(ranked, s.Endpoint)
 			}
 			assert.Equal(t, tt.want, ranked)
-			x.End(nil)
+			x.EndRequest(nil)
 		})
 	}
 }

@@ -7,22 +7,22 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// leastClaim is the length of a prompt, in tokens, that is always believed: the context of most models. At half the value, prompts of
+// alwaysBelieved is the length of a prompt, in tokens, that is always believed: the context of most models. At half the value, prompts of
 // clients that send digests alone count for less load than they are, for models with long contexts. At double, a call of 60 bytes can claim
 // twice as many seconds of a server.
-const leastClaim = 128 << 10
+const alwaysBelieved = 128 << 10
 
-// claims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has seen
+// promptClaims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has seen
 // answered by a server of the pool.
-type claims struct{ longest atomic.Int64 }
+type promptClaims struct{ longest atomic.Int64 }
 
-// limit returns the tokens of a claimed prompt that count. A text has fewer than bytes, but an image of a few bytes has many.
-func (c *claims) limit(tokens, bytes int) int {
-	return min(tokens, max(leastClaim, bytes, int(c.longest.Load())))
+// limitTokens returns the tokens of a claimed prompt that count. A text has fewer than bytes, but an image of a few bytes has many.
+func (c *promptClaims) limitTokens(tokens, bytes int) int {
+	return min(tokens, max(alwaysBelieved, bytes, int(c.longest.Load())))
 }
 
-// learn records a finished exchange. The outcome of a carrier that does not see the body is a claim, too.
-func (c *claims) learn(x *exchange.Exchange) {
+// learnLongest records a finished exchange. The outcome of a carrier that does not see the body is a claim, too.
+func (c *promptClaims) learnLongest(x *exchange.RequestContext) {
 	r := &x.Record
 	if x.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
 		return

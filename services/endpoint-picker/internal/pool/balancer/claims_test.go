@@ -14,45 +14,45 @@ import (
 
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	var c claims
-	assert.Equal(t, 100, c.limit(100, 1))
-	assert.Equal(t, leastClaim, c.limit(16<<20, 1))
-	answered := exchange.Exchange{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed, Status: 200}}
-	for _, change := range []func(x *exchange.Exchange){
-		func(x *exchange.Exchange) { x.RequestBytes = 0 }, func(x *exchange.Exchange) { x.Outcome = exchange.Interrupted }, func(x *exchange.Exchange) { x.Status = 400 },
-		func(x *exchange.Exchange) { x.PromptTokens = 10 }, func(x *exchange.Exchange) { x.Blind = true },
+	var c promptClaims
+	assert.Equal(t, 100, c.limitTokens(100, 1))
+	assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
+	answered := exchange.RequestContext{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed, Status: 200}}
+	for _, change := range []func(x *exchange.RequestContext){
+		func(x *exchange.RequestContext) { x.RequestBytes = 0 }, func(x *exchange.RequestContext) { x.Outcome = exchange.Interrupted }, func(x *exchange.RequestContext) { x.Status = 400 },
+		func(x *exchange.RequestContext) { x.PromptTokens = 10 }, func(x *exchange.RequestContext) { x.Blind = true },
 	} {
 		x := answered
 		change(&x)
-		c.learn(&x)
-		assert.Equal(t, leastClaim, c.limit(16<<20, 1))
+		c.learnLongest(&x)
+		assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
 	}
-	c.learn(&answered)
-	assert.Equal(t, 300_000, c.limit(16<<20, 1))
-	assert.Equal(t, 200_000, c.limit(200_000, 1))
-	assert.Equal(t, 400_000, c.limit(16<<20, 400_000))
+	c.learnLongest(&answered)
+	assert.Equal(t, 300_000, c.limitTokens(16<<20, 1))
+	assert.Equal(t, 200_000, c.limitTokens(200_000, 1))
+	assert.Equal(t, 400_000, c.limitTokens(16<<20, 400_000))
 }
 
 // TestClaimedPromptIsLimited has short calls of the decision API that claim more than any prompt that was seen, and a long text.
 func TestClaimedPromptIsLimited(t *testing.T) {
 	t.Parallel()
 	videos := []byte(`{"model":"m","text":"a","video_data":[` + strings.Repeat(`"",`, 1000) + `""]}`)
-	text := []byte(`{"model":"m","prompt":"` + strings.Repeat("word ", leastClaim) + `"}`)
+	text := []byte(`{"model":"m","prompt":"` + strings.Repeat("word ", alwaysBelieved) + `"}`)
 	tests := []struct {
 		name  string
 		give  api.Incoming
 		most  int
 		blind bool
 	}{
-		{name: "a digest", give: api.Incoming{Digest: &api.Digest{Model: "m", Tokens: 16 << 20, Size: 1}}, most: leastClaim, blind: true},
-		{name: "media", give: api.Incoming{Path: apitest.SGLang, Body: videos}, most: leastClaim, blind: true},
+		{name: "a digest", give: api.Incoming{Digest: &api.Digest{Model: "m", Tokens: 16 << 20, Size: 1}}, most: alwaysBelieved, blind: true},
+		{name: "media", give: api.Incoming{Path: apitest.SGLang, Body: videos}, most: alwaysBelieved, blind: true},
 		{name: "media of a request that the picker carries", give: api.Incoming{Path: apitest.SGLang, Body: videos}, most: 1001*4500 + 1},
-		{name: "a text", give: api.Incoming{Path: apitest.Completions, Body: text}, most: leastClaim * 5 / 4, blind: true},
+		{name: "a text", give: api.Incoming{Path: apitest.Completions, Body: text}, most: alwaysBelieved * 5 / 4, blind: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := &exchange.Exchange{Incoming: tt.give, Blind: tt.blind}
+			x := &exchange.RequestContext{Incoming: tt.give, Blind: tt.blind}
 			require.Nil(t, newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"))).decide(x))
 			assert.InDelta(t, tt.most, x.PromptTokens, 1)
 		})

@@ -17,10 +17,10 @@ const (
 	maxDuration = 30 * time.Second
 )
 
-// A duration is the usual time from a pick to the end of the answer. Of two concurrent observations one may be lost.
-type duration struct{ nanoseconds atomic.Int64 }
+// An averageDuration is the average time from a pick to the end of the answer. Of two concurrent observations one may be lost.
+type averageDuration struct{ nanoseconds atomic.Int64 }
 
-func (d *duration) observe(took time.Duration) {
+func (d *averageDuration) addSample(took time.Duration) {
 	last := d.nanoseconds.Load()
 	if last == 0 {
 		last = int64(took)
@@ -28,7 +28,7 @@ func (d *duration) observe(took time.Duration) {
 	d.nanoseconds.Store(max(last+int64(durationWeight*float64(int64(took)-last)), 1))
 }
 
-func (d *duration) value() time.Duration {
+func (d *averageDuration) average() time.Duration {
 	if n := d.nanoseconds.Load(); n > 0 {
 		return min(time.Duration(n), maxDuration)
 	}

@@ -42,19 +42,19 @@ type cost struct {
 // measure picks an endpoint for a body with fresh memory. It must not run in parallel with other tests.
 func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	var before, during, after runtime.MemStats
-	m := &memory{}
-	b.memories = sync.Pool{New: func() any { return m }}
+	m := &pick{}
+	b.pickPool = sync.Pool{New: func() any { return m }}
 	collect := func(s *runtime.MemStats) {
 		runtime.GC()
 		runtime.ReadMemStats(s)
 	}
 	collect(&before)
 	kept := int(before.HeapAlloc)
-	body := shape.Body(size)
+	body := shape.BuildBody(size)
 	collect(&before)
-	picked, measured := make(chan *exchange.Exchange), make(chan bool)
+	picked, measured := make(chan *exchange.RequestContext), make(chan bool)
 	go func() {
-		x := &exchange.Exchange{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+		x := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
 		_ = b.decide(x) // a refusal costs no less
 		picked <- x
 		<-measured
@@ -62,7 +62,7 @@ func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	x := <-picked
 	runtime.ReadMemStats(&during)
 	measured <- true
-	x.End(nil)
+	x.EndRequest(nil)
 	body, x = nil, nil
 	collect(&after)
 	runtime.KeepAlive(m)
@@ -94,14 +94,14 @@ func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
 
 func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
 	t.Parallel()
-	b, m := replica(), &memory{}
-	b.memories = sync.Pool{New: func() any { return m }}
-	x := &exchange.Exchange{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
+	b, m := replica(), &pick{}
+	b.pickPool = sync.Pool{New: func() any { return m }}
+	x := &exchange.RequestContext{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
 	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
 	require.ErrorIs(t, b.decide(x).Cause, scheduling.ErrNoneInSubset)
 	assert.Equal(t, scheduling.Request{}, m.request)
 	assert.Empty(t, m.incoming.Prompt)
-	assert.Nil(t, m.exchange)
+	assert.Nil(t, m.requestContext)
 }
 
 // raceDetector reports whether the test was built with the race detector.
@@ -116,14 +116,14 @@ func BenchmarkPickOfAHostileBody(b *testing.B) {
 	balancer := replica()
 	for _, shape := range apitest.Shapes() {
 		b.Run(shape.Name, func(b *testing.B) {
-			body := shape.Body(size)
+			body := shape.BuildBody(size)
 			b.SetBytes(int64(len(body)))
 			before := cpuTime(b)
 			for b.Loop() {
-				x := &exchange.Exchange{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+				x := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
 				if balancer.decide(x) == nil {
-					x.Sent()
-					x.Placements.Answering().Release()
+					x.MarkSent()
+					x.Placements.AnsweringLease().Release()
 				}
 			}
 			perMiB := float64(cpuTime(b)-before) / float64(time.Millisecond) / float64(b.N) / (float64(len(body)) / (1 << 20))

@@ -27,15 +27,15 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 	tests := []struct {
 		name     string
 		path     string
-		response exchange.Response
+		response exchange.ResponseHeaders
 		most     int // refusals
 	}{
-		{name: "chat", path: apitest.Chat, response: exchange.Response{Status: 404}, most: 2},
-		{name: "a prefix before the path", path: "/openai" + apitest.Chat, response: exchange.Response{Status: 404}, most: 2},
-		{name: "an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 404}, most: 2},
-		{name: "no path", response: exchange.Response{Status: 404}, most: 2},
-		{name: "a redirect of an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 302}, most: 10},
-		{name: "a page of an unknown API", path: "/v1/rerank", response: exchange.Response{Status: 200, Page: true}, most: 10},
+		{name: "chat", path: apitest.Chat, response: exchange.ResponseHeaders{Status: 404}, most: 2},
+		{name: "a prefix before the path", path: "/openai" + apitest.Chat, response: exchange.ResponseHeaders{Status: 404}, most: 2},
+		{name: "an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 404}, most: 2},
+		{name: "no path", response: exchange.ResponseHeaders{Status: 404}, most: 2},
+		{name: "a redirect of an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 302}, most: 10},
+		{name: "a page of an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 200, HTML: true}, most: 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,15 +53,15 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 				for _, model := range []string{"base", "adapter"} {
 					body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%d %d"}]}`, model, i, i)
 					x := r.placed(t, api.Incoming{Path: tt.path, Body: []byte(body)})
-					response := exchange.Response{Status: 200}
+					response := exchange.ResponseHeaders{Status: 200}
 					if x.Destination == without && model == "adapter" {
 						response = tt.response
 						refused++
 					}
-					x.Respond(&response)
-					x.Chunk([]byte(`{"choices":[{}],"results":[{}]}`)) // an answer of each API
-					x.Complete()
-					x.End(nil)
+					x.OnResponseHeaders(&response)
+					x.OnResponseChunk([]byte(`{"choices":[{}],"results":[{}]}`)) // an answer of each API
+					x.OnResponseEnd()
+					x.EndRequest(nil)
 				}
 			}
 			assert.Positive(t, refused)
@@ -80,21 +80,21 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 		in   api.Incoming
 		want outlier.Response // its verdict, and whether the model is missing
 	}{
-		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)}, want: outlier.Response{Verdict: exchange.Doubtful, Missing: true}},
-		{name: "a stored response", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Verdict: exchange.Steered}},
+		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)}, want: outlier.Response{Signal: exchange.Doubtful, ModelMissing: true}},
+		{name: "a stored response", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: exchange.Steered}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(e))
 			r.outliers.EXPECT().Observe(e, mock.MatchedBy(func(got outlier.Response) bool {
-				return got.Verdict == tt.want.Verdict && got.Missing == tt.want.Missing && got.Model == "m"
+				return got.Signal == tt.want.Signal && got.ModelMissing == tt.want.ModelMissing && got.Model == "m"
 			})).Once()
 			x := r.placed(t, tt.in)
 			x.PromptTokens, x.MatchedTokens = 100, 90 // of a cached prompt
-			x.Respond(&exchange.Response{Status: 404})
-			x.Complete()
-			x.End(nil)
+			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 404})
+			x.OnResponseEnd()
+			x.EndRequest(nil)
 		})
 	}
 }

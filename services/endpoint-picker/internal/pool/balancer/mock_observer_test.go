@@ -22,8 +22,8 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 	return &mockObserver_Expecter{mock: &_m.Mock}
 }
 
-// ObserveExchange provides a mock function with given fields: r
-func (_m *mockObserver) ObserveExchange(r *exchange.Record) {
+// ObserveRequest provides a mock function with given fields: r
+func (_m *mockObserver) ObserveRequest(r *exchange.Record) {
 	_m.Called(r)
 }
 

@@ -22,8 +22,8 @@ func (_m *mockOutliers) EXPECT() *mockOutliers_Expecter {
 	return &mockOutliers_Expecter{mock: &_m.Mock}
 }
 
-// Lacking provides a mock function with given fields: subject
-func (_m *mockOutliers) Lacking(subject uint64) outlier.Lacks {
+// EndpointsLacking provides a mock function with given fields: subject
+func (_m *mockOutliers) EndpointsLacking(subject uint64) outlier.Lacks {
 	ret := _m.Called(subject)
 
 	if len(ret) == 0 {
@@ -70,8 +70,8 @@ func (_c *mockOutliers_Lacking_Call) RunAndReturn(run func(uint64) outlier.Lacks
 	return _c
 }
 
-// Observe provides a mock function with given fields: e, r
-func (_m *mockOutliers) Observe(e *endpoint.Endpoint, r outlier.Response) {
+// ObserveResponse provides a mock function with given fields: e, r
+func (_m *mockOutliers) ObserveResponse(e *endpoint.Endpoint, r outlier.Response) {
 	_m.Called(e, r)
 }
 

@@ -14,27 +14,27 @@ import (
 )
 
 // Admit waits while there is no endpoint, and refuses requests with a negative priority while the pool is saturated.
-func (m *memory) Admit(ctx context.Context) *exchange.Refusal {
-	err := m.wait(ctx)
+func (m *pick) Admit(ctx context.Context) *exchange.Refusal {
+	err := m.waitForEndpoint(ctx)
 	if err == nil {
-		err = m.admit()
+		err = m.checkAdmission()
 	}
 	if err != nil {
-		return refusal(err)
+		return refusalFor(err)
 	}
 	return nil
 }
 
-func (m *memory) admit() error {
+func (m *pick) checkAdmission() error {
 	if len(m.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
-	return m.shed()
+	return m.shedIfSaturated()
 }
 
-// shed refuses a request with a negative priority while the pool is saturated.
-func (m *memory) shed() error {
-	if m.exchange.Priority >= 0 {
+// shedIfSaturated refuses a request with a negative priority while the pool is saturated.
+func (m *pick) shedIfSaturated() error {
+	if m.requestContext.Priority >= 0 {
 		return nil
 	}
 	m.candidates = appendLoads(m.candidates[:0], m.snapshot.Endpoints, m.config)
@@ -44,8 +44,8 @@ func (m *memory) shed() error {
 	return nil
 }
 
-// Saturation returns the saturation of the whole pool, by the detector that sheds requests.
-func (b *Balancer) Saturation() float64 {
+// PoolSaturation returns the saturation of the whole pool, by the detector that sheds requests.
+func (b *Balancer) PoolSaturation() float64 {
 	config := b.configs.Current()
 	return config.Saturation.Saturation(b.clock.Now(), appendLoads(nil, b.snapshots.Snapshot().Endpoints, config))
 }
@@ -63,69 +63,69 @@ func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, conf
 	return to
 }
 
-// Place picks the endpoint of the request and counts the request there.
-func (m *memory) Place() *exchange.Refusal {
-	err := m.schedule()
-	m.arrive()
+// PlaceRequest picks the endpoint of the request and counts the request there.
+func (m *pick) PlaceRequest() *exchange.Refusal {
+	err := m.scheduleRequest()
+	m.clearDispatched()
 	if err != nil {
-		return refusal(err)
+		return refusalFor(err)
 	}
 	return nil
 }
 
-func (m *memory) schedule() error {
-	b, x, config, endpoints := m.balancer, m.exchange, m.config, m.snapshot.Endpoints
-	m.lookup(b.estimator, endpoints)
-	chosen, err := m.choose(endpoints, b.eligibleOf(m.snapshot, config.Profile))
+func (m *pick) scheduleRequest() error {
+	b, x, config, endpoints := m.balancer, m.requestContext, m.config, m.snapshot.Endpoints
+	m.lookupPrompt(b.estimator, endpoints)
+	chosen, err := m.chooseEndpoint(endpoints, b.eligibleOf(m.snapshot, config.Profile))
 	if err != nil {
 		return err
 	}
 	x.Endpoint, x.MatchedTokens, x.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
-	x.Placements[exchange.Decode] = m.place(x)
-	m.lacks.Placed(x.Endpoint, m.request.Now)
-	x.Destination = m.destination(endpoints)
+	x.Placements[exchange.Decode] = m.acquireLease(x)
+	m.lacks.MarkPlaced(x.Endpoint, m.request.Now)
+	x.Destination = m.destinationHeader(endpoints)
 	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
-	m.rewrite(x)
+	m.rewriteModel(x)
 	if m.incoming.API.Stores {
-		b.followResponse(x)
+		b.captureResponseID(x)
 	}
-	m.bind(config.Profile)
-	b.tell(x, m, endpoints)
+	m.notifyBinders(config.Profile)
+	b.recordScores(x, m, endpoints)
 	return nil
 }
 
-// choose lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
-func (m *memory) choose(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
-	if err := m.collect(endpoints, indexes); err != nil {
+// chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
+func (m *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
+	if err := m.collectCandidates(endpoints, indexes); err != nil {
 		return nil, err
 	}
-	m.keepStored(endpoints)
+	m.restrictToStoringServer(endpoints)
 	chosen, err := m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
-	if errors.Is(err, scheduling.ErrNoCapacity) && m.stopped(endpoints, indexes) {
-		m.gather(endpoints, indexes, suspect)
+	if errors.Is(err, scheduling.ErrNoCapacity) && m.hasSuspects(endpoints, indexes) {
+		m.addCandidates(endpoints, indexes, suspect)
 		chosen, err = m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
 	}
 	return chosen, err //nolint:wrapcheck // it says all
 }
 
-// stopped reports whether some endpoints seem to have stopped.
-func (m *memory) stopped(endpoints []*endpoint.Endpoint, indexes []int) bool {
+// hasSuspects reports whether some endpoints seem to have stopped.
+func (m *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
 	now := monotonic.From(m.request.Now)
-	return slices.ContainsFunc(indexes, func(i int) bool { return m.standing(endpoints[i], now) == suspect })
+	return slices.ContainsFunc(indexes, func(i int) bool { return m.usabilityOf(endpoints[i], now) == suspect })
 }
 
-// Sent records the endpoint of the request.
-func (m *memory) Sent() exchange.Follower {
-	f := &follower{balancer: m.balancer, exchange: m.exchange, estimated: m.estimated, stored: m.incoming.Stored != 0, prompt: m.firstHalf()}
+// MarkSent records the endpoint of the request.
+func (m *pick) MarkSent() exchange.ResponseObserver {
+	f := &responseObserver{balancer: m.balancer, requestContext: m.requestContext, estimated: m.estimated, stored: m.incoming.Stored != 0, prompt: m.firstHalf()}
 	if m.estimated && len(m.chain.Hashes) > 0 {
-		f.placement = m.balancer.estimator.Placed(&m.prompt, m.exchange.Endpoint, &f.expectation)
+		f.placement = m.balancer.estimator.Placed(&m.prompt, m.requestContext.Endpoint, &f.expectation)
 	}
 	m.Discard()
 	return f
 }
 
 // firstHalf returns a hash of the first half of the prompt. Requests of one conversation, or with one long beginning, have the same.
-func (m *memory) firstHalf() uint64 {
+func (m *pick) firstHalf() uint64 {
 	if n := len(m.chain.Hashes); n > 0 {
 		return m.chain.Hashes[n/2]
 	}
@@ -133,9 +133,9 @@ func (m *memory) firstHalf() uint64 {
 }
 
 // Discard makes the memory available to other picks.
-func (m *memory) Discard() {
-	m.arrive()
+func (m *pick) Discard() {
+	m.clearDispatched()
 	b := m.balancer
-	m.forget()
-	b.memories.Put(m)
+	m.reset()
+	b.pickPool.Put(m)
 }

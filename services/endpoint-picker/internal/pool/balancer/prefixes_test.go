@@ -18,7 +18,7 @@ import (
 const prefixBytes = recording.BlockTokens * prefixindex.BytesPerToken
 
 // pickedPrompt returns the exchange of a completion with a prompt.
-func pickedPrompt(t *testing.T, r *rig, prompt string) *exchange.Exchange {
+func pickedPrompt(t *testing.T, r *rig, prompt string) *exchange.RequestContext {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"model": "m", "prompt": prompt})
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestPrefixesDoNotChangePicks(t *testing.T) {
 		b := replica()
 		b.configs, b.options.Prefixes = config, enabled
 		first := b.placed(t, chat("text", 0))
-		again := &exchange.Exchange{Incoming: chat("text", 0)}
+		again := &exchange.RequestContext{Incoming: chat("text", 0)}
 		again.Subset = scheduling.ParseSubset([]string{first.Destination})
 		require.Nil(t, b.decide(again))
 		assert.Equal(t, 64, again.MatchedTokens)

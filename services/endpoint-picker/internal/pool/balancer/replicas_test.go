@@ -20,7 +20,7 @@ func replica() *Balancer {
 	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
 	for i := range 8 {
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), 8000)
-		e := estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
+		e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
 		e.Record(e.BeginScrape(noon), running(2))
 		snapshot.Endpoints = append(snapshot.Endpoints, e)
 	}
@@ -56,8 +56,8 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 			assert.NotZero(t, third.MatchedTokens)
 		}
 		places[first.Destination] = true
-		for _, x := range []*exchange.Exchange{first, second, third} {
-			x.Placements.Answering().Release()
+		for _, x := range []*exchange.RequestContext{first, second, third} {
+			x.Placements.AnsweringLease().Release()
 		}
 	}
 	assert.Greater(t, len(places), 4, "conversations are spread")

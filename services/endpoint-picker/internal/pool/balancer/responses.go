@@ -17,17 +17,17 @@ import (
 // take about 3 MiB.
 const maxResponses = 1 << 16
 
-// responses remembers which server stored which response of OpenAI's responses API, by hashes of their identifiers. The oldest is forgotten
+// storedResponses remembers which server stored which response of OpenAI's responses API, by hashes of their identifiers. The oldest is forgotten
 // first. The zero value is ready.
-type responses struct {
+type storedResponses struct {
 	mu     sync.Mutex
 	byID   map[uint64]unique.Handle[endpoint.Identity]
 	order  []uint64 // a ring, when it is full
 	oldest int
 }
 
-// add records the server of a response.
-func (r *responses) add(id uint64, server endpoint.Identity) {
+// addResponse records the server of a response.
+func (r *storedResponses) addResponse(id uint64, server endpoint.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
@@ -46,8 +46,8 @@ func (r *responses) add(id uint64, server endpoint.Identity) {
 	}
 }
 
-// find returns the server of a response.
-func (r *responses) find(id uint64) (endpoint.Identity, bool) {
+// findServer returns the server of a response.
+func (r *storedResponses) findServer(id uint64) (endpoint.Identity, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	server, found := r.byID[id]
@@ -57,12 +57,12 @@ func (r *responses) find(id uint64) (endpoint.Identity, bool) {
 	return server.Value(), true
 }
 
-// keepStored leaves only the server that stored the response that the request names, if it is known and a candidate.
-func (m *memory) keepStored(endpoints []*endpoint.Endpoint) {
+// restrictToStoringServer leaves only the server that stored the response that the request names, if it is known and a candidate.
+func (m *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 	if m.incoming.Stored == 0 {
 		return
 	}
-	server, found := m.balancer.responses.find(m.incoming.Stored)
+	server, found := m.balancer.responses.findServer(m.incoming.Stored)
 	if !found {
 		return
 	}
@@ -71,9 +71,9 @@ func (m *memory) keepStored(endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// followResponse reads the identifier of a response that the server may store.
-func (b *Balancer) followResponse(x *exchange.Exchange) {
+// captureResponseID reads the identifier of a response that the server may store.
+func (b *Balancer) captureResponseID(x *exchange.RequestContext) {
 	x.ResponseID = &answer.IDReader{Found: func(id []byte) {
-		b.responses.add(xxhash.Sum64(id), x.Placements.Answering().Endpoint().Identity())
+		b.responses.addResponse(xxhash.Sum64(id), x.Placements.AnsweringLease().Endpoint().Identity())
 	}}
 }

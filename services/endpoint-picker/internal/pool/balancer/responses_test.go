@@ -16,13 +16,13 @@ import (
 )
 
 // respond has the picked server answer in pieces.
-func respond(x *exchange.Exchange, events bool, pieces ...string) {
-	x.Respond(&exchange.Response{Status: 200, Events: events})
+func respond(x *exchange.RequestContext, events bool, pieces ...string) {
+	x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: events})
 	for _, piece := range pieces {
-		x.Chunk([]byte(piece))
+		x.OnResponseChunk([]byte(piece))
 	}
-	x.Complete()
-	x.End(nil)
+	x.OnResponseEnd()
+	x.EndRequest(nil)
 }
 
 // storeResponses places requests whose servers store their responses. It returns the servers by the identifiers.
@@ -66,7 +66,7 @@ func TestRequestsThatNameAStoredResponseGoToItsServer(t *testing.T) {
 		} {
 			x := r.placed(t, in)
 			assert.Equal(t, server, x.Destination, "%s %s", in.Path, in.Body)
-			x.Placements.Answering().Release()
+			x.Placements.AnsweringLease().Release()
 		}
 	}
 	assert.Greater(t, len(used), 1, "the responses are on several servers")
@@ -77,12 +77,12 @@ func TestStoredResponseOfAServerThatCannotBePicked(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
 	for id, server := range storeResponses(t, r, 1) {
 		other := map[string]string{"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}[server]
-		x := &exchange.Exchange{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
+		x := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
 		require.Nil(t, r.decide(x))
 		assert.Equal(t, other, x.Destination)
 
 		left := newRig(t, snapshotOf(newEndpoint(other)))
-		left.responses.add(1, endpoint.Identity{UID: "of a pod that has gone"})
+		left.responses.addResponse(1, endpoint.Identity{UID: "of a pod that has gone"})
 		assert.Equal(t, other, left.placed(t, api.Incoming{Path: "/v1/responses/" + id}).Destination)
 	}
 }
@@ -97,22 +97,22 @@ func TestOtherAnswersAreNotSearchedForIdentifiers(t *testing.T) {
 
 func TestResponses_ForgetTheOldest(t *testing.T) {
 	t.Parallel()
-	var r responses
+	var r storedResponses
 	server := func(id uint64) endpoint.Identity { return endpoint.Identity{Pod: fmt.Sprint("pod-", id%3)} }
 	const last = maxResponses + 100
 	for id := uint64(1); id <= last; id++ {
-		r.add(id, server(id))
-		r.add(id, server(id)) // again
+		r.addResponse(id, server(id))
+		r.addResponse(id, server(id)) // again
 	}
 	assert.Len(t, r.byID, maxResponses)
 	assert.Len(t, r.order, maxResponses)
 	for _, id := range []uint64{101, 102, last} {
-		got, found := r.find(id)
+		got, found := r.findServer(id)
 		assert.True(t, found)
 		assert.Equal(t, server(id), got)
 	}
 	for _, id := range []uint64{0, 1, 100, last + 1} {
-		_, found := r.find(id)
+		_, found := r.findServer(id)
 		assert.False(t, found, id)
 	}
 }

@@ -238,7 +238,7 @@ func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 	snapshot := &datastore.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
-		snapshot.Endpoints = append(snapshot.Endpoints, estimator.New(d, noon))
+		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
 	}
 	b, homes, stayed := newSoonestFirst(snapshot, estimator), map[int]string{}, 0
 	for i := range turns {
@@ -250,10 +250,10 @@ func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 			} else if x.Destination == homes[c] {
 				stayed++
 			}
-			x.Respond(&exchange.Response{Status: 200, Events: true})
-			x.FirstToken(noon)
-			x.Complete()
-			x.End(nil)
+			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+			x.OnFirstToken(noon)
+			x.OnResponseEnd()
+			x.EndRequest(nil)
 		}
 	}
 	assert.Equal(t, conversations*(turns-1), stayed)

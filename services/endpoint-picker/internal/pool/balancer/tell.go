@@ -14,12 +14,12 @@ import (
 
 const (
 	headerExplained = "x-fairlead-pick-explained"
-	// mostExplained is the number of candidates in the header.
-	mostExplained = 5
+	// maxExplained is the number of candidates in the header.
+	maxExplained = 5
 )
 
-// destination names the chosen endpoint, followed by fallbacks.
-func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
+// destinationHeader names the chosen endpoint, followed by fallbacks.
+func (m *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
 	candidates, places := m.scheduling.Candidates(), m.scheduling.Places()
 	first := endpoints[candidates[places[0]].Index].Address()
 	if len(places) == 1 {
@@ -32,9 +32,9 @@ func (m *memory) destination(endpoints []*endpoint.Endpoint) string {
 	return strings.Join(list, ",")
 }
 
-// bind tells the profile of its choice. Headers for the client are added to the reply.
-func (m *memory) bind(p *scheduling.Profile) {
-	x := m.exchange
+// notifyBinders tells the profile of its choice. Headers for the client are added to the reply.
+func (m *pick) notifyBinders(p *scheduling.Profile) {
+	x := m.requestContext
 	for _, b := range p.Binders {
 		if name, value := b.Bind(&m.request, x.Endpoint.Server()); name != "" {
 			x.Reply = append(x.Reply, api.Header{Name: name, Value: value})
@@ -42,43 +42,43 @@ func (m *memory) bind(p *scheduling.Profile) {
 	}
 }
 
-// tell records the scores of the candidates, if enabled.
-func (b *Balancer) tell(x *exchange.Exchange, m *memory, endpoints []*endpoint.Endpoint) {
+// recordScores records the scores of the candidates, if enabled.
+func (b *Balancer) recordScores(x *exchange.RequestContext, m *pick, endpoints []*endpoint.Endpoint) {
 	if n := x.RankingSize(); n > 0 {
-		x.Ranking = m.ranking(endpoints, n)
+		x.Ranking = m.rankCandidates(endpoints, n)
 	}
 	if !b.options.Scores && !b.options.Explain {
 		return
 	}
 	if b.options.Explain {
-		x.Reply = append(x.Reply, api.Header{Name: headerExplained, Value: m.explain(x.Destination)})
+		x.Reply = append(x.Reply, api.Header{Name: headerExplained, Value: m.formatExplanation(x.Destination)})
 	}
 	if !b.options.Scores {
 		return
 	}
 	for i := range m.scheduling.Totals() {
-		x.Scores = append(x.Scores, m.score(i, endpoints))
+		x.Scores = append(x.Scores, m.scoreOf(i, endpoints))
 	}
 }
 
-// score returns the rating of the i-th candidate.
-func (m *memory) score(i int, endpoints []*endpoint.Endpoint) exchange.Score {
+// scoreOf returns the rating of the i-th candidate.
+func (m *pick) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
 	c := &m.scheduling.Candidates()[i]
 	return exchange.Score{Endpoint: endpoints[c.Index], Total: m.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
 }
 
-// ranking returns the best candidates, at most most of them.
-func (m *memory) ranking(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
-	order := m.order()
+// rankCandidates returns the best candidates, at most most of them.
+func (m *pick) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
+	order := m.rankingOrder()
 	ranking := make([]exchange.Score, 0, min(len(order), most))
 	for _, i := range order[:cap(ranking)] {
-		ranking = append(ranking, m.score(i, endpoints))
+		ranking = append(ranking, m.scoreOf(i, endpoints))
 	}
 	return ranking
 }
 
-// order returns the indexes of the candidates: the chosen ones, then the others by their scores.
-func (m *memory) order() []int {
+// rankingOrder returns the indexes of the candidates: the chosen ones, then the others by their scores.
+func (m *pick) rankingOrder() []int {
 	places, totals := m.scheduling.Places(), m.scheduling.Totals()
 	order := slices.Grow(slices.Clone(places), len(totals))
 	for i := range totals {
@@ -90,13 +90,13 @@ func (m *memory) order() []int {
 	return order
 }
 
-// explain formats the best candidates: their scores, the estimated times to first token, and their cached part of the
+// formatExplanation formats the best candidates: their scores, the estimated times to first token, and their cached part of the
 // prompt.
-func (m *memory) explain(destination string) string {
-	candidates, totals, order := m.scheduling.Candidates(), m.scheduling.Totals(), m.order()
+func (m *pick) formatExplanation(destination string) string {
+	candidates, totals, order := m.scheduling.Candidates(), m.scheduling.Totals(), m.rankingOrder()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s of %d", destination, len(candidates))
-	for _, i := range order[:min(len(order), mostExplained)] {
+	for _, i := range order[:min(len(order), maxExplained)] {
 		c := &candidates[i]
 		fmt.Fprintf(&text, "; %s score=%.3f wait=%.3fs requests=%.0f cached=%d/%d",
 			c.Server.Address, totals[i], c.Load.Wait, c.Load.Requests, c.Matched, m.request.Tokens)

@@ -22,32 +22,32 @@ const (
 	// the value, a large server idles until its first requests end. At double, a small one that becomes ready first gets a queue of its own
 	// before the second one is ready.
 	usualBatch = 256
-	// recheck is the time after which waiting requests are looked at although nothing happened here: other replicas of the picker send
+	// recheckInterval is the time after which waiting requests are looked at although nothing happened here: other replicas of the picker send
 	// requests to the same servers. At half the value, a pool without servers costs twice as much. At double, requests may wait for longer.
-	recheck = 50 * time.Millisecond
+	recheckInterval = 50 * time.Millisecond
 	// answerMargin is the part of a time limit that is left for the refusal to reach the client. At half the value, a slow network
 	// loses it. At double, requests wait for a second less than they could.
 	answerMargin = time.Second
 )
 
-// leaving counts the requests that have left the queue, and are not counted on an endpoint yet. Whoever lets requests leave holds mu.
-type leaving struct {
+// dispatchedCount counts the requests that have left the queue, and are not counted on an endpoint yet. Whoever lets requests leave holds mu.
+type dispatchedCount struct {
 	mu    sync.Mutex
 	count int
 }
 
 // SetEndpoints lets waiting requests leave for new endpoints.
-func (b *Balancer) SetEndpoints([]*endpoint.Endpoint) { b.dispatch() }
+func (b *Balancer) SetEndpoints([]*endpoint.Endpoint) { b.dispatchWaiting() }
 
 // Run lets waiting requests leave until ctx ends, and then refuses those that are left.
 func (b *Balancer) Run(ctx context.Context) {
 	defer b.queue.Close()
 	for {
-		entered := b.queue.Changed()
-		b.dispatch()
+		entered := b.queue.ChangeSignal()
+		b.dispatchWaiting()
 		var again <-chan time.Time
 		if b.queue.Len() > 0 {
-			entered, again = nil, time.After(recheck)
+			entered, again = nil, time.After(recheckInterval)
 		}
 		select {
 		case <-ctx.Done():
@@ -58,18 +58,18 @@ func (b *Balancer) Run(ctx context.Context) {
 	}
 }
 
-// dispatch lets as many waiting requests leave as the endpoints are expected to take at once.
-func (b *Balancer) dispatch() {
+// dispatchWaiting lets as many waiting requests leave as the endpoints are expected to take at once.
+func (b *Balancer) dispatchWaiting() {
 	if b.queue.Len() == 0 {
 		return
 	}
-	b.leaving.mu.Lock()
-	defer b.leaving.mu.Unlock()
-	b.leaving.count += b.queue.Grant(b.room() - b.leaving.count)
+	b.dispatched.mu.Lock()
+	defer b.dispatched.mu.Unlock()
+	b.dispatched.count += b.queue.GrantNext(b.freeSlots() - b.dispatched.count)
 }
 
-// room returns how many more requests the endpoints are expected to take at once. Ejected ones take none, unless all are.
-func (b *Balancer) room() int {
+// freeSlots returns how many more requests the endpoints are expected to take at once. Ejected ones take none, unless all are.
+func (b *Balancer) freeSlots() int {
 	s, now := b.snapshots.Snapshot(), b.clock.Now()
 	someUsable, usable, all := false, 0.0, 0.0
 	for _, i := range b.eligibleOf(s, b.configs.Current().Profile) {
@@ -89,29 +89,29 @@ func (b *Balancer) room() int {
 	return int(all)
 }
 
-// arrive ends the time in which a request that left the queue is counted on no endpoint.
-func (m *memory) arrive() {
-	if m.leaving {
-		m.leaving = false
+// clearDispatched ends the time in which a request that left the queue is counted on no endpoint.
+func (m *pick) clearDispatched() {
+	if m.dispatched {
+		m.dispatched = false
 		b := m.balancer
-		b.leaving.mu.Lock()
-		b.leaving.count--
-		b.leaving.mu.Unlock()
+		b.dispatched.mu.Lock()
+		b.dispatched.count--
+		b.dispatched.mu.Unlock()
 	}
 }
 
-// refresh reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether there are
+// refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether there are
 // endpoints that the profile may choose.
-func (m *memory) refresh() (ready bool) {
+func (m *pick) refreshInputs() (ready bool) {
 	m.snapshot, m.config = m.balancer.snapshots.Snapshot(), m.balancer.configs.Current()
 	m.estimated = !m.config.Profile.WithoutEstimates
 	return m.snapshot.Err == nil && len(m.balancer.eligibleOf(m.snapshot, m.config.Profile)) > 0
 }
 
-// wait returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
+// waitForEndpoint returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
 // wait, or has waited for as long as it may, is placed if there is an endpoint.
-func (m *memory) wait(ctx context.Context) error {
-	ready := m.refresh()
+func (m *pick) waitForEndpoint(ctx context.Context) error {
+	ready := m.refreshInputs()
 	if err := m.snapshot.Err; err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
 	}
@@ -119,46 +119,46 @@ func (m *memory) wait(ctx context.Context) error {
 		if m.balancer.queue.Len() == 0 {
 			return nil
 		}
-		if err := m.shed(); err != nil {
+		if err := m.shedIfSaturated(); err != nil {
 			return err
 		}
 	}
 	limits := m.config.Waiting
-	if limits.TTL = min(limits.TTL, patience(ctx, m.exchange)); limits.TTL <= 0 {
+	if limits.TTL = min(limits.TTL, maxWait(ctx, m.requestContext)); limits.TTL <= 0 {
 		return nil
 	}
-	return m.queueUp(ctx, limits)
+	return m.waitInQueue(ctx, limits)
 }
 
-// queueUp waits in the queue.
-func (m *memory) queueUp(ctx context.Context, limits queue.Limits) error {
-	b, x := m.balancer, m.exchange
+// waitInQueue waits in the queue.
+func (m *pick) waitInQueue(ctx context.Context, limits queue.Limits) error {
+	b, x := m.balancer, m.requestContext
 	r := queue.Request{
 		Labels:  queue.Labels{Model: x.Model, Target: x.Target, Fairness: x.Fairness, Priority: x.Priority},
-		Arrived: x.Arrived, Bytes: m.size(),
+		Arrived: x.ArrivalTime, Bytes: m.waiterSize(),
 	}
 	var err error
 	for err == nil {
-		if err = b.queue.Wait(ctx, r, limits); err == nil {
-			if m.leaving = true; m.refresh() {
+		if err = b.queue.WaitForGrant(ctx, r, limits); err == nil {
+			if m.dispatched = true; m.refreshInputs() {
 				break
 			}
-			m.arrive() // the endpoints have gone again
+			m.clearDispatched() // the endpoints have gone again
 		}
 	}
-	x.Waited = b.clock.Now().Sub(x.Arrived)
-	m.request.Now = x.Dispatched()
-	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.refresh()) {
-		x.Queue = outcomeOf(err)
-		return m.refuse(err)
+	x.QueueTime = b.clock.Now().Sub(x.ArrivalTime)
+	m.request.Now = x.DispatchTime()
+	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.refreshInputs()) {
+		x.Queue = queueOutcomeOf(err)
+		return m.queueError(err)
 	}
 	x.Queue = exchange.Dispatched
 	return nil
 }
 
-// refuse returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
-func (m *memory) refuse(err error) error {
-	if m.refresh() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
+// queueError returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
+func (m *pick) queueError(err error) error {
+	if m.refreshInputs() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
@@ -168,14 +168,14 @@ func (m *memory) refuse(err error) error {
 // is counted. At double, half as many wait.
 const waiterBytes = 8 << 10
 
-// size returns the memory that the request holds while it waits, in bytes.
-func (m *memory) size() int64 {
+// waiterSize returns the memory that the request holds while it waits, in bytes.
+func (m *pick) waiterSize() int64 {
 	const hash, part = 8, int(unsafe.Sizeof(api.Part{}))
-	return int64(len(m.exchange.Incoming.Body) + hash*cap(m.chain.Hashes) + part*(cap(m.incoming.Head)+cap(m.incoming.Prompt)) + waiterBytes)
+	return int64(len(m.requestContext.Incoming.Body) + hash*cap(m.chain.Hashes) + part*(cap(m.incoming.Head)+cap(m.incoming.Prompt)) + waiterBytes)
 }
 
-// patience returns how long the request may wait for an endpoint, as far as its sender says.
-func patience(ctx context.Context, x *exchange.Exchange) time.Duration {
+// maxWait returns how long the request may wait for an endpoint, as far as its sender says.
+func maxWait(ctx context.Context, x *exchange.RequestContext) time.Duration {
 	const unlimited = 1<<63 - 1
 	limit := time.Duration(unlimited)
 	if deadline, has := ctx.Deadline(); has {
@@ -191,8 +191,8 @@ func patience(ctx context.Context, x *exchange.Exchange) time.Duration {
 	return limit
 }
 
-// outcomeOf returns the outcome of a request that left the queue without a grant.
-func outcomeOf(err error) exchange.QueueOutcome {
+// queueOutcomeOf returns the outcome of a request that left the queue without a grant.
+func queueOutcomeOf(err error) exchange.QueueOutcome {
 	switch {
 	case errors.Is(err, queue.ErrFull):
 		return exchange.RejectedCapacity

@@ -56,7 +56,7 @@ func (p *emptyPool) have(endpoints ...*endpoint.Endpoint) {
 
 // sent is a request that was decided, or still waits.
 type sent struct {
-	exchange.Exchange
+	exchange.RequestContext
 
 	refusal *exchange.Refusal // once it is decided
 	decided atomic.Bool
@@ -68,13 +68,13 @@ func (p *emptyPool) send(in api.Incoming) *sent { return p.sendFor(in, nil) }
 
 // sendFor is send with the time that the sender waits for an endpoint.
 func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
-	s := &sent{Exchange: exchange.Exchange{Incoming: in, MaxWait: maxWait}}
+	s := &sent{RequestContext: exchange.RequestContext{Incoming: in, MaxWait: maxWait}}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.Begin(p, &exchange.Options{Now: time.Now})
+	s.Start(p, &exchange.Options{Now: time.Now})
 	go func() {
-		if s.refusal = s.Decide(ctx, in.Body); s.refusal == nil {
-			s.Sent()
+		if s.refusal = s.PickEndpoint(ctx, in.Body); s.refusal == nil {
+			s.MarkSent()
 		}
 		s.decided.Store(true)
 	}()
@@ -84,9 +84,9 @@ func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
 
 // answer ends a request.
 func (s *sent) answer() {
-	s.Respond(&exchange.Response{Status: 200})
-	s.Complete()
-	s.End(nil)
+	s.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+	s.OnResponseEnd()
+	s.EndRequest(nil)
 	synctest.Wait()
 }
 
@@ -121,11 +121,11 @@ func TestWaitsForAServer(t *testing.T) {
 		assert.EqualValues(t, 200, ready.Load().Open)
 		for _, s := range requests {
 			assert.Nil(t, s.refusal)
-			assert.Equal(t, 20*time.Second, s.Waited)
-			assert.Zero(t, s.PickTook)
+			assert.Equal(t, 20*time.Second, s.QueueTime)
+			assert.Zero(t, s.PickDuration)
 			assert.Equal(t, exchange.Dispatched, s.Queue)
 		}
-		assert.Zero(t, p.leaving.count)
+		assert.Zero(t, p.dispatched.count)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestWaitsForRoom_OfEjectedServers(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.False(t, s.decided.Load())
 		full.Health().Eject("failures", time.Now().Add(time.Hour))
-		time.Sleep(recheck)
+		time.Sleep(recheckInterval)
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
 	})
@@ -187,13 +187,13 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		s := p.send(api.Incoming{Path: "/v1/completions", Body: []byte(`{"model":"m","prompt":"one two three","stream":true}`)})
 		time.Sleep(20 * time.Second)
-		p.have(p.estimator.New(endpoint.Description{Identity: endpoint.Identity{Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
+		p.have(p.estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
 		synctest.Wait()
 		require.True(t, s.decided.Load())
 		time.Sleep(100 * time.Millisecond)
-		s.Respond(&exchange.Response{Status: 200, Events: true})
+		s.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
 		for range 2 { // one piece of content alone says nothing
-			s.Chunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"))
+			s.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"))
 		}
 		assert.Equal(t, 100*time.Millisecond, p.estimator.Paces().First)
 	})
@@ -211,7 +211,7 @@ func TestWaitsForRoom_OfOtherReplicas(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, s.decided.Load())
 		e.Record(e.BeginScrape(time.Now()), running(usualBatch-1))
-		time.Sleep(recheck)
+		time.Sleep(recheckInterval)
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
 	})
@@ -265,7 +265,7 @@ func TestClientThatLeavesWhileItWaits(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
 		assert.NotNil(t, s.refusal)
-		s.End(nil)
+		s.EndRequest(nil)
 		assert.Equal(t, exchange.Unpicked, s.Outcome)
 		assert.Equal(t, exchange.EvictedContextCancelled, s.Queue)
 		assert.Zero(t, p.Queue().Len())
@@ -309,13 +309,13 @@ func TestServerThatComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		s := p.send(api.Incoming{})
-		p.leaving.mu.Lock()
-		p.leaving.count += p.queue.Grant(1)
-		p.leaving.mu.Unlock()
+		p.dispatched.mu.Lock()
+		p.dispatched.count += p.queue.GrantNext(1)
+		p.dispatched.mu.Unlock()
 		synctest.Wait()
 		assert.False(t, s.decided.Load())
 		assert.Equal(t, 1, p.queue.Len())
-		assert.Zero(t, p.leaving.count)
+		assert.Zero(t, p.dispatched.count)
 		p.have(newEndpoint("10.0.0.1:8000"))
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
@@ -337,7 +337,7 @@ func TestReloadWhileRequestsWait(t *testing.T) {
 		s := p.send(api.Incoming{})
 		assert.False(t, s.decided.Load())
 		config.Store(right)
-		time.Sleep(recheck)
+		time.Sleep(recheckInterval)
 		synctest.Wait()
 		assert.True(t, s.decided.Load())
 		assert.Nil(t, s.refusal)
@@ -362,7 +362,7 @@ func TestDisplacedRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{maxRequests: 1}")
-		p.rules.(*rules.Rules).Set(rules.Compile([]rules.Objective{{Name: "high", Priority: 1}}, nil))
+		p.rules.(*rules.Rules).SetSnapshot(rules.Compile([]rules.Objective{{Name: "high", Priority: 1}}, nil))
 		low := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.Record(full.BeginScrape(time.Now()), running(usualBatch))
@@ -399,14 +399,14 @@ func TestEvictedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		ctx, cancel := context.WithCancelCause(context.Background())
-		var x exchange.Exchange
-		x.Begin(p, &exchange.Options{Now: time.Now})
+		var x exchange.RequestContext
+		x.Start(p, &exchange.Options{Now: time.Now})
 		refusal := make(chan *exchange.Refusal, 1)
-		go func() { refusal <- x.Decide(ctx, nil) }()
+		go func() { refusal <- x.PickEndpoint(ctx, nil) }()
 		synctest.Wait()
 		cancel(fairshare.ErrTooManyBytes)
 		assert.Equal(t, 429, (<-refusal).Code)
-		x.End(nil)
+		x.EndRequest(nil)
 		assert.Equal(t, exchange.Refused, x.Outcome)
 	})
 }
@@ -416,7 +416,7 @@ func TestSheddableRequestDoesNotWaitToBeShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
-		p.rules.(*rules.Rules).Set(rules.Compile([]rules.Objective{{Name: "batch", Priority: -1}}, nil))
+		p.rules.(*rules.Rules).SetSnapshot(rules.Compile([]rules.Objective{{Name: "batch", Priority: -1}}, nil))
 		waiting := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.Record(full.BeginScrape(time.Now()), endpoint.Gauges{Running: usualBatch, Waiting: 100, KVUsage: 1})

@@ -21,8 +21,8 @@ func (_m *mockSource) EXPECT() *mockSource_Expecter {
 	return &mockSource_Expecter{mock: &_m.Mock}
 }
 
-// Pool provides a mock function with no fields
-func (_m *mockSource) Pool() (*Pool, error) {
+// ReadPool provides a mock function with no fields
+func (_m *mockSource) ReadPool() (*Pool, error) {
 	ret := _m.Called()
 
 	if len(ret) == 0 {

@@ -45,18 +45,18 @@ type Snapshot struct {
 	Endpoints []*endpoint.Endpoint
 }
 
-// source provides the pool. It calls Store.Changed after changes.
+// source provides the pool. It calls Store.MarkChanged after changes.
 type source interface {
-	// Pool returns the pool, or nil if it does not exist. An error means that the source cannot tell now.
-	Pool() (*Pool, error)
-	// WaitForSync returns true when Pool is complete, or false when ctx ends first.
+	// ReadPool returns the pool, or nil if it does not exist. An error means that the source cannot tell now.
+	ReadPool() (*Pool, error)
+	// WaitForSync returns true when ReadPool is complete, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 }
 
 // factory makes endpoints, and is notified of removed ones.
 type factory interface {
-	New(d endpoint.Description, since time.Time) *endpoint.Endpoint
-	Forget(e *endpoint.Endpoint)
+	NewEndpoint(d endpoint.Description, since time.Time) *endpoint.Endpoint
+	ForgetEndpoint(e *endpoint.Endpoint)
 }
 
 // observer receives each new snapshot, from one goroutine.
@@ -107,16 +107,16 @@ func New(p Params) *Store {
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
 
-// Ready returns an error while the pool is unknown. A pool without endpoints is ready.
-func (s *Store) Ready() error {
+// CheckReady returns an error while the pool is unknown. A pool without endpoints is ready.
+func (s *Store) CheckReady() error {
 	if err := s.Snapshot().Err; err != nil {
 		return fmt.Errorf("inference pool %s: %w", s.pool, err)
 	}
 	return nil
 }
 
-// Changed announces a change of the source. It returns at once.
-func (s *Store) Changed() {
+// MarkChanged announces a change of the source. It returns at once.
+func (s *Store) MarkChanged() {
 	select {
 	case s.dirty <- struct{}{}:
 	default: // a pending rebuild will include this change
@@ -128,7 +128,7 @@ func (s *Store) Run(ctx context.Context) {
 	if !s.source.WaitForSync(ctx) {
 		return
 	}
-	s.Changed()
+	s.MarkChanged()
 	for {
 		select {
 		case <-ctx.Done():
@@ -145,26 +145,26 @@ func (s *Store) Run(ctx context.Context) {
 
 // rebuild makes a snapshot from the source.
 func (s *Store) rebuild() {
-	pool, err := s.source.Pool()
+	pool, err := s.source.ReadPool()
 	switch {
 	case err != nil:
 		s.log.Error("Could not read the pool, kept the last endpoints", zap.Error(err))
 	case pool == nil:
-		s.publish(&Pool{}, ErrNoPool)
+		s.publishSnapshot(&Pool{}, ErrNoPool)
 	default:
-		s.publish(pool, nil)
+		s.publishSnapshot(pool, nil)
 	}
 }
 
-// publish replaces the snapshot and notifies the observer.
-func (s *Store) publish(pool *Pool, err error) {
+// publishSnapshot replaces the snapshot and notifies the observer.
+func (s *Store) publishSnapshot(pool *Pool, err error) {
 	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
 	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
 	added := 0
 	for _, d := range pool.Endpoints {
 		e := s.known[d.Identity]
 		if e == nil {
-			e = s.factory.New(d, s.clock.Now())
+			e = s.factory.NewEndpoint(d, s.clock.Now())
 			added++
 		} else {
 			e.Describe(d)
@@ -176,18 +176,18 @@ func (s *Store) publish(pool *Pool, err error) {
 	last := s.snapshot.Swap(&Snapshot{Err: err, Endpoints: endpoints})
 	for id, e := range s.known {
 		if known[id] == nil {
-			s.factory.Forget(e)
+			s.factory.ForgetEndpoint(e)
 		}
 	}
 	s.known = known
-	s.report(last, err, added, removed)
+	s.logChanges(last, err, added, removed)
 	if added > 0 || removed > 0 {
 		s.observer.SetEndpoints(endpoints)
 	}
 }
 
-// report logs the changes of a new snapshot.
-func (s *Store) report(last *Snapshot, err error, added, removed int) {
+// logChanges logs the changes of a new snapshot.
+func (s *Store) logChanges(last *Snapshot, err error, added, removed int) {
 	if !errors.Is(last.Err, err) {
 		if err != nil {
 			s.log.Warn("Could not find inference pool, waiting for it", zap.Error(err))

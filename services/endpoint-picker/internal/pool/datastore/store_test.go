@@ -90,8 +90,8 @@ func TestStoreBeforeItsFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.InfoLevel)
 	assert.Empty(t, h.Snapshot().Endpoints)
-	require.ErrorIs(t, h.Ready(), ErrNotSynced)
-	require.EqualError(t, h.Ready(), "inference pool ns/pool: informers have not synced yet")
+	require.ErrorIs(t, h.CheckReady(), ErrNotSynced)
+	require.EqualError(t, h.CheckReady(), "inference pool ns/pool: informers have not synced yet")
 }
 
 func TestStoreWithoutPool(t *testing.T) {
@@ -99,12 +99,12 @@ func TestStoreWithoutPool(t *testing.T) {
 	h := newHarness(t, zap.InfoLevel)
 	h.see(nil)
 	h.see(nil)
-	require.ErrorIs(t, h.Ready(), ErrNoPool)
+	require.ErrorIs(t, h.CheckReady(), ErrNoPool)
 	require.Len(t, h.logs.All(), 1, "said once")
 	assert.Equal(t, zap.WarnLevel, h.logs.All()[0].Level)
 
 	h.see(somePool())
-	require.NoError(t, h.Ready(), "an empty pool is ready")
+	require.NoError(t, h.CheckReady(), "an empty pool is ready")
 	assert.Equal(t, "Found inference pool", h.logs.All()[1].Message)
 	assert.Empty(t, h.told, "no endpoints yet, none before")
 }
@@ -184,14 +184,14 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 			h.Run(ctx)
 		}()
 
-		h.Changed()
-		require.ErrorIs(t, h.Ready(), ErrNotSynced, "a change is no sync")
+		h.MarkChanged()
+		require.ErrorIs(t, h.CheckReady(), ErrNotSynced, "a change is no sync")
 		pools <- somePool(server("a", "10.0.0.1"))
 		close(synced)
 		synctest.Wait()
 		require.Len(t, h.Snapshot().Endpoints, 1)
 
-		h.Changed()
+		h.MarkChanged()
 		pools <- somePool()
 		time.Sleep(time.Second) // more than the time between two readings
 		require.Empty(t, h.Snapshot().Endpoints)
@@ -206,7 +206,7 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 	h := newHarness(t, zap.InfoLevel)
 	h.source.EXPECT().WaitForSync(mock.Anything).Return(false).Once()
 	h.Run(t.Context())
-	require.ErrorIs(t, h.Ready(), ErrNotSynced)
+	require.ErrorIs(t, h.CheckReady(), ErrNotSynced)
 }
 
 // fixed is a source without expectations: it counts how often it is asked.
@@ -215,7 +215,7 @@ type fixed struct {
 	pool  atomic.Pointer[Pool]
 }
 
-func (f *fixed) Pool() (*Pool, error) {
+func (f *fixed) ReadPool() (*Pool, error) {
 	f.asked.Add(1)
 	return f.pool.Load(), nil
 }
@@ -239,7 +239,7 @@ func TestHerdOfChangesGivesFewRebuilds(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Zero(t, f.asked.Load(), "nothing changed, nothing is asked")
 
-		h.Changed()
+		h.MarkChanged()
 		synctest.Wait()
 		assert.EqualValues(t, 1, f.asked.Load(), "the first change is followed at once")
 		last := somePool(server("last", "10.0.0.9"))
@@ -247,7 +247,7 @@ func TestHerdOfChangesGivesFewRebuilds(t *testing.T) {
 			if i == 9_999 {
 				f.pool.Store(last)
 			}
-			h.Changed()
+			h.MarkChanged()
 			time.Sleep(10 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, f.asked.Load(), int64(7))

@@ -73,25 +73,25 @@ type Detector struct {
 	mu        sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
 	endpoints []*endpoint.Endpoint
 	histories map[*endpoint.Endpoint]*history
-	all       counts // of all endpoints together
-	refusals  tally  // and answers that began
-	failures  tally  // and whole answers
+	allCounts signalCounts // of all endpoints together
+	refusals  tally        // and answers that began
+	failures  tally        // and whole answers
 	whole     wholeAnswers
 	subjects  map[uint64]*subject
 
 	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil while no endpoint lacks one
 }
 
-// A Response is what Observe needs of the response of an endpoint.
+// A Response is what ObserveResponse needs of the response of an endpoint.
 type Response struct {
-	Verdict exchange.Verdict
-	Placed  time.Time // when the request was placed
-	Subject uint64    // of the request: a hash of its model and its API
-	Prompt  uint64    // a hash of the first half of its prompt
-	Model   string    // for the log
-	Missing bool      // the verdict is Doubtful because the server says that it does not have the model
-	Began   bool      // the answer had content
-	Failure string    // what was wrong with the response, for the log
+	Signal       exchange.HealthSignal
+	Placed       time.Time // when the request was placed
+	Subject      uint64    // of the request: a hash of its model and its API
+	Prompt       uint64    // a hash of the first half of its prompt
+	Model        string    // for the log
+	ModelMissing bool      // the verdict is Doubtful because the server says that it does not have the model
+	HasContent   bool      // the answer had content
+	Failure      string    // what was wrong with the response, for the log
 }
 
 // Params are the parameters of New.
@@ -121,114 +121,114 @@ func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 		}
 	}
 	d.endpoints, d.histories = endpoints, kept
-	d.forget(kept)
+	d.forgetRemoved(kept)
 }
 
-// Observe records a response of the endpoint.
-func (d *Detector) Observe(e *endpoint.Endpoint, r Response) {
-	if d.options.Failures == 0 || r.Verdict == exchange.Unjudged {
+// ObserveResponse records a response of the endpoint.
+func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
+	if d.options.Failures == 0 || r.Signal == exchange.NoSignal {
 		return
 	}
-	f := d.observe(e, &r)
+	f := d.evaluateResponse(e, &r)
 	h := e.Health()
 	switch {
 	case f.old:
-	case r.Verdict == exchange.Answered:
+	case r.Signal == exchange.Answered:
 		if !(h.Ejected() && d.onTrial(e)) && h.Succeed() {
-			d.restored(e)
+			d.logRestored(e)
 		}
-	case r.Verdict == exchange.Faulty, r.Verdict != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
-		d.failed(e, f)
+	case r.Signal == exchange.Faulty, r.Signal != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
+		d.countFailure(e, f)
 	case f.out:
-		d.eject(e, CauseResponses)
+		d.ejectEndpoint(e, CauseResponses)
 	}
 }
 
-// ScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
-func (d *Detector) ScrapeRefused(e *endpoint.Endpoint) {
+// OnScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
+func (d *Detector) OnScrapeRefused(e *endpoint.Endpoint) {
 	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().Until()) {
-		d.eject(e, CauseScrape)
+		d.ejectEndpoint(e, CauseScrape)
 	}
 }
 
-// Scraped records that the endpoint has answered a scrape.
-func (d *Detector) Scraped(e *endpoint.Endpoint) {
+// OnScrape records that the endpoint has answered a scrape.
+func (d *Detector) OnScrape(e *endpoint.Endpoint) {
 	if h := e.Health(); h.Ejected() && h.Cause() == CauseScrape && h.Succeed() {
-		d.restored(e)
+		d.logRestored(e)
 	}
 }
 
-// failed counts a failure. After a probe that fails like other endpoints, the next request is another probe.
-func (d *Detector) failed(e *endpoint.Endpoint, f finding) {
+// countFailure counts a failure. After a probe that fails like other endpoints, the next request is another probe.
+func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	h := e.Health()
 	switch probe := h.Fail(); {
 	case probe && f.usual:
 		h.Unknown()
 	case probe:
-		d.eject(e, CauseProbe)
+		d.ejectEndpoint(e, CauseProbe)
 	case !h.Ejected() && f.out:
-		d.eject(e, CauseResponses)
+		d.ejectEndpoint(e, CauseResponses)
 	}
 }
 
-// A finding is what a response says of its endpoint.
-type finding struct {
+// A assessment is what a response says of its endpoint.
+type assessment struct {
 	out   bool // it fails far more often than others
 	usual bool // it fails like others
 	old   bool // nothing: the request is older than the last ejection
 }
 
-// observe counts a response.
-func (d *Detector) observe(e *endpoint.Endpoint, r *Response) (f finding) {
+// evaluateResponse counts a response.
+func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assessment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
 	f.old = r.Placed.Before(h.ejected)
-	switch r.Verdict {
+	switch r.Signal {
 	case exchange.Answered: // it was counted when it began
-		h.failures.end(&d.failures)
-		d.whole.add(r)
+		h.failures.endStreak(&d.failures)
+		d.whole.addAnswer(r)
 		h.early.addWhole(r)
 	case exchange.Begun:
-		h.refusals.end(&d.refusals)
-		d.count(h, exchange.Begun)
+		h.refusals.endStreak(&d.refusals)
+		d.countSignal(h, exchange.Begun)
 		if d.countAnswer(e, r) {
-			d.count(h, exchange.Doubtful)
-			f.out = h.outOfProportion(exchange.Doubtful, &d.all)
+			d.countSignal(h, exchange.Doubtful)
+			f.out = h.outOfProportion(exchange.Doubtful, &d.allCounts)
 		}
 	case exchange.Doubtful, exchange.Steered:
-		h.recent.add(r.Failure)
-		if r.Began { // then the endpoint has the model
-			h.early.add(r, &d.whole)
+		h.recent.addFailure(r.Failure)
+		if r.HasContent { // then the endpoint has the model
+			h.early.addEarlyEnd(r, &d.whole)
 			f.out = h.early.isAll(&d.whole, len(d.endpoints)-1)
 		} else {
-			h.refuse(r)
+			h.addRefusal(r)
 			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)
 			f.usual = !f.out && d.refusals.failsOften()
 		}
 		d.countRefusal(e, r, f.out || e.Health().Ejected())
 	case exchange.Faulty:
-		h.recent.add(r.Failure)
+		h.recent.addFailure(r.Failure)
 		h.failures.failures++
-		d.count(h, exchange.Faulty)
-		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(exchange.Faulty, &d.all)
+		d.countSignal(h, exchange.Faulty)
+		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(exchange.Faulty, &d.allCounts)
 		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
 	}
 	return f
 }
 
-// count adds a response to the history of an endpoint. The caller holds mu.
-func (d *Detector) count(h *history, v exchange.Verdict) {
+// countSignal adds a response to the history of an endpoint. The caller holds mu.
+func (d *Detector) countSignal(h *history, v exchange.HealthSignal) {
 	now := d.clock.Now()
-	h.add(v, now)
-	d.all.add(v, now)
+	h.addSignal(v, now)
+	d.allCounts.addSignal(v, now)
 }
 
 // refusesAll reports whether an endpoint refuses all requests while others answer: it refused some since its last answer began, and the
 // others began some of the answers.
 func (d *Detector) refusesAll(s *streak, all *tally) bool {
-	return s.isLong(minDoubtful, all) && s.others(all) >= max(minOthers, minBegun*(len(d.endpoints)-1))
+	return s.isLong(minDoubtful, all) && s.othersAnswers(all) >= max(minOthers, minBegun*(len(d.endpoints)-1))
 }
 
 // historyOf returns the history of an endpoint. The caller holds mu.
@@ -241,16 +241,16 @@ func (d *Detector) historyOf(e *endpoint.Endpoint) *history {
 	return h
 }
 
-// eject ejects the endpoint, if enough others remain.
-func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
+// ejectEndpoint ejects the endpoint, if enough others remain.
+func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := e.Health()
-	if !h.Ejected() && !d.room() {
+	if !h.Ejected() && !d.canEject() {
 		return
 	}
 	past, now := d.historyOf(e), d.clock.Now()
-	if now.Sub(past.until) > memory {
+	if now.Sub(past.until) > decayTime {
 		past.ejections, past.returns = 0, 0
 	}
 	if past.ejections > 0 && cause == CauseResponses {
@@ -261,7 +261,7 @@ func (d *Detector) eject(e *endpoint.Endpoint, cause string) {
 	past.ejections++
 	past.refusals.failures, past.failures.failures = 0, 0
 	if !h.Ejected() {
-		d.log.Warn("Ejected endpoint", append(fields(e), past.reasons(cause)...)...)
+		d.log.Warn("Ejected endpoint", append(endpointFields(e), past.ejectionFields(cause)...)...)
 	}
 	h.Eject(cause, past.until)
 	d.observer.ObserveEjection(cause)
@@ -276,8 +276,8 @@ func (d *Detector) onTrial(e *endpoint.Endpoint) bool {
 	return h.trial >= 0
 }
 
-// room reports whether another endpoint may be ejected.
-func (d *Detector) room() bool {
+// canEject reports whether another endpoint may be ejected.
+func (d *Detector) canEject() bool {
 	ejected := 1
 	for _, e := range d.endpoints {
 		if e.Health().Ejected() {
@@ -287,9 +287,11 @@ func (d *Detector) room() bool {
 	return 2*ejected <= len(d.endpoints)
 }
 
-func (d *Detector) restored(e *endpoint.Endpoint) { d.log.Info("Restored endpoint", fields(e)...) }
+func (d *Detector) logRestored(e *endpoint.Endpoint) {
+	d.log.Info("Restored endpoint", endpointFields(e)...)
+}
 
-func fields(e *endpoint.Endpoint) []zap.Field {
+func endpointFields(e *endpoint.Endpoint) []zap.Field {
 	id := e.Identity()
 	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, e.Address())}
 }

@@ -47,21 +47,21 @@ func newRig(t *testing.T, n int) *rig {
 }
 
 // respond brings so many responses of an endpoint.
-func (r *rig) respond(i int, v exchange.Verdict, n int) {
+func (r *rig) respond(i int, v exchange.HealthSignal, n int) {
 	for range n {
 		r.respondTo(i, v, Response{})
 	}
 }
 
 // respondTo brings a response of an endpoint to a request of a subject.
-func (r *rig) respondTo(i int, v exchange.Verdict, of Response) {
+func (r *rig) respondTo(i int, v exchange.HealthSignal, of Response) {
 	of.Placed = r.clock.Now()
 	if v == exchange.Answered {
-		of.Verdict = exchange.Begun
-		r.Observe(r.endpoints[i], of)
+		of.Signal = exchange.Begun
+		r.ObserveResponse(r.endpoints[i], of)
 	}
-	of.Verdict = v
-	r.Observe(r.endpoints[i], of)
+	of.Signal = v
+	r.ObserveResponse(r.endpoints[i], of)
 }
 
 // usable are the endpoints that may be picked now.
@@ -83,7 +83,7 @@ func TestFailuresInARowEject(t *testing.T) {
 	r.respond(0, exchange.Answered, 1)
 	r.respond(0, exchange.Faulty, 2)
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "not in a row")
-	r.respond(0, exchange.Unjudged, 10)
+	r.respond(0, exchange.NoSignal, 10)
 	r.respond(0, exchange.Faulty, 1)
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
 	r.respond(0, exchange.Faulty, 5)
@@ -96,7 +96,7 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 	const rounds = 60
 	tests := []struct {
 		name    string
-		verdict exchange.Verdict
+		verdict exchange.HealthSignal
 		own     int // of how many responses of the first endpoint one has the verdict
 		others  int // the same of the others; 0 for none
 		want    bool
@@ -176,8 +176,8 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 	for _, tt := range tests {
 		r := newRig(t, 3)
 		for i := range 60 {
-			r.respondTo(0, exchange.Begun, Response{Began: true})
-			r.respondTo(0, exchange.Steered, Response{Began: true, Failure: "ended early", Prompt: uint64(i % tt.prompts)})
+			r.respondTo(0, exchange.Begun, Response{HasContent: true})
+			r.respondTo(0, exchange.Steered, Response{HasContent: true, Failure: "ended early", Prompt: uint64(i % tt.prompts)})
 			if tt.every > 0 && i%tt.every == 0 {
 				r.respond(0, exchange.Answered, 1)
 			}
@@ -198,11 +198,11 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 func TestFailuresOfAllEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		verdict exchange.Verdict
+		verdict exchange.HealthSignal
 		of      Response
 	}{
 		"wrong requests":          {exchange.Doubtful, base},
-		"paths that do not exist": {exchange.Doubtful, Response{Subject: base.Subject, Missing: true}},
+		"paths that do not exist": {exchange.Doubtful, Response{Subject: base.Subject, ModelMissing: true}},
 		"steered requests":        {exchange.Steered, base},
 		"unknown models":          {exchange.Doubtful, missing},
 		"failures":                {exchange.Faulty, base},
@@ -223,7 +223,7 @@ func TestFailuresOfAllEndpoints(t *testing.T) {
 			}
 			assert.Empty(t, r.causes)
 			assert.Equal(t, []int{0, 1, 2}, r.usable())
-			assert.Nil(t, r.Lacking(base.Subject))
+			assert.Nil(t, r.EndpointsLacking(base.Subject))
 		})
 	}
 }
@@ -231,7 +231,7 @@ func TestFailuresOfAllEndpoints(t *testing.T) {
 // TestProbesThatSayNothing has an endpoint that was ejected, and a client whose requests all endpoints refuse, or fail at.
 func TestProbesThatSayNothing(t *testing.T) {
 	t.Parallel()
-	for _, verdict := range []exchange.Verdict{exchange.Doubtful, exchange.Faulty} {
+	for _, verdict := range []exchange.HealthSignal{exchange.Doubtful, exchange.Faulty} {
 		r := newRig(t, 3)
 		r.respond(0, exchange.Faulty, 3)
 		for range 30 {
@@ -255,18 +255,18 @@ func TestLogSaysWhyAnEndpointWasEjected(t *testing.T) {
 	for _, failure := range []string{"no answer", "status 500", "status 500"} {
 		r.respondTo(0, exchange.Faulty, Response{Failure: failure})
 	}
-	r.ScrapeRefused(r.endpoints[1])
+	r.OnScrapeRefused(r.endpoints[1])
 	logs := r.logs.FilterMessage("Ejected endpoint").All()
 	assert.Equal(t, []any{"no answer", "status 500", "status 500"}, logs[0].ContextMap()["lastFailures"])
 	assert.Contains(t, logs[0].ContextMap()["advice"], "check the log of the model server")
 	assert.NotContains(t, logs[1].ContextMap(), "lastFailures")
 	assert.Contains(t, logs[1].ContextMap()["advice"], "metrics port")
 
-	var last recent
+	var last recentFailures
 	for i := range 12 {
-		last.add(fmt.Sprint(i))
+		last.addFailure(fmt.Sprint(i))
 	}
-	assert.Equal(t, []string{"7", "8", "9", "10", "11"}, last.list())
+	assert.Equal(t, []string{"7", "8", "9", "10", "11"}, last.failureList())
 }
 
 func TestOldFailuresCountLess(t *testing.T) {
@@ -277,7 +277,7 @@ func TestOldFailuresCountLess(t *testing.T) {
 			r.respond(e, exchange.Answered, 10)
 		}
 		r.respond(0, exchange.Faulty, 1)
-		r.after(5 * memory)
+		r.after(5 * decayTime)
 	}
 	assert.Empty(t, r.causes)
 }
@@ -309,7 +309,7 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 3}, r.usable(), "soon after, it goes on with the last time")
 	r.after(time.Millisecond)
 	r.respond(0, exchange.Answered, 1)
-	r.after(memory + time.Millisecond)
+	r.after(decayTime + time.Millisecond)
 	r.respond(0, exchange.Faulty, 3)
 	r.after(time.Second)
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "later it begins with the first time again")
@@ -332,7 +332,7 @@ func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
 		}
 		assert.Equal(t, want, probes)
 	}
-	r.after(2 * memory)
+	r.after(2 * decayTime)
 	r.respond(0, exchange.Faulty, 3)
 	r.after(time.Second)
 	r.respond(0, exchange.Answered, 1)
@@ -363,19 +363,19 @@ func TestHalfStaysAndTheLastIsNeverEjected(t *testing.T) {
 func TestRefusedScrapeEjectsUntilOneIsNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.ScrapeRefused(r.endpoints[0])
+	r.OnScrapeRefused(r.endpoints[0])
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
 	r.after(999 * time.Millisecond)
-	r.ScrapeRefused(r.endpoints[0])
+	r.OnScrapeRefused(r.endpoints[0])
 	assert.Equal(t, []string{CauseScrape}, r.causes)
 	r.after(time.Millisecond)
-	r.ScrapeRefused(r.endpoints[0])
+	r.OnScrapeRefused(r.endpoints[0])
 	assert.Equal(t, []int{1, 2, 3}, r.usable(), "it begins anew")
-	r.Scraped(r.endpoints[0])
+	r.OnScrape(r.endpoints[0])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 
 	r.respond(1, exchange.Faulty, 3)
-	r.Scraped(r.endpoints[1])
+	r.OnScrape(r.endpoints[1])
 	assert.Equal(t, []int{0, 2, 3}, r.usable(), "a page is no sign that requests work")
 }
 
@@ -384,6 +384,6 @@ func TestNobodyIsEjectedIfThatIsNotWanted(t *testing.T) {
 	r := newRig(t, 4)
 	r.options.Failures = 0
 	r.respond(0, exchange.Faulty, 100)
-	r.ScrapeRefused(r.endpoints[1])
+	r.OnScrapeRefused(r.endpoints[1])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 }

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// memory is the time after which a response counts for a third. At half the value, an endpoint that fails a tenth of five requests a
+	// decayTime is the time after which a response counts for a third. At half the value, an endpoint that fails a tenth of five requests a
 	// second is found after twice the failures. At double, an endpoint that was repaired is ejected for single failures for twice as long.
-	memory = 30 * time.Second
+	decayTime = 30 * time.Second
 	// tolerance is how many times as often as the others an endpoint may fail. At half the value, endpoints with long requests, which
 	// clients cancel more often, are ejected. At double, an endpoint that fails eight times as often as the others stays.
 	tolerance = 4
@@ -49,27 +49,27 @@ const (
 	firstAnswers = 8
 )
 
-// counts are the numbers of responses by their verdict, of which older ones count less. A response that fails in the middle counts twice.
+// signalCounts are the numbers of responses by their verdict, of which older ones count less. A response that fails in the middle counts twice.
 // Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
-type counts struct {
-	of [exchange.Verdicts]float64
-	at time.Time
+type signalCounts struct {
+	bySignal [exchange.HealthSignalCount]float64
+	at       time.Time
 }
 
-// add counts a verdict.
-func (c *counts) add(v exchange.Verdict, now time.Time) {
+// addSignal counts a verdict.
+func (c *signalCounts) addSignal(v exchange.HealthSignal, now time.Time) {
 	if past := now.Sub(c.at); past > 0 {
-		fade := math.Exp(-past.Seconds() / memory.Seconds())
-		for i := range c.of {
-			c.of[i] *= fade
+		fade := math.Exp(-past.Seconds() / decayTime.Seconds())
+		for i := range c.bySignal {
+			c.bySignal[i] *= fade
 		}
 		c.at = now
 	}
-	c.of[v]++
+	c.bySignal[v]++
 }
 
-func (c *counts) total() (sum float64) {
-	for _, n := range c.of {
+func (c *signalCounts) totalCount() (sum float64) {
+	for _, n := range c.bySignal {
 		sum += n
 	}
 	return sum
@@ -87,15 +87,15 @@ type tally struct {
 	usual   float64
 }
 
-// end records an answer of the endpoint.
-func (s *streak) end(all *tally) {
+// endStreak records an answer of the endpoint.
+func (s *streak) endStreak(all *tally) {
 	all.answers++
 	all.usual += max(streakWeight, 1/float64(all.answers+firstAnswers)) * (float64(s.failures) - all.usual)
 	*s = streak{answers: all.answers}
 }
 
-// others returns the answers of the other endpoints meanwhile.
-func (s *streak) others(all *tally) int { return all.answers - s.answers }
+// othersAnswers returns the answers of the other endpoints meanwhile.
+func (s *streak) othersAnswers(all *tally) int { return all.answers - s.answers }
 
 // isLong reports whether the streak has a least length, and is far longer than usual.
 func (s *streak) isLong(least int, all *tally) bool {
@@ -110,14 +110,14 @@ func (t *tally) failsOften() bool { return t.usual > 0.5 }
 
 // A history is what an endpoint did, and its last ejections.
 type history struct {
-	counts
+	signalCounts
 
 	refusals streak // doubtful responses without content, until an answer begins
 	lacks    uint64 // the subject of the first of them
 	lacksOne bool   // all of them say that the endpoint does not have this subject
 	failures streak // of whole answers
 	early    earlyEnds
-	recent   recent
+	recent   recentFailures
 
 	ejections int       // one soon after the other
 	returns   int       // those of them that followed a return, because the endpoint fails sometimes
@@ -126,12 +126,12 @@ type history struct {
 	until     time.Time // when it ends
 }
 
-// refuse counts a doubtful response without content.
-func (h *history) refuse(r *Response) {
+// addRefusal counts a doubtful response without content.
+func (h *history) addRefusal(r *Response) {
 	if h.refusals.failures == 0 {
 		h.lacks, h.lacksOne = r.Subject, true
 	}
-	h.lacksOne = h.lacksOne && r.Missing && r.Subject == h.lacks
+	h.lacksOne = h.lacksOne && r.ModelMissing && r.Subject == h.lacks
 	h.refusals.failures++
 }
 
@@ -150,15 +150,15 @@ type wholeAnswers struct {
 	newest time.Time // when the last of their requests was placed
 }
 
-func (w *wholeAnswers) add(r *Response) {
+func (w *wholeAnswers) addAnswer(r *Response) {
 	w.n++
 	if r.Placed.After(w.newest) {
 		w.newest = r.Placed
 	}
 }
 
-// add counts an answer that ended early.
-func (e *earlyEnds) add(r *Response, w *wholeAnswers) {
+// addEarlyEnd counts an answer that ended early.
+func (e *earlyEnds) addEarlyEnd(r *Response, w *wholeAnswers) {
 	if e.prompts == 0 {
 		e.since, e.others = r.Placed, false
 	}
@@ -182,9 +182,9 @@ func (e *earlyEnds) isAll(w *wholeAnswers, others int) bool {
 
 // outOfProportion reports whether the endpoint has far more responses with a verdict, Faulty or Doubtful, than the others have. all counts
 // the responses of both.
-func (h *history) outOfProportion(v exchange.Verdict, all *counts) bool {
-	own, total := h.of[v], h.total()
-	others := all.total() - total
+func (h *history) outOfProportion(v exchange.HealthSignal, all *signalCounts) bool {
+	own, total := h.bySignal[v], h.totalCount()
+	others := all.totalCount() - total
 	if others < minOthers || own < leastPart*total {
 		return false
 	}
@@ -192,9 +192,9 @@ func (h *history) outOfProportion(v exchange.Verdict, all *counts) bool {
 	if v == exchange.Doubtful {
 		least = minDoubtful
 	}
-	if h.at.Sub(h.until) < memory { // it has returned a moment ago
+	if h.at.Sub(h.until) < decayTime { // it has returned a moment ago
 		least /= 2
 	}
-	expected := tolerance * total * max(all.of[v]-own, 0) / others
+	expected := tolerance * total * max(all.bySignal[v]-own, 0) / others
 	return own-expected > least-0.5 // older ones have faded
 }

@@ -54,21 +54,21 @@ func newLack(now time.Time, pause time.Duration) *lack {
 // Lacks are the endpoints that lack the subject of a request. They are never changed.
 type Lacks map[*endpoint.Endpoint]*lack
 
-// Usable reports whether a request may go to the endpoint now: it has the subject, or the pause is over.
-func (l Lacks) Usable(e *endpoint.Endpoint, now time.Time) bool {
+// CanUse reports whether a request may go to the endpoint now: it has the subject, or the pause is over.
+func (l Lacks) CanUse(e *endpoint.Endpoint, now time.Time) bool {
 	lack := l[e]
 	return lack == nil || monotonic.From(now) >= lack.until.Load()
 }
 
-// Placed records that a request goes to the endpoint. If the endpoint lacks the subject, the next one goes there after another pause.
-func (l Lacks) Placed(e *endpoint.Endpoint, now time.Time) {
+// MarkPlaced records that a request goes to the endpoint. If the endpoint lacks the subject, the next one goes there after another pause.
+func (l Lacks) MarkPlaced(e *endpoint.Endpoint, now time.Time) {
 	if lack := l[e]; lack != nil {
 		lack.until.Store(monotonic.From(now.Add(lack.pause)))
 	}
 }
 
-// Lacking returns the endpoints that lack the subject of a request, nil if there are none.
-func (d *Detector) Lacking(subject uint64) Lacks {
+// EndpointsLacking returns the endpoints that lack the subject of a request, nil if there are none.
+func (d *Detector) EndpointsLacking(subject uint64) Lacks {
 	if all := d.lacking.Load(); all != nil {
 		return (*all)[subject]
 	}
@@ -84,11 +84,11 @@ func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool)
 	}
 	h := s.historyOf(e)
 	before := *h
-	h.refusals.end(&s.tally)
+	h.refusals.endStreak(&s.tally)
 	h.doubtful, h.lack = false, nil
 	if before.lack != nil {
-		d.publish()
-		d.log.Info("Endpoint answers requests for the model again", append(fields(e), zap.String(logging.KeyModel, r.Model))...)
+		d.publishLacks()
+		d.log.Info("Endpoint answers requests for the model again", append(endpointFields(e), zap.String(logging.KeyModel, r.Model))...)
 	}
 	return before.doubtful
 }
@@ -101,30 +101,30 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 	}
 	h := s.historyOf(e)
 	s.lastRefused = d.clock.Now()
-	if !r.Began {
+	if !r.HasContent {
 		h.refusals.failures++
 	}
-	h.doubtful = h.doubtful || r.Verdict == exchange.Doubtful
-	lacks := d.refusesAll(&h.refusals, &s.tally) || r.Missing && h.misses(s)
+	h.doubtful = h.doubtful || r.Signal == exchange.Doubtful
+	lacks := d.refusesAll(&h.refusals, &s.tally) || r.ModelMissing && h.lacksModel(s)
 	switch {
 	case h.lack == nil && lacks && !ejected:
 		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.Base), 0
-		d.publish()
+		d.publishLacks()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
-			"Check that the model server has loaded the model", append(fields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
+			"Check that the model server has loaded the model", append(endpointFields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
 	case h.lack == nil, r.Placed.Before(h.lack.since):
 	case !lacks && s.failsOften(): // it says nothing: the next request goes there at once
 		h.lack.until.Store(monotonic.From(s.lastRefused))
 	default:
 		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
-		d.publish()
+		d.publishLacks()
 	}
 }
 
-// misses reports whether an endpoint that says that it does not have the model does not have it.
-func (h *subjectHistory) misses(s *subject) bool {
-	return h.refusals.isLong(minMissing, &s.tally) && h.refusals.others(&s.tally) >= minMissing
+// lacksModel reports whether an endpoint that says that it does not have the model does not have it.
+func (h *subjectHistory) lacksModel(s *subject) bool {
+	return h.refusals.isLong(minMissing, &s.tally) && h.refusals.othersAnswers(&s.tally) >= minMissing
 }
 
 // historyOf returns the history of an endpoint.
@@ -149,7 +149,7 @@ func (d *Detector) newSubject(id uint64) *subject {
 		}
 		delete(d.subjects, oldest)
 		if last.answers > 0 {
-			d.publish()
+			d.publishLacks()
 		}
 	}
 	s := &subject{histories: map[*endpoint.Endpoint]*subjectHistory{}}
@@ -157,16 +157,16 @@ func (d *Detector) newSubject(id uint64) *subject {
 	return s
 }
 
-// forget removes endpoints that have left the pool from all subjects. The caller holds mu.
-func (d *Detector) forget(kept map[*endpoint.Endpoint]*history) {
+// forgetRemoved removes endpoints that have left the pool from all subjects. The caller holds mu.
+func (d *Detector) forgetRemoved(kept map[*endpoint.Endpoint]*history) {
 	for _, s := range d.subjects {
 		maps.DeleteFunc(s.histories, func(e *endpoint.Endpoint, _ *subjectHistory) bool { return kept[e] == nil })
 	}
-	d.publish()
+	d.publishLacks()
 }
 
-// publish makes the lacks visible to picks. The caller holds mu.
-func (d *Detector) publish() {
+// publishLacks makes the lacks visible to picks. The caller holds mu.
+func (d *Detector) publishLacks() {
 	all := map[uint64]Lacks{}
 	for id, s := range d.subjects {
 		for e, h := range s.histories {

@@ -14,14 +14,14 @@ import (
 var (
 	base    = Response{Subject: 1, Model: "base"}
 	adapter = Response{Subject: 2, Model: "adapter"}
-	missing = Response{Subject: 2, Model: "adapter", Missing: true}
+	missing = Response{Subject: 2, Model: "adapter", ModelMissing: true}
 )
 
 // having are the endpoints to which requests of a subject may go.
 func (r *rig) having(of Response) (list []int) {
-	lacking := r.Lacking(of.Subject)
+	lacking := r.EndpointsLacking(of.Subject)
 	for i, e := range r.endpoints {
-		if lacking.Usable(e, r.clock.Now()) {
+		if lacking.CanUse(e, r.clock.Now()) {
 			list = append(list, i)
 		}
 	}
@@ -34,7 +34,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 	tests := []struct {
 		name    string
 		refusal Response
-		verdict exchange.Verdict
+		verdict exchange.HealthSignal
 		want    int // refusals until it is known
 	}{
 		{name: "404", refusal: missing, verdict: exchange.Doubtful, want: 2},
@@ -69,7 +69,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 				assert.Equal(t, []int{1, 2}, r.having(adapter), pause)
 				r.after(time.Millisecond)
 				assert.Equal(t, []int{0, 1, 2}, r.having(adapter), pause)
-				r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+				r.EndpointsLacking(adapter.Subject).MarkPlaced(r.endpoints[0], r.clock.Now())
 				assert.Equal(t, []int{1, 2}, r.having(adapter), "one request at a time")
 				r.respondTo(0, tt.verdict, tt.refusal)
 			}
@@ -77,7 +77,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 			assert.Equal(t, 1, r.logs.Len(), "said once")
 			r.after(4 * time.Second)
 			r.respondTo(0, exchange.Answered, adapter)
-			assert.Nil(t, r.Lacking(adapter.Subject), "it was loaded")
+			assert.Nil(t, r.EndpointsLacking(adapter.Subject), "it was loaded")
 			assert.Equal(t, 1, r.logs.FilterMessage("Endpoint answers requests for the model again").Len())
 		})
 	}
@@ -101,7 +101,7 @@ func TestModelsThatAnEndpointLacksFromTheStart(t *testing.T) {
 	assert.Equal(t, []string{CauseModel}, r.causes)
 	assert.Equal(t, []int{0, 1}, r.usable(), "of other requests")
 
-	r.respondTo(0, exchange.Doubtful, Response{Subject: base.Subject, Missing: true})
+	r.respondTo(0, exchange.Doubtful, Response{Subject: base.Subject, ModelMissing: true})
 	assert.Equal(t, []int{1}, r.usable(), "it has none of two models")
 }
 
@@ -111,7 +111,7 @@ func TestLackOfWhichNothingIsKnown(t *testing.T) {
 	r := newRig(t, 2)
 	r.lackAdapter()
 	r.after(time.Second)
-	r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+	r.EndpointsLacking(adapter.Subject).MarkPlaced(r.endpoints[0], r.clock.Now())
 	r.after(time.Second)
 	assert.Equal(t, []int{0, 1}, r.having(adapter))
 }
@@ -140,7 +140,7 @@ func TestLackBesideWrongRequests(t *testing.T) {
 		r.respondTo(1, exchange.Answered, adapter)
 	}
 	r.after(time.Second)
-	r.Lacking(adapter.Subject).Placed(r.endpoints[0], r.clock.Now())
+	r.EndpointsLacking(adapter.Subject).MarkPlaced(r.endpoints[0], r.clock.Now())
 	r.respondTo(0, exchange.Doubtful, wrong)
 	assert.Equal(t, []int{0, 1, 2}, r.having(adapter), "a wrong request says nothing of it")
 }
@@ -183,7 +183,7 @@ func TestModelThatNobodyHas(t *testing.T) {
 			r.respondTo(i, exchange.Answered, base)
 		}
 	}
-	assert.Nil(t, r.Lacking(adapter.Subject))
+	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
 	assert.Empty(t, r.causes)
 }
 
@@ -192,13 +192,13 @@ func TestModelThatIsRefusedSometimes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3)
 	for i := range 30 {
-		r.respondTo(0, []exchange.Verdict{exchange.Doubtful, exchange.Answered}[i%2], missing)
+		r.respondTo(0, []exchange.HealthSignal{exchange.Doubtful, exchange.Answered}[i%2], missing)
 		for e := range 3 {
 			r.respondTo(e, exchange.Answered, base)
 		}
 		r.respondTo(1, exchange.Answered, adapter)
 	}
-	assert.Nil(t, r.Lacking(adapter.Subject))
+	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
 	assert.Equal(t, CauseResponses, r.causes[0])
 }
 
@@ -208,11 +208,11 @@ func TestLacksAreForgotten(t *testing.T) {
 	r := newRig(t, 2)
 	r.lackAdapter()
 	for i := range 10 * maxSubjects {
-		r.respondTo(i%2, exchange.Doubtful, Response{Subject: uint64(100 + i), Model: fmt.Sprint(i), Missing: true})
+		r.respondTo(i%2, exchange.Doubtful, Response{Subject: uint64(100 + i), Model: fmt.Sprint(i), ModelMissing: true})
 		r.respondTo(i%2, exchange.Answered, base)
 	}
 	assert.Len(t, r.subjects, maxSubjects)
 	assert.Equal(t, []int{1}, r.having(adapter), "models that nobody has do not take its place")
 	r.SetEndpoints(r.endpoints[1:])
-	assert.Nil(t, r.Lacking(adapter.Subject))
+	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
 }

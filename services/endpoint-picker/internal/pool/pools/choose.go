@@ -29,9 +29,9 @@ const (
 // Refusals are all reasons.
 var Refusals = []Refusal{Unaddressed, Shadowed, Excess}
 
-// Choose returns the candidates to serve, at most limit, and the reasons why the others are not served. Older pools come
+// ChoosePools returns the candidates to serve, at most limit, and the reasons why the others are not served. Older pools come
 // first, because their users came first: whoever creates pools takes neither an address nor a place from another.
-func Choose(candidates []Candidate, limit int) (served []Candidate, refused map[cache.ObjectName]Refusal) {
+func ChoosePools(candidates []Candidate, limit int) (served []Candidate, refused map[cache.ObjectName]Refusal) {
 	candidates = slices.Clone(candidates)
 	slices.SortFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))

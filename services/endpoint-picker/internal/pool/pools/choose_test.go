@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			served, refused := Choose(tt.candidates, 3)
+			served, refused := ChoosePools(tt.candidates, 3)
 			var names []string
 			for _, c := range served {
 				names = append(names, c.Name.Name)
@@ -74,10 +74,10 @@ func TestChoose_NewPoolsTakeNothingFromOlderOnes(t *testing.T) {
 			}
 		}
 		add("old", 0)
-		before, _ := Choose(candidates, 5)
+		before, _ := ChoosePools(candidates, 5)
 		add("new", 10)
 		random.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-		after, refused := Choose(candidates, 5)
+		after, refused := ChoosePools(candidates, 5)
 		assert.True(t, slices.Equal(before, after[:len(before)]))
 		assert.LessOrEqual(t, len(after), 5)
 		assert.Len(t, candidates, len(after)+len(refused))

@@ -28,48 +28,48 @@ type Member struct {
 // Set contains the pools of a process. It is safe for concurrent use.
 type Set struct {
 	missing exchange.Pool
-	current atomic.Pointer[tables]
+	current atomic.Pointer[lookupTables]
 }
 
-// tables find pools. They are never changed.
-type tables struct {
-	addresses table
+// lookupTables find pools. They are never changed.
+type lookupTables struct {
+	addresses poolsByAddress
 	titles    map[string]exchange.Pool
 }
 
-// table finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
-type table map[Address]exchange.Pool
+// poolsByAddress finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
+type poolsByAddress map[Address]exchange.Pool
 
 // NewSet returns an empty Set. Streams for none of its pools get the pool missing.
 func NewSet(missing exchange.Pool) *Set {
 	s := &Set{missing: missing}
-	s.current.Store(&tables{})
+	s.current.Store(&lookupTables{})
 	return s
 }
 
-// Replace replaces the members.
-func (s *Set) Replace(members []Member) {
-	next := tables{addresses: table{}, titles: map[string]exchange.Pool{}}
+// ReplaceMembers replaces the members.
+func (s *Set) ReplaceMembers(members []Member) {
+	next := lookupTables{addresses: poolsByAddress{}, titles: map[string]exchange.Pool{}}
 	for _, m := range members {
 		next.titles[m.Title] = m.Pool
-		for _, form := range m.Address.forms() {
-			next.addresses.add(form, m.Pool)
+		for _, form := range m.Address.matchingForms() {
+			next.addresses.addForm(form, m.Pool)
 		}
 	}
 	s.current.Store(&next)
 }
 
-// add adds a form of an address. A form that several pools have finds none of them.
-func (t table) add(a Address, p exchange.Pool) {
+// addForm adds a form of an address. A form that several pools have finds none of them.
+func (t poolsByAddress) addForm(a Address, p exchange.Pool) {
 	if _, ambiguous := t[a]; ambiguous {
 		p = nil
 	}
 	t[a] = p
 }
 
-// forms returns the forms in which gateways may name an address. A form without the port does not find a pool at another
+// matchingForms returns the forms in which gateways may name an address. A form without the port does not find a pool at another
 // port, and a form without the Service does not find a pool of another Service, because the pool of that address may be gone.
-func (a Address) forms() []Address {
+func (a Address) matchingForms() []Address {
 	return []Address{
 		a,
 		{Namespace: a.Namespace, Service: a.Service},
@@ -79,8 +79,8 @@ func (a Address) forms() []Address {
 	}
 }
 
-// Find returns the pool of a stream, by its context.
-func (s *Set) Find(ctx context.Context) exchange.Pool {
+// FindPool returns the pool of a stream, by its context.
+func (s *Set) FindPool(ctx context.Context) exchange.Pool {
 	if values := metadata.ValueFromIncomingContext(ctx, headerAuthority); len(values) == 1 {
 		if p := s.current.Load().addresses[ParseAuthority(values[0])]; p != nil {
 			return p
@@ -113,34 +113,31 @@ func (s *Set) FindHost(host string, listeners ...int) exchange.Pool {
 	return s.missing
 }
 
-// Missing is the pool of streams for none of the pools. It refuses all requests.
-type Missing struct {
+// MissingPool is the pool of streams for none of the pools. It refuses all requests.
+type MissingPool struct {
 	// Observe is called for each stream. It may be nil.
 	Observe func()
 }
 
 var errMissing = errors.New("the picker serves no InferencePool at this address")
 
-// Began counts the stream.
-func (m Missing) Began() {
+// OnStart counts the stream.
+func (m MissingPool) OnStart() {
 	if m.Observe != nil {
 		m.Observe()
 	}
 }
 
-// Prepare refuses the request.
-func (Missing) Prepare(*exchange.Exchange) (exchange.Pick, *exchange.Refusal) {
+// PreparePick refuses the request.
+func (MissingPool) PreparePick(*exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	return nil, exchange.Unavailable(errMissing)
 }
 
-// Picked does nothing.
-func (Missing) Picked(*exchange.Exchange, *exchange.Refusal) {}
+// OnPick does nothing.
+func (MissingPool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
 
-// Sent does nothing.
-func (Missing) Sent(*exchange.Record) {}
+// OnSend does nothing.
+func (MissingPool) OnSend(*exchange.Record) {}
 
-// Responded does nothing.
-func (Missing) Responded(*exchange.Exchange) {}
-
-// Ended does nothing.
-func (Missing) Ended(*exchange.Exchange) {}
+// OnEnd does nothing.
+func (MissingPool) OnEnd(*exchange.RequestContext) {}

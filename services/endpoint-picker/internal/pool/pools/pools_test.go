@@ -71,7 +71,7 @@ func member(name, service string, port int) Member {
 // find returns the name of the pool of a stream.
 func (s *Set) find(authority string) string {
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{":authority": {authority}})
-	p, _ := s.Find(ctx).(namedPool)
+	p, _ := s.FindPool(ctx).(namedPool)
 	return p.name
 }
 
@@ -79,7 +79,7 @@ func TestSet_Find(t *testing.T) {
 	t.Parallel()
 	s := NewSet(namedPool{name: "missing"})
 	assert.Equal(t, "missing", s.find("epp-a.team-a.svc:9002"))
-	s.Replace([]Member{member("a", "epp-a", 9002), member("b", "epp-b", 9002), member("c", "epp-b", 9003)})
+	s.ReplaceMembers([]Member{member("a", "epp-a", 9002), member("b", "epp-b", 9002), member("c", "epp-b", 9003)})
 	tests := []struct{ name, give, want string }{
 		{name: "by Service", give: "epp-a.team-a.svc:9002", want: "a"},
 		{name: "by Service, without the port", give: "epp-a.team-a.svc", want: "a"},
@@ -99,7 +99,7 @@ func TestSet_Find(t *testing.T) {
 			assert.Equal(t, tt.want, s.find(tt.give))
 		})
 	}
-	assert.Equal(t, namedPool{name: "missing"}, s.Find(context.Background()))
+	assert.Equal(t, namedPool{name: "missing"}, s.FindPool(context.Background()))
 }
 
 func TestSet_FindByTitleAndHost(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSet_FindByTitleAndHost(t *testing.T) {
 	s := NewSet(namedPool{name: "missing"})
 	a, b, c := member("a", "epp-a", 9002), member("b", "epp-b", 9002), member("c", "epp-b", 9003)
 	a.Title, b.Title, c.Title = "team-a/a", "team-a/b", "team-a/c"
-	s.Replace([]Member{a, b, c})
+	s.ReplaceMembers([]Member{a, b, c})
 	assert.Equal(t, c.Pool, s.FindTitle("team-a/c"))
 	assert.Nil(t, s.FindTitle("team-a/d"))
 	for host, want := range map[string]string{
@@ -126,18 +126,18 @@ func TestSet_FindByTitleAndHost(t *testing.T) {
 func TestSet_PoolThatIsGoneDoesNotLeaveItsStreamsToAnother(t *testing.T) {
 	t.Parallel()
 	s := NewSet(namedPool{name: "missing"})
-	s.Replace([]Member{member("a", "epp-a", 9002)})
+	s.ReplaceMembers([]Member{member("a", "epp-a", 9002)})
 	assert.Equal(t, "a", s.find("epp-a.team-a.svc:9002"))
 	assert.Equal(t, "missing", s.find("epp-b.team-a.svc:9002"))
 }
 
 func BenchmarkFind(b *testing.B) {
 	s := NewSet(namedPool{})
-	s.Replace([]Member{member("a", "epp-a", 9002)})
+	s.ReplaceMembers([]Member{member("a", "epp-a", 9002)})
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{":authority": {"epp-a.team-a.svc:9002"}})
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Find(ctx)
+		s.FindPool(ctx)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestFindHost(t *testing.T) {
 	}
 	s := NewSet(named{name: ""})
 	alone, first, second := named{name: "alone"}, named{name: "first"}, named{name: "second"}
-	s.Replace([]Member{
+	s.ReplaceMembers([]Member{
 		{Address: Address{Namespace: "ns", Service: "epp", Port: 9002}, Pool: alone},
 		{Address: Address{Namespace: "ns", Service: "shared", Port: 9010}, Pool: first},
 		{Address: Address{Namespace: "ns", Service: "shared", Port: 9011}, Pool: second},

@@ -60,8 +60,8 @@ func (l Labels) Compare(other Labels) int {
 // models are cut. At double, names that clients invent take twice as much memory.
 const maxName = 256
 
-// own returns a copy of limited length, which keeps no request's memory.
-func (l Labels) own() Labels {
+// cloneBounded returns a copy of limited length, which keeps no request's memory.
+func (l Labels) cloneBounded() Labels {
 	for _, name := range []*string{&l.Model, &l.Target, &l.Fairness} {
 		*name = strings.Clone((*name)[:min(len(*name), maxName)])
 	}
@@ -75,15 +75,15 @@ type Queue struct {
 	version atomic.Uint64
 
 	mu      sync.Mutex
-	bands   []*band // by falling priority; none is empty
+	bands   []*priorityBand // by falling priority; none is empty
 	bytes   int64
 	closed  bool
-	recent  recent
+	recent  recentLabels
 	changed chan struct{} // closed at the next change; nil: nobody waits for it
 }
 
-// band holds the requests of one priority, in order of arrival.
-type band struct {
+// priorityBand holds the requests of one priority, in order of arrival.
+type priorityBand struct {
 	priority int
 	requests list.List // of *waiter
 	bytes    int64
@@ -93,13 +93,13 @@ type band struct {
 type waiter struct {
 	Request
 
-	band    *band
+	band    *priorityBand
 	place   *list.Element // nil: it left
 	outcome chan error    // receives one value when somebody else lets it leave
 }
 
 // New returns an empty Queue.
-func New(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: recent{}} }
+func New(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: recentLabels{}} }
 
 // Len returns the number of waiting requests. It takes no lock.
 func (q *Queue) Len() int { return int(q.length.Load()) }
@@ -107,10 +107,10 @@ func (q *Queue) Len() int { return int(q.length.Load()) }
 // Version changes whenever a request enters or leaves. It takes no lock.
 func (q *Queue) Version() uint64 { return q.version.Load() }
 
-// Wait returns nil when Grant lets the request leave, or an error when it leaves without a grant: one of this package, or the cause of the
+// WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the cause of the
 // end of ctx.
-func (q *Queue) Wait(ctx context.Context, r Request, l Limits) error {
-	w, err := q.enter(r, l)
+func (q *Queue) WaitForGrant(ctx context.Context, r Request, l Limits) error {
+	w, err := q.addWaiter(r, l)
 	if err != nil {
 		return err
 	}
@@ -120,20 +120,20 @@ func (q *Queue) Wait(ctx context.Context, r Request, l Limits) error {
 	case err := <-w.outcome:
 		return err
 	case <-ctx.Done():
-		return q.leave(w, context.Cause(ctx))
+		return q.abandonWait(w, context.Cause(ctx))
 	case <-expiry.C:
-		return q.leave(w, ErrExpired)
+		return q.abandonWait(w, ErrExpired)
 	}
 }
 
-// Grant lets up to n requests leave for an endpoint, and returns their number.
-func (q *Queue) Grant(n int) int {
+// GrantNext lets up to n requests leave for an endpoint, and returns their number.
+func (q *Queue) GrantNext(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	granted := 0
 	for ; granted < n && len(q.bands) > 0; granted++ {
 		w, _ := q.bands[0].requests.Front().Value.(*waiter)
-		q.remove(w)
+		q.removeWaiter(w)
 		w.outcome <- nil
 	}
 	return granted
@@ -146,14 +146,14 @@ func (q *Queue) Close() {
 	q.closed = true
 	for len(q.bands) > 0 {
 		w, _ := q.bands[0].requests.Front().Value.(*waiter)
-		q.remove(w)
+		q.removeWaiter(w)
 		w.outcome <- ErrClosed
 	}
 }
 
-// enter adds a request, if there is room for it.
-func (q *Queue) enter(r Request, l Limits) (*waiter, error) {
-	r.Labels = r.Labels.own()
+// addWaiter adds a request, if there is room for it.
+func (q *Queue) addWaiter(r Request, l Limits) (*waiter, error) {
+	r.Labels = r.Labels.cloneBounded()
 	w := &waiter{Request: r, outcome: make(chan error, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,21 +163,21 @@ func (q *Queue) enter(r Request, l Limits) (*waiter, error) {
 	if !q.makeRoom(&r, l) {
 		return nil, ErrFull
 	}
-	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *band, priority int) int { return cmp.Compare(priority, b.priority) })
+	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int { return cmp.Compare(priority, b.priority) })
 	if !found {
-		q.bands = slices.Insert(q.bands, i, &band{priority: r.Priority})
+		q.bands = slices.Insert(q.bands, i, &priorityBand{priority: r.Priority})
 	}
 	w.band = q.bands[i]
-	w.place = w.band.insert(w)
+	w.place = w.band.insertWaiter(w)
 	w.band.bytes += r.Bytes
 	q.bytes += r.Bytes
 	q.length.Add(1)
-	q.announce()
+	q.announceChange()
 	return w, nil
 }
 
-// insert adds a waiter behind those that arrived before it. One that was granted and waits again is among the first.
-func (b *band) insert(w *waiter) *list.Element {
+// insertWaiter adds a waiter behind those that arrived before it. One that was granted and waits again is among the first.
+func (b *priorityBand) insertWaiter(w *waiter) *list.Element {
 	for at := b.requests.Back(); at != nil; at = at.Prev() {
 		if other, _ := at.Value.(*waiter); !other.Arrived.After(w.Arrived) {
 			return b.requests.InsertAfter(w, at)
@@ -201,25 +201,25 @@ func (q *Queue) makeRoom(r *Request, l Limits) bool {
 	}
 	for q.Len()+1 > l.Requests || q.bytes+r.Bytes > l.Bytes {
 		last, _ := q.bands[len(q.bands)-1].requests.Back().Value.(*waiter)
-		q.remove(last)
+		q.removeWaiter(last)
 		last.outcome <- ErrDisplaced
 	}
 	return true
 }
 
-// leave removes a request that stops waiting by itself, and returns its outcome: somebody may have let it leave at the same moment.
-func (q *Queue) leave(w *waiter, reason error) error {
+// abandonWait removes a request that stops waiting by itself, and returns its outcome: somebody may have let it leave at the same moment.
+func (q *Queue) abandonWait(w *waiter, reason error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.place == nil {
 		return <-w.outcome
 	}
-	q.remove(w)
+	q.removeWaiter(w)
 	return reason
 }
 
-// remove takes a waiter out of its band.
-func (q *Queue) remove(w *waiter) {
+// removeWaiter takes a waiter out of its band.
+func (q *Queue) removeWaiter(w *waiter) {
 	b := w.band
 	b.requests.Remove(w.place)
 	w.place = nil
@@ -227,8 +227,8 @@ func (q *Queue) remove(w *waiter) {
 	q.bytes -= w.Bytes
 	q.length.Add(-1)
 	if b.requests.Len() == 0 {
-		q.bands = slices.DeleteFunc(q.bands, func(other *band) bool { return other == b })
+		q.bands = slices.DeleteFunc(q.bands, func(other *priorityBand) bool { return other == b })
 	}
-	q.recent.add(w.Labels, q.clock.Now())
-	q.announce()
+	q.recent.addLabels(w.Labels, q.clock.Now())
+	q.announceChange()
 }

@@ -40,7 +40,7 @@ func (w *waiting) enter(name string, priority int, bytes int64) {
 	r := Request{Labels: Labels{Model: name, Target: name, Priority: priority}, Arrived: time.Now(), Bytes: bytes}
 	go func() {
 		defer cancel(nil)
-		if err := w.Wait(ctx, r, w.limits); err != nil {
+		if err := w.WaitForGrant(ctx, r, w.limits); err != nil {
 			name += ": " + err.Error()
 		}
 		w.leave(name)
@@ -64,7 +64,7 @@ func (w *waiting) names() []string {
 // grant lets requests leave one by one, in order.
 func (w *waiting) grant(n int) {
 	for range n {
-		w.Grant(1)
+		w.GrantNext(1)
 		synctest.Wait()
 	}
 }
@@ -85,7 +85,7 @@ func TestOrder(t *testing.T) {
 		w.grant(10)
 		assert.Equal(t, []string{"c", "e", "a", "g", "d", "b", "f"}, w.names())
 		assert.Zero(t, w.Len())
-		assert.Zero(t, w.Grant(1))
+		assert.Zero(t, w.GrantNext(1))
 	})
 }
 
@@ -97,7 +97,7 @@ func TestOrder_WaitsAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		w.enter("later", 0, 1)
 		go func() {
-			assert.NoError(t, w.Wait(context.Background(), Request{Arrived: first}, wide))
+			assert.NoError(t, w.WaitForGrant(context.Background(), Request{Arrived: first}, wide))
 			w.leave("first")
 		}()
 		synctest.Wait()
@@ -147,11 +147,11 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 		q := New(clock.RealClock{})
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error, 1)
-		go func() { result <- q.Wait(ctx, Request{Arrived: time.Now()}, wide) }()
+		go func() { result <- q.WaitForGrant(ctx, Request{Arrived: time.Now()}, wide) }()
 		go cancel()
 		granted := 0
 		for q.Len() > 0 || granted == 0 && len(result) == 0 {
-			granted += q.Grant(1)
+			granted += q.GrantNext(1)
 		}
 		if err := <-result; err == nil {
 			assert.Equal(t, 1, granted)
@@ -215,7 +215,7 @@ func TestReport(t *testing.T) {
 		w.grant(2)
 		assert.Equal(t, []Count{{Labels: a}, {Labels: b, Requests: 1, Bytes: 20, Oldest: began.Add(time.Second)}}, w.Report())
 		w.grant(1)
-		time.Sleep(remembered - time.Nanosecond)
+		time.Sleep(rememberTime - time.Nanosecond)
 		assert.Equal(t, []Count{{Labels: a}, {Labels: b}}, w.Report())
 		time.Sleep(time.Nanosecond)
 		assert.Empty(t, w.Report())
@@ -251,11 +251,11 @@ func TestChanged(t *testing.T) {
 				return false
 			}
 		}
-		first := w.Changed()
+		first := w.ChangeSignal()
 		assert.False(t, isClosed(first))
 		w.enter("a", 0, 1)
 		assert.True(t, isClosed(first))
-		second := w.Changed()
+		second := w.ChangeSignal()
 		assert.False(t, isClosed(second))
 		w.grant(1)
 		assert.True(t, isClosed(second))

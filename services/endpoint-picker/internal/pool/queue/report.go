@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// remembered is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that waited
+	// rememberTime is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that waited
 	// for a moment. At half the value, an autoscaler may miss such a request. At double, reports name models without requests for longer.
-	remembered = time.Minute
+	rememberTime = time.Minute
 	// maxRemembered bounds the labels without waiting requests, because clients choose the names of models. At half the value, pools with
 	// hundreds of adapters forget some. At double, names that nobody serves take twice as much memory:
 	// half a megabyte.
@@ -25,26 +25,26 @@ type Count struct {
 	Oldest   time.Time // arrival of the one that waits for longest; zero if none waits
 }
 
-// recent has the labels of requests that left, and when the last one did.
-type recent map[Labels]time.Time
+// recentLabels has the labels of requests that left, and when the last one did.
+type recentLabels map[Labels]time.Time
 
-// add records that a request with the labels left.
-func (r recent) add(l Labels, now time.Time) {
+// addLabels records that a request with the labels left.
+func (r recentLabels) addLabels(l Labels, now time.Time) {
 	if _, known := r[l]; known || len(r) < maxRemembered {
 		r[l] = now
 	}
 }
 
-// expire forgets labels whose time is over.
-func (r recent) expire(now time.Time) {
-	maps.DeleteFunc(r, func(_ Labels, left time.Time) bool { return now.Sub(left) >= remembered })
+// expireOld forgets labels whose time is over.
+func (r recentLabels) expireOld(now time.Time) {
+	maps.DeleteFunc(r, func(_ Labels, left time.Time) bool { return now.Sub(left) >= rememberTime })
 }
 
 // Report returns the waiting requests by their labels, sorted, and labels of which a request left during the last minute.
 func (q *Queue) Report() []Count {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.recent.expire(q.clock.Now())
+	q.recent.expireOld(q.clock.Now())
 	counts := make(map[Labels]Count, len(q.recent))
 	for labels := range q.recent {
 		counts[labels] = Count{Labels: labels}
@@ -64,8 +64,8 @@ func (q *Queue) Report() []Count {
 	return slices.SortedFunc(maps.Values(counts), func(a, b Count) int { return a.Compare(b.Labels) })
 }
 
-// Changed returns a channel that is closed when a request enters or leaves.
-func (q *Queue) Changed() <-chan struct{} {
+// ChangeSignal returns a channel that is closed when a request enters or leaves.
+func (q *Queue) ChangeSignal() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.changed == nil {
@@ -74,8 +74,8 @@ func (q *Queue) Changed() <-chan struct{} {
 	return q.changed
 }
 
-// announce announces a change.
-func (q *Queue) announce() {
+// announceChange announces a change.
+func (q *Queue) announceChange() {
 	q.version.Add(1)
 	if q.changed != nil {
 		close(q.changed)

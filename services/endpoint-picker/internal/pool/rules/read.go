@@ -59,12 +59,12 @@ type targetSpec struct {
 	Weight *int32 `json:"weight"`
 }
 
-// PoolOf returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
-func PoolOf(o Object) (string, error) {
+// PoolName returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
+func PoolName(o Object) (string, error) {
 	var spec struct {
 		PoolRef poolRef `json:"poolRef"`
 	}
-	if err := decode(o, &spec); err != nil {
+	if err := decodeSpec(o, &spec); err != nil {
 		return "", err
 	}
 	ref := spec.PoolRef
@@ -80,7 +80,7 @@ func PoolOf(o Object) (string, error) {
 // ReadObjective reads an InferenceObjective.
 func ReadObjective(o Object) (*Objective, error) {
 	var spec objectiveSpec
-	if err := decode(o, &spec); err != nil {
+	if err := decodeSpec(o, &spec); err != nil {
 		return nil, err
 	}
 	objective := &Objective{Name: o.Name}
@@ -94,12 +94,12 @@ func ReadObjective(o Object) (*Objective, error) {
 // rule would get its models. The note warns users about unexpected effects of the object.
 func ReadRewrite(o Object) (object *RewriteObject, note string, err error) {
 	var spec rewriteSpec
-	if err := decode(o, &spec); err != nil {
+	if err := decodeSpec(o, &spec); err != nil {
 		return nil, "", err
 	}
 	object = &RewriteObject{Name: o.Name, Created: o.Created}
 	for i, r := range spec.Rules {
-		rule, mixed, err := r.read()
+		rule, mixed, err := r.toRule()
 		if err != nil {
 			return nil, "", fmt.Errorf("spec.rules[%d].%w", i, err)
 		}
@@ -111,8 +111,8 @@ func ReadRewrite(o Object) (object *RewriteObject, note string, err error) {
 	return object, note, nil
 }
 
-// decode decodes a spec.
-func decode(o Object, spec any) error {
+// decodeSpec decodes a spec.
+func decodeSpec(o Object, spec any) error {
 	if len(o.Spec) == 0 {
 		return errors.New("spec is missing")
 	}
@@ -139,8 +139,8 @@ func kindOf(e *json.UnmarshalTypeError) string {
 	return e.Type.Kind().String()
 }
 
-// read converts a rule, and reports whether only some of its targets have weights.
-func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
+// toRule converts a rule, and reports whether only some of its targets have weights.
+func (r ruleSpec) toRule() (rule Rule, mixed bool, err error) {
 	for i, m := range r.Matches {
 		switch {
 		case m.Model == nil || m.Model.Value == "":
@@ -155,7 +155,7 @@ func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
 	}
 	weighted := 0
 	for i, t := range r.Targets {
-		target, err := t.read()
+		target, err := t.toTarget()
 		if err != nil {
 			return Rule{}, false, fmt.Errorf("targets[%d].%w", i, err)
 		}
@@ -167,7 +167,7 @@ func (r ruleSpec) read() (rule Rule, mixed bool, err error) {
 	return rule, weighted > 0 && weighted < len(r.Targets), nil
 }
 
-func (t targetSpec) read() (Target, error) {
+func (t targetSpec) toTarget() (Target, error) {
 	switch {
 	case t.Model == "":
 		return Target{}, errors.New("modelRewrite is missing")

@@ -38,7 +38,7 @@ func TestReadObjective(t *testing.T) {
 			t.Parallel()
 			var got *Objective
 			o := Object{Name: "o", Spec: []byte(tt.spec)}
-			pool, err := PoolOf(o)
+			pool, err := PoolName(o)
 			if err == nil && pool == "pool" {
 				got, err = ReadObjective(o)
 			}
@@ -97,7 +97,7 @@ func TestReadRewrite(t *testing.T) {
 			var got *RewriteObject
 			var note string
 			o := Object{Name: "r", Created: noon, Spec: []byte(tt.spec)}
-			pool, err := PoolOf(o)
+			pool, err := PoolName(o)
 			if err == nil && pool == "pool" {
 				got, note, err = ReadRewrite(o)
 			}
@@ -133,7 +133,7 @@ func FuzzReadRewrite(f *testing.F) {
 		s := Compile(nil, []RewriteObject{*object})
 		for _, rule := range object.Rules {
 			for _, model := range append(rule.Models, "no model of any rule") {
-				got, found := s.Rewrite(model, random)
+				got, found := s.PickRewrite(model, random)
 				require.Equal(t, found, got.Target != "")
 				require.True(t, found || len(rule.Models) > 0)
 			}

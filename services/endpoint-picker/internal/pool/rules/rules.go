@@ -57,19 +57,19 @@ type Rewrite struct {
 // Snapshot contains all rules at one moment. It is never changed. The zero Snapshot is empty.
 type Snapshot struct {
 	priorities map[string]int
-	exact      map[string]*draw
-	generic    *draw
+	exact      map[string]*weightedTargets
+	generic    *weightedTargets
 }
 
-// draw is a prepared rule.
-type draw struct {
+// weightedTargets is a prepared rule.
+type weightedTargets struct {
 	outcomes []Rewrite
 	sums     []uint64 // cumulative weights of the outcomes
 }
 
 // Compile makes a Snapshot. It does not refer to its input.
 func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
-	s := &Snapshot{priorities: make(map[string]int, len(objectives)), exact: map[string]*draw{}}
+	s := &Snapshot{priorities: make(map[string]int, len(objectives)), exact: map[string]*weightedTargets{}}
 	for _, o := range objectives {
 		s.priorities[o.Name] = o.Priority
 	}
@@ -79,20 +79,20 @@ func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
 	})
 	for _, object := range rewrites {
 		for _, rule := range object.Rules {
-			s.add(object.Name, rule)
+			s.addRule(object.Name, rule)
 		}
 	}
 	return s
 }
 
-// Priority returns the priority of the objective with a name, if it exists.
-func (s *Snapshot) Priority(objective string) (priority int, found bool) {
+// PriorityOf returns the priority of the objective with a name, if it exists.
+func (s *Snapshot) PriorityOf(objective string) (priority int, found bool) {
 	priority, found = s.priorities[objective]
 	return priority, found
 }
 
-// Rewrite returns the rewrite for a model, if there is one. The random number selects one of several targets.
-func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
+// PickRewrite returns the rewrite for a model, if there is one. The random number selects one of several targets.
+func (s *Snapshot) PickRewrite(model string, random uint64) (Rewrite, bool) {
 	d := s.exact[model]
 	if d == nil {
 		d = s.generic
@@ -100,28 +100,28 @@ func (s *Snapshot) Rewrite(model string, random uint64) (Rewrite, bool) {
 	if d == nil {
 		return Rewrite{}, false
 	}
-	return d.pick(random), true
+	return d.pickTarget(random), true
 }
 
-// Rewrites reports whether there are rewrites.
-func (s *Snapshot) Rewrites() bool { return s.generic != nil || len(s.exact) > 0 }
+// HasRewrites reports whether there are rewrites.
+func (s *Snapshot) HasRewrites() bool { return s.generic != nil || len(s.exact) > 0 }
 
 // Models returns the distinct names of all models in rewrites, sorted.
 func (s *Snapshot) Models() []string {
 	named := map[string]bool{}
 	for model, d := range s.exact {
 		named[model] = true
-		d.name(named)
+		d.addNames(named)
 	}
 	if s.generic != nil {
-		s.generic.name(named)
+		s.generic.addNames(named)
 	}
 	return slices.Sorted(maps.Keys(named))
 }
 
-// add adds a rule, which comes after all rules that were added before.
-func (s *Snapshot) add(object string, rule Rule) {
-	d := newDraw(object, rule.Targets)
+// addRule adds a rule, which comes after all rules that were added before.
+func (s *Snapshot) addRule(object string, rule Rule) {
+	d := newWeightedTargets(object, rule.Targets)
 	if len(rule.Models) == 0 && s.generic == nil {
 		s.generic = d
 	}
@@ -132,15 +132,15 @@ func (s *Snapshot) add(object string, rule Rule) {
 	}
 }
 
-// name adds the names of the targets.
-func (d *draw) name(named map[string]bool) {
+// addNames adds the names of the targets.
+func (d *weightedTargets) addNames(named map[string]bool) {
 	for _, o := range d.outcomes {
 		named[o.Target] = true
 	}
 }
 
-func newDraw(object string, targets []Target) *draw {
-	d := &draw{}
+func newWeightedTargets(object string, targets []Target) *weightedTargets {
+	d := &weightedTargets{}
 	sum := uint64(0)
 	for _, t := range targets {
 		sum += uint64(t.Weight)
@@ -159,8 +159,8 @@ func newDraw(object string, targets []Target) *draw {
 	return d
 }
 
-// pick draws an outcome. The bias of dividing 2^64 by weights of at most a few millions is negligible.
-func (d *draw) pick(random uint64) Rewrite {
+// pickTarget draws an outcome. The bias of dividing 2^64 by weights of at most a few millions is negligible.
+func (d *weightedTargets) pickTarget(random uint64) Rewrite {
 	if len(d.outcomes) == 1 {
 		return d.outcomes[0]
 	}
@@ -180,28 +180,28 @@ type Rules struct {
 // New returns empty Rules.
 func New() *Rules { return &Rules{} }
 
-// Set replaces the Snapshot.
-func (r *Rules) Set(s *Snapshot) { r.current.Store(s) }
+// SetSnapshot replaces the Snapshot.
+func (r *Rules) SetSnapshot(s *Snapshot) { r.current.Store(s) }
 
-// Snapshot returns the current Snapshot, for consistent queries.
-func (r *Rules) Snapshot() *Snapshot {
+// CurrentSnapshot returns the current Snapshot, for consistent queries.
+func (r *Rules) CurrentSnapshot() *Snapshot {
 	if s := r.current.Load(); s != nil {
 		return s
 	}
-	return &none
+	return &emptySnapshot
 }
 
-var none Snapshot
+var emptySnapshot Snapshot
 
-// Priority queries the current Snapshot.
-func (r *Rules) Priority(objective string) (priority int, found bool) {
-	return r.Snapshot().Priority(objective)
+// PriorityOf queries the current Snapshot.
+func (r *Rules) PriorityOf(objective string) (priority int, found bool) {
+	return r.CurrentSnapshot().PriorityOf(objective)
 }
 
-// Rewrite queries the current Snapshot.
-func (r *Rules) Rewrite(model string, random uint64) (Rewrite, bool) {
-	return r.Snapshot().Rewrite(model, random)
+// PickRewrite queries the current Snapshot.
+func (r *Rules) PickRewrite(model string, random uint64) (Rewrite, bool) {
+	return r.CurrentSnapshot().PickRewrite(model, random)
 }
 
-// Rewrites queries the current Snapshot.
-func (r *Rules) Rewrites() bool { return r.Snapshot().Rewrites() }
+// HasRewrites queries the current Snapshot.
+func (r *Rules) HasRewrites() bool { return r.CurrentSnapshot().HasRewrites() }

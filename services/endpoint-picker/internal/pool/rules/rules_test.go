@@ -27,26 +27,26 @@ func TestPriority(t *testing.T) {
 	t.Parallel()
 	s := Compile([]Objective{{Name: "gold", Priority: 10}, {Name: "none"}, {Name: "batch", Priority: -5}}, nil)
 	for name, want := range map[string]int{"gold": 10, "none": 0, "batch": -5} {
-		got, found := s.Priority(name)
+		got, found := s.PriorityOf(name)
 		assert.True(t, found, name)
 		assert.Equal(t, want, got, name)
 	}
-	_, found := s.Priority("unknown")
+	_, found := s.PriorityOf("unknown")
 	assert.False(t, found)
-	_, found = s.Rewrite("any", 0)
+	_, found = s.PickRewrite("any", 0)
 	assert.False(t, found)
 }
 
 func TestRewrites(t *testing.T) {
 	t.Parallel()
 	r := New()
-	assert.False(t, r.Rewrites())
+	assert.False(t, r.HasRewrites())
 	for _, rule := range []Rule{to("t"), to("t", "m")} {
-		r.Set(Compile(nil, []RewriteObject{object("a", 0, rule)}))
-		assert.True(t, r.Rewrites())
+		r.SetSnapshot(Compile(nil, []RewriteObject{object("a", 0, rule)}))
+		assert.True(t, r.HasRewrites())
 	}
-	r.Set(Compile(nil, []RewriteObject{object("a", 0)}))
-	assert.False(t, r.Rewrites())
+	r.SetSnapshot(Compile(nil, []RewriteObject{object("a", 0)}))
+	assert.False(t, r.HasRewrites())
 }
 
 func TestWhichRuleHolds(t *testing.T) {
@@ -104,7 +104,7 @@ func TestWhichRuleHolds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 {
-				got, found := Compile(nil, tt.objects).Rewrite(tt.model, 42)
+				got, found := Compile(nil, tt.objects).PickRewrite(tt.model, 42)
 				assert.Equal(t, tt.want, got)
 				assert.Equal(t, tt.want != Rewrite{}, found)
 				slices.Reverse(tt.objects) // the order in which they were listed is nobody's
@@ -138,7 +138,7 @@ func TestTargetsAreDrawnByWeight(t *testing.T) {
 			s := Compile(nil, []RewriteObject{object("a", 0, rule)})
 			got := make([]int, len(tt.weights))
 			for n := range uint64(600) {
-				drawn, found := s.Rewrite("m", n)
+				drawn, found := s.PickRewrite("m", n)
 				require.True(t, found)
 				var i int
 				_, err := fmt.Sscan(drawn.Target, &i)
@@ -156,7 +156,7 @@ func TestSharesFollowWeightsForAnyNumbers(t *testing.T) {
 	s := Compile(nil, []RewriteObject{object("a", 0, Rule{Targets: []Target{{"a", 1}, {"b", 2}, {"c", 97}}})})
 	counts := map[string]int{}
 	for range 100_000 {
-		drawn, _ := s.Rewrite("m", random.Uint64())
+		drawn, _ := s.PickRewrite("m", random.Uint64())
 		counts[drawn.Target]++
 	}
 	assert.InDelta(t, 1_000, counts["a"], 150)
@@ -167,9 +167,9 @@ func TestSharesFollowWeightsForAnyNumbers(t *testing.T) {
 func TestRulesBeforeTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	r := New()
-	_, found := r.Priority("gold")
+	_, found := r.PriorityOf("gold")
 	assert.False(t, found)
-	_, found = r.Rewrite("m", 1)
+	_, found = r.PickRewrite("m", 1)
 	assert.False(t, found)
 }
 
@@ -180,7 +180,7 @@ func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 		Compile([]Objective{{"o", 0}}, []RewriteObject{object("a", 0, to("0", "m"))}),
 		Compile([]Objective{{"o", 1}}, []RewriteObject{object("a", 0, to("1", "m"))}),
 	}
-	r.Set(versions[0])
+	r.SetSnapshot(versions[0])
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -191,9 +191,9 @@ func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 					return
 				default:
 				}
-				s := r.Snapshot()
-				priority, _ := s.Priority("o")
-				drawn, _ := s.Rewrite("m", n)
+				s := r.CurrentSnapshot()
+				priority, _ := s.PriorityOf("o")
+				drawn, _ := s.PickRewrite("m", n)
 				if drawn.Target != fmt.Sprint(priority) {
 					t.Errorf("priority %d with target %s", priority, drawn.Target)
 					return
@@ -202,7 +202,7 @@ func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 		})
 	}
 	for i := range 10_000 {
-		r.Set(versions[i%2])
+		r.SetSnapshot(versions[i%2])
 	}
 	close(stop)
 	readers.Wait()
@@ -210,14 +210,14 @@ func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 
 func TestLookUpsDoNotAllocate(t *testing.T) {
 	r := New()
-	r.Set(Compile([]Objective{{"o", 1}}, []RewriteObject{object("a", 0,
+	r.SetSnapshot(Compile([]Objective{{"o", 1}}, []RewriteObject{object("a", 0,
 		Rule{Models: []string{"m"}, Targets: []Target{{"x", 1}, {"y", 2}}}, to("z"))}))
 	n := uint64(0)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		n++
-		r.Priority("o")
-		r.Rewrite("m", n)
-		r.Rewrite("other", n)
+		r.PriorityOf("o")
+		r.PickRewrite("m", n)
+		r.PickRewrite("other", n)
 	}))
 }
 
@@ -227,12 +227,12 @@ func BenchmarkRewrite(b *testing.B) {
 		objects = append(objects, object(fmt.Sprint(i), 0, Rule{Models: []string{fmt.Sprintf("model-%d", i)}, Targets: []Target{{"x", 1}, {"y", 2}}}))
 	}
 	r := New()
-	r.Set(Compile(nil, objects))
+	r.SetSnapshot(Compile(nil, objects))
 	n := uint64(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
-		if _, found := r.Rewrite("model-500", n); !found {
+		if _, found := r.PickRewrite("model-500", n); !found {
 			b.Fatal("not found")
 		}
 	}

@@ -80,7 +80,7 @@ func shorten(dst, raw []byte) (short, rest []byte) {
 			dst, raw = append(dst, plain...), raw[len(plain):]
 			continue
 		}
-		n, surplus := escape(raw)
+		n, surplus := scanEscape(raw)
 		if surplus > 0 {
 			r, _ := unescapeRune(raw)
 			dst = appendShort(dst, r)
@@ -101,9 +101,9 @@ func appendShort(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// escape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest spelling. The
+// scanEscape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest spelling. The
 // escapes of a surrogate pair are one.
-func escape(b []byte) (n, surplus int) {
+func scanEscape(b []byte) (n, surplus int) {
 	if len(b) < shortEscape || b[1] != 'u' {
 		if n = escapeLen(b); n > 0 && b[1] == '/' {
 			return n, 1

@@ -65,7 +65,7 @@ type Scanner struct {
 	Terse bool
 
 	text    []byte
-	at      int
+	offset  int
 	stack   []byte // closing brackets of open objects and arrays
 	key     []byte // the last key with escapes, without them
 	fresh   bool   // the innermost one has just been opened
@@ -80,30 +80,30 @@ func (s *Scanner) Reset(text []byte) {
 
 // SkipBOM skips a byte order mark at the start of the text. RFC 8259 lets a parser ignore it.
 func (s *Scanner) SkipBOM() {
-	if s.at == 0 && bytes.HasPrefix(s.text, []byte(BOM)) {
-		s.at = len(BOM)
+	if s.offset == 0 && bytes.HasPrefix(s.text, []byte(BOM)) {
+		s.offset = len(BOM)
 	}
 }
 
 // Err returns the first error so far.
 func (s *Scanner) Err() error { return s.err }
 
-// At returns the offset in the text.
-func (s *Scanner) At() int { return s.at }
+// Offset returns the offset in the text.
+func (s *Scanner) Offset() int { return s.offset }
 
-// Text returns a range of the text.
-func (s *Scanner) Text(p Span) []byte { return s.text[p.From:p.To] }
+// TextOf returns a range of the text.
+func (s *Scanner) TextOf(p Span) []byte { return s.text[p.From:p.To] }
 
-// End checks that only white space follows.
-func (s *Scanner) End() error {
-	if s.peek(); s.err == nil && s.at < len(s.text) {
-		s.fail(errRest)
+// CheckEnd checks that only white space follows.
+func (s *Scanner) CheckEnd() error {
+	if s.peek(); s.err == nil && s.offset < len(s.text) {
+		s.setError(errRest)
 	}
 	return s.err
 }
 
-// Next returns the kind of the next value.
-func (s *Scanner) Next() Kind {
+// NextKind returns the kind of the next value.
+func (s *Scanner) NextKind() Kind {
 	switch c := s.peek(); {
 	case s.err != nil:
 		return Invalid
@@ -120,41 +120,41 @@ func (s *Scanner) Next() Kind {
 	case c == '-', '0' <= c && c <= '9', s.NonFinite && (c == 'N' || c == 'I'):
 		return Number
 	}
-	s.unexpected()
+	s.failUnexpected()
 	return Invalid
 }
 
-// Open enters the next value, which must be an object or an array. It returns false for other values.
-func (s *Scanner) Open() bool {
+// EnterValue enters the next value, which must be an object or an array. It returns false for other values.
+func (s *Scanner) EnterValue() bool {
 	switch s.peek() {
 	case '{':
-		s.push('}')
+		s.pushBracket('}')
 	case '[':
-		s.push(']')
+		s.pushBracket(']')
 	default:
-		s.unexpected()
+		s.failUnexpected()
 	}
 	return s.err == nil
 }
 
-// More advances to the next element of the innermost array. At the end it leaves the array and returns false.
-func (s *Scanner) More() bool { return s.separator() }
+// NextElement advances to the next element of the innermost array. At the end it leaves the array and returns false.
+func (s *Scanner) NextElement() bool { return s.nextSeparator() }
 
-// Key advances to the next member of the innermost object and returns its key, which is valid until the next call. At the
+// NextKey advances to the next member of the innermost object and returns its key, which is valid until the next call. At the
 // end it leaves the object and returns false. Very long keys with escapes, which no caller can know, are returned as written.
-func (s *Scanner) Key() ([]byte, bool) {
-	if !s.separator() {
+func (s *Scanner) NextKey() ([]byte, bool) {
+	if !s.nextSeparator() {
 		return nil, false
 	}
-	span, escaped := s.string()
+	span, escaped := s.scanString()
 	if s.err == nil && s.peek() != ':' {
-		s.unexpected()
+		s.failUnexpected()
 	}
 	if s.err != nil {
 		return nil, false
 	}
-	s.at++
-	key := s.Text(span)
+	s.offset++
+	key := s.TextOf(span)
 	if escaped && len(key) <= maxEscapedKey {
 		s.key = Unescape(s.key[:0], key)
 		key = s.key
@@ -164,83 +164,83 @@ func (s *Scanner) Key() ([]byte, bool) {
 
 // EachMember calls f for each key of the next value if it is an object, and skips it if not. f must read or skip the key's value.
 func (s *Scanner) EachMember(f func(key []byte)) {
-	if s.Next() != Object {
-		s.Value()
+	if s.NextKind() != Object {
+		s.SkipValue()
 		return
 	}
-	s.Open()
-	for key, ok := s.Key(); ok; key, ok = s.Key() {
+	s.EnterValue()
+	for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 		f(key)
 	}
 }
 
-// String reads a string. It returns the range between its quotes, unconverted, and whether it contains escapes.
-func (s *Scanner) String() (span Span, escaped bool) {
+// ReadString reads a string. It returns the range between its quotes, unconverted, and whether it contains escapes.
+func (s *Scanner) ReadString() (span Span, escaped bool) {
 	s.peek()
-	return s.string()
+	return s.scanString()
 }
 
 // Surplus returns by how many bytes the last string is longer than in its shortest spelling (Short). At 0 it is its shortest spelling.
 func (s *Scanner) Surplus() int { return s.surplus }
 
-// Value skips the next value and returns its range.
-func (s *Scanner) Value() Span {
+// SkipValue skips the next value and returns its range.
+func (s *Scanner) SkipValue() Span {
 	s.peek()
-	from, depth := s.at, len(s.stack)
-	for s.one(); s.err == nil && len(s.stack) > depth; {
-		if s.next() {
-			s.one()
+	from, depth := s.offset, len(s.stack)
+	for s.readToken(); s.err == nil && len(s.stack) > depth; {
+		if s.nextItem() {
+			s.readToken()
 		}
 	}
-	return Span{from, s.at}
+	return Span{from, s.offset}
 }
 
-// next advances to the next value of the innermost object or array, or leaves it.
-func (s *Scanner) next() bool {
+// nextItem advances to the next value of the innermost object or array, or leaves it.
+func (s *Scanner) nextItem() bool {
 	if s.stack[len(s.stack)-1] == '}' {
-		return s.member()
+		return s.nextMember()
 	}
-	return s.separator()
+	return s.nextSeparator()
 }
 
-// member advances to the value of the next member, whatever its key.
-func (s *Scanner) member() bool {
-	if !s.separator() {
+// nextMember advances to the value of the next member, whatever its key.
+func (s *Scanner) nextMember() bool {
+	if !s.nextSeparator() {
 		return false
 	}
-	s.string()
+	s.scanString()
 	if s.err == nil && s.peek() != ':' {
-		s.unexpected()
+		s.failUnexpected()
 	}
 	if s.err != nil {
 		return false
 	}
-	s.at++
+	s.offset++
 	return true
 }
 
-// one reads a value, or the opening of one.
-func (s *Scanner) one() {
+// readToken reads a value, or the opening of one.
+func (s *Scanner) readToken() {
 	switch s.peek() {
 	case '"':
-		s.string()
+		s.scanString()
 	case '{':
-		s.push('}')
+		s.pushBracket('}')
 	case '[':
-		s.push(']')
+		s.pushBracket(']')
 	case 't':
-		s.literal("true")
+		s.skipLiteral("true")
 	case 'f':
-		s.literal("false")
+		s.skipLiteral("false")
 	case 'n':
-		s.literal("null")
+		s.skipLiteral("null")
 	default:
-		s.number()
+		s.readNumber()
 	}
 }
 
-// separator advances past a comma to the next item of the innermost object or array, or leaves it.
-func (s *Scanner) separator() bool {
+// nextSeparator advances past a comma to the next item of the innermost object or array, or leaves it.
+func (s *Scanner) nextSeparator() bool {
 	c := s.peek()
 	if s.err != nil {
 		return false
@@ -249,36 +249,36 @@ func (s *Scanner) separator() bool {
 	s.fresh = false
 	switch {
 	case c == s.stack[len(s.stack)-1]:
-		s.at++
+		s.offset++
 		s.stack = s.stack[:len(s.stack)-1]
 		return false
 	case fresh:
 		return true
 	case c != ',':
-		s.unexpected()
+		s.failUnexpected()
 		return false
 	}
-	s.at++
+	s.offset++
 	s.peek()
 	return s.err == nil
 }
 
-func (s *Scanner) push(closing byte) {
+func (s *Scanner) pushBracket(closing byte) {
 	if len(s.stack) == maxDepth {
-		s.fail(errDepth)
+		s.setError(errDepth)
 		return
 	}
-	s.at++
+	s.offset++
 	s.stack = append(s.stack, closing)
 	s.fresh = true
 }
 
 // peek skips white space and returns the next byte, 0 at the end.
 func (s *Scanner) peek() byte {
-	for s.err == nil && s.at < len(s.text) {
-		switch c := s.text[s.at]; c {
+	for s.err == nil && s.offset < len(s.text) {
+		switch c := s.text[s.offset]; c {
 		case ' ', '\t', '\n', '\r':
-			s.at++
+			s.offset++
 		default:
 			return c
 		}
@@ -286,42 +286,42 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// string reads a string.
-func (s *Scanner) string() (span Span, escaped bool) {
-	if s.err != nil || s.at == len(s.text) || s.text[s.at] != '"' {
-		s.unexpected()
+// scanString reads a string.
+func (s *Scanner) scanString() (span Span, escaped bool) {
+	if s.err != nil || s.offset == len(s.text) || s.text[s.offset] != '"' {
+		s.failUnexpected()
 		return Span{}, false
 	}
-	from := s.at + 1
+	from := s.offset + 1
 	s.surplus = 0
-	for s.at = from; ; {
-		s.at = special(s.text, s.at)
+	for s.offset = from; ; {
+		s.offset = findSpecial(s.text, s.offset)
 		switch {
-		case s.at == len(s.text):
-			s.fail(errEnd)
+		case s.offset == len(s.text):
+			s.setError(errEnd)
 			return Span{}, false
-		case s.text[s.at] == '"':
-			s.at++
-			return Span{from, s.at - 1}, escaped
-		case s.text[s.at] != '\\':
-			s.fail(errControl)
+		case s.text[s.offset] == '"':
+			s.offset++
+			return Span{from, s.offset - 1}, escaped
+		case s.text[s.offset] != '\\':
+			s.setError(errControl)
 			return Span{}, false
 		}
-		n, surplus := escape(s.text[s.at:])
+		n, surplus := scanEscape(s.text[s.offset:])
 		if n == 0 {
-			s.fail(errEscape)
+			s.setError(errEscape)
 			return Span{}, false
 		}
-		s.at, s.surplus, escaped = s.at+n, s.surplus+surplus, true
+		s.offset, s.surplus, escaped = s.offset+n, s.surplus+surplus, true
 	}
 }
 
-// special returns the offset of the next quote, backslash or control character, or the end.
+// findSpecial returns the offset of the next quote, backslash or control character, or the end.
 //
 // It checks eight bytes at a time. A byte is zero if subtracting 1 borrows from a high bit that was not set, and a control
 // character if subtracting 0x20 does. The borrow may cause false matches after a match, so only the first match counts. One
 // pass is faster than three searches: escaped text contains one of these bytes every few words.
-func special(text []byte, at int) int {
+func findSpecial(text []byte, at int) int {
 	const (
 		ones   = 0x0101010101010101
 		highs  = 0x8080808080808080
@@ -344,37 +344,37 @@ func special(text []byte, at int) int {
 	return at
 }
 
-func (s *Scanner) literal(word string) {
+func (s *Scanner) skipLiteral(word string) {
 	if s.err != nil {
 		return
 	}
-	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
-		s.unexpected()
+	if len(s.text)-s.offset < len(word) || string(s.text[s.offset:s.offset+len(word)]) != word {
+		s.failUnexpected()
 		return
 	}
-	s.at += len(word)
+	s.offset += len(word)
 }
 
-// unexpected fails at the next byte.
-func (s *Scanner) unexpected() {
+// failUnexpected fails at the next byte.
+func (s *Scanner) failUnexpected() {
 	switch {
 	case s.Terse:
-		s.fail(errInvalid)
+		s.setError(errInvalid)
 		return
-	case s.at >= len(s.text):
-		s.fail(errEnd)
+	case s.offset >= len(s.text):
+		s.setError(errEnd)
 		return
 	}
-	s.fail(fmt.Errorf("unexpected %q", s.text[s.at]))
+	s.setError(fmt.Errorf("unexpected %q", s.text[s.offset]))
 }
 
-// fail stores the first error.
-func (s *Scanner) fail(err error) {
+// setError stores the first error.
+func (s *Scanner) setError(err error) {
 	switch {
 	case s.err != nil:
 	case s.Terse:
 		s.err = errInvalid
 	default:
-		s.err = fmt.Errorf("at byte %d: %w", s.at, err)
+		s.err = fmt.Errorf("at byte %d: %w", s.offset, err)
 	}
 }

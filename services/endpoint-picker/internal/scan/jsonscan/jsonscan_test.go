@@ -17,8 +17,8 @@ import (
 func valid(text string) error {
 	var s Scanner
 	s.Reset([]byte(text))
-	s.Value()
-	return s.End()
+	s.SkipValue()
+	return s.CheckEnd()
 }
 
 func texts() []string {
@@ -72,30 +72,30 @@ func FuzzValid(f *testing.F) {
 
 // rebuild decodes a text by the scanner alone.
 func rebuild(s *Scanner) any {
-	switch s.Next() {
+	switch s.NextKind() {
 	case String:
-		span, escaped := s.String()
+		span, escaped := s.ReadString()
 		var text string
 		if s.err == nil {
 			if err := json.Unmarshal(s.text[span.From-1:span.To+1], &text); err != nil {
-				s.fail(err)
+				s.setError(err)
 			}
-			if !escaped && strings.Contains(string(s.Text(span)), `\`) {
-				s.fail(fmt.Errorf("escapes not told of"))
+			if !escaped && strings.Contains(string(s.TextOf(span)), `\`) {
+				s.setError(fmt.Errorf("escapes not told of"))
 			}
 		}
 		return text
 	case Array:
-		s.Open()
+		s.EnterValue()
 		list := []any{}
-		for s.More() {
+		for s.NextElement() {
 			list = append(list, rebuild(s))
 		}
 		return list
 	case Object:
-		s.Open()
+		s.EnterValue()
 		members := map[string]any{}
-		for key, ok := s.Key(); ok; key, ok = s.Key() {
+		for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 			name := strings.ToValidUTF8(string(key), "\uFFFD")
 			members[name] = rebuild(s)
 		}
@@ -104,9 +104,9 @@ func rebuild(s *Scanner) any {
 		return nil
 	default:
 		var v any
-		if span := s.Value(); s.err == nil {
-			if err := json.Unmarshal(s.Text(span), &v); err != nil {
-				s.fail(err)
+		if span := s.SkipValue(); s.err == nil {
+			if err := json.Unmarshal(s.TextOf(span), &v); err != nil {
+				s.setError(err)
 			}
 		}
 		return v
@@ -130,7 +130,7 @@ func FuzzRebuild(f *testing.F) {
 		var s Scanner
 		s.Reset([]byte(text))
 		got := rebuild(&s)
-		if err := s.End(); err != nil {
+		if err := s.CheckEnd(); err != nil {
 			if wrong == nil {
 				t.Fatal(err)
 			}
@@ -147,9 +147,9 @@ func TestScanner_EachMember(t *testing.T) {
 		var s Scanner
 		s.Reset([]byte(text))
 		got := ""
-		s.EachMember(func(key []byte) { got += string(key) + "=" + string(s.Text(s.Value())) + " " })
+		s.EachMember(func(key []byte) { got += string(key) + "=" + string(s.TextOf(s.SkipValue())) + " " })
 		assert.Equal(t, want, got)
-		assert.NoError(t, s.End(), text)
+		assert.NoError(t, s.CheckEnd(), text)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestScanner_ReadsAgainWithoutAllocation(t *testing.T) {
 	var s Scanner
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Reset(text)
-		s.Open()
-		for _, ok := s.Key(); ok; _, ok = s.Key() {
-			s.Value()
+		s.EnterValue()
+		for _, ok := s.NextKey(); ok; _, ok = s.NextKey() {
+			s.SkipValue()
 		}
-		if s.End() != nil {
-			t.Error(s.End())
+		if s.CheckEnd() != nil {
+			t.Error(s.CheckEnd())
 		}
 	}))
 }
@@ -174,13 +174,13 @@ func TestScanner_UnescapesKeysWithoutAllocation(t *testing.T) {
 	known := 0
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Reset(text)
-		s.Open()
+		s.EnterValue()
 		known = 0
-		for key, ok := s.Key(); ok; key, ok = s.Key() {
+		for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 			if string(key) == "model" {
 				known++
 			}
-			s.Value()
+			s.SkipValue()
 		}
 	}))
 	assert.Equal(t, 100, known)
@@ -200,8 +200,8 @@ func TestScanner_LeavesVeryLongKeysAsWritten(t *testing.T) {
 			t.Parallel()
 			var s Scanner
 			s.Reset([]byte(`{"` + strings.Repeat(`\u0061`, tt.n) + `": 1}`))
-			s.Open()
-			key, ok := s.Key()
+			s.EnterValue()
+			key, ok := s.NextKey()
 			require.True(t, ok)
 			assert.Equal(t, tt.want, string(key))
 			assert.LessOrEqual(t, cap(s.key), 2*maxEscapedKey)
@@ -261,7 +261,7 @@ func BenchmarkValue(b *testing.B) {
 		var s Scanner
 		for b.Loop() {
 			s.Reset(text)
-			s.Value()
+			s.SkipValue()
 		}
 	})
 	b.Run("encoding/json.Valid", func(b *testing.B) {
@@ -303,8 +303,8 @@ func TestShort(t *testing.T) {
 			}
 			var s Scanner
 			s.Reset([]byte(`"` + tt.give + `"`))
-			s.String()
-			require.NoError(t, s.End())
+			s.ReadString()
+			require.NoError(t, s.CheckEnd())
 			assert.Equal(t, len(tt.give)-len(tt.want), s.Surplus())
 		})
 	}
@@ -317,8 +317,8 @@ func FuzzShort(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string, buffer uint8) {
 		var s Scanner
 		s.Reset([]byte(`"` + raw + `"`))
-		s.String()
-		if s.End() != nil {
+		s.ReadString()
+		if s.CheckEnd() != nil {
 			_ = short(raw, utf8.UTFMax+int(buffer)) // it ends
 			return
 		}
@@ -343,8 +343,8 @@ func TestScanner_FailsWithoutAllocationIfTerse(t *testing.T) {
 		text := []byte(text)
 		assert.Zero(t, testing.AllocsPerRun(10, func() {
 			s.Reset(text)
-			s.Value()
-			_ = s.End()
+			s.SkipValue()
+			_ = s.CheckEnd()
 		}), "%.20s", text)
 		require.ErrorIs(t, s.Err(), errInvalid, "%.20s", text)
 	}
@@ -386,10 +386,10 @@ func FuzzCutLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		var s Scanner
 		s.Reset([]byte(`"` + raw + `"`))
-		s.String()
+		s.ReadString()
 		line, rest := CutLine([]byte(raw))
 		require.Equal(t, raw, string(line)+string(rest))
-		if s.End() != nil || strings.ToValidUTF8(raw, "") != raw {
+		if s.CheckEnd() != nil || strings.ToValidUTF8(raw, "") != raw {
 			return
 		}
 		text := string(Unescape(nil, []byte(raw)))
@@ -419,10 +419,10 @@ func TestScanner_AcceptsNumbersOfPythonIfAsked(t *testing.T) {
 			s := Scanner{NonFinite: true}
 			s.Reset([]byte(tt.give))
 			if tt.give == "NaN" {
-				assert.Equal(t, Number, s.Next())
+				assert.Equal(t, Number, s.NextKind())
 			}
-			s.Value()
-			assert.Equal(t, tt.want, s.End() == nil)
+			s.SkipValue()
+			assert.Equal(t, tt.want, s.CheckEnd() == nil)
 			require.Error(t, valid(tt.give), "not without")
 		})
 	}
@@ -433,7 +433,7 @@ func TestScanner_SkipsAByteOrderMarkIfAsked(t *testing.T) {
 	var s Scanner
 	s.Reset([]byte("\uFEFF{}"))
 	s.SkipBOM()
-	assert.Equal(t, Span{From: 3, To: 5}, s.Value())
-	require.NoError(t, s.End())
+	assert.Equal(t, Span{From: 3, To: 5}, s.SkipValue())
+	require.NoError(t, s.CheckEnd())
 	require.Error(t, valid("\uFEFF{}"))
 }

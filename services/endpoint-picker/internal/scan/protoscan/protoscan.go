@@ -26,26 +26,26 @@ const (
 
 // Fields iterates over the fields of a message.
 type Fields struct {
-	whole []byte
-	next  int // offset of the next field
+	message []byte
+	next    int // offset of the next field
 
 	Tag    Tag
 	Value  uint64 // of a Varint field
 	Bytes  []byte // of a Bytes field, part of the message
-	At     int    // offset of Bytes in the message
+	Offset int    // offset of Bytes in the message
 	broken bool   // the rest is not a valid field
 }
 
-// Read starts an iteration over the fields of a message.
-func Read(whole []byte) Fields { return Fields{whole: whole} }
+// Scan starts an iteration over the fields of a message.
+func Scan(whole []byte) Fields { return Fields{message: whole} }
 
 // Next advances to the next field. It returns false at the end of the message, or at an invalid field. Value and Bytes keep
 // their values until the next field of the same wire type, so callers check the tag first.
 func (f *Fields) Next() bool {
-	if f.next == len(f.whole) || f.broken {
+	if f.next == len(f.message) || f.broken {
 		return false
 	}
-	rest := f.whole[f.next:]
+	rest := f.message[f.next:]
 	number, kind, n := protowire.ConsumeTag(rest)
 	if n < 0 {
 		f.broken = true
@@ -58,7 +58,7 @@ func (f *Fields) Next() bool {
 		f.Value, size = protowire.ConsumeVarint(rest[n:])
 	case protowire.BytesType:
 		f.Bytes, size = protowire.ConsumeBytes(rest[n:])
-		f.At = f.next + n + size - len(f.Bytes)
+		f.Offset = f.next + n + size - len(f.Bytes)
 	default:
 		size = protowire.ConsumeFieldValue(number, kind, rest[n:])
 	}

@@ -21,14 +21,14 @@ type found struct {
 // scan returns the fields of a message. Values of other wire types are skipped.
 func scan(message []byte) ([]found, error) {
 	var all []found
-	f := Read(message)
+	f := Scan(message)
 	for f.Next() {
 		one := found{tag: f.Tag}
 		switch f.Tag & 7 {
 		case Varint:
 			one.number = f.Value
 		case Bytes:
-			one.text, one.at = string(f.Bytes), f.At
+			one.text, one.at = string(f.Bytes), f.Offset
 		}
 		all = append(all, one)
 	}

@@ -99,4 +99,4 @@ func (s *Server) Close() {
 }
 
 // Stats returns figures of the server and its gateways.
-func (s *Server) Stats() peers.Stats { return s.server.Stats() }
+func (s *Server) Stats() peers.Stats { return s.server.TotalStats() }

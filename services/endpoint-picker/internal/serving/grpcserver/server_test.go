@@ -257,5 +257,5 @@ func TestGatewaysAreCounted(t *testing.T) {
 	_, cancel := watch(t, s.connect(t, insecure.NewCredentials()))
 	defer cancel()
 	stats := s.Stats()
-	assert.Equal(t, []int{1, 1, 1}, []int{stats.Peers, stats.Connections, stats.Streams})
+	assert.Equal(t, []int{1, 1, 1}, []int{stats.Clients, stats.Connections, stats.Streams})
 }

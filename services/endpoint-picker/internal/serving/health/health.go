@@ -34,7 +34,7 @@ var errDraining = errors.New("the picker is draining")
 
 // readiness returns the reason why requests cannot be placed, if any.
 type readiness interface {
-	Ready() error
+	CheckReady() error
 }
 
 // Server answers health checks.
@@ -59,12 +59,12 @@ func NewServer(r readiness, services ...string) *Server {
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, s.server) }
 
-// Ready returns the reason why the picker should not get requests, nil if it should.
-func (s *Server) Ready() error {
+// CheckReady returns the reason why the picker should not get requests, nil if it should.
+func (s *Server) CheckReady() error {
 	if s.draining.Load() {
 		return errDraining
 	}
-	return s.readiness.Ready()
+	return s.readiness.CheckReady()
 }
 
 // Drain makes the picker unready permanently.
@@ -92,7 +92,7 @@ func (s *Server) refresh() {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
 	state := healthv1.HealthCheckResponse_SERVING
-	if s.Ready() != nil {
+	if s.CheckReady() != nil {
 		state = healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	for _, name := range s.names {

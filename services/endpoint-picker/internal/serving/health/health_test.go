@@ -87,13 +87,13 @@ func TestHealthFollowsReadiness(t *testing.T) {
 			assert.True(t, r.serving(t, Liveness), "liveness never depends on it")
 		}
 		has(false)
-		require.ErrorIs(t, r.Ready(), errNotReady)
+		require.ErrorIs(t, r.CheckReady(), errNotReady)
 		for _, ready := range []bool{true, false} {
 			r.ready.Store(ready)
 			time.Sleep(refreshInterval)
 			synctest.Wait()
 			has(ready)
-			assert.Equal(t, ready, r.Ready() == nil)
+			assert.Equal(t, ready, r.CheckReady() == nil)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestDrainIsAtOnceAndForGood(t *testing.T) {
 			assert.False(t, r.serving(t, name), name)
 		}
 		assert.True(t, r.serving(t, Liveness))
-		require.ErrorIs(t, r.Ready(), errDraining)
+		require.ErrorIs(t, r.CheckReady(), errDraining)
 		second, err := watch.Recv()
 		require.NoError(t, err)
 		assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, second.GetStatus(), "a watch gets the change")

@@ -17,8 +17,8 @@ func (_m *mockReadiness) EXPECT() *mockReadiness_Expecter {
 	return &mockReadiness_Expecter{mock: &_m.Mock}
 }
 
-// Ready provides a mock function with no fields
-func (_m *mockReadiness) Ready() error {
+// CheckReady provides a mock function with no fields
+func (_m *mockReadiness) CheckReady() error {
 	ret := _m.Called()
 
 	if len(ret) == 0 {

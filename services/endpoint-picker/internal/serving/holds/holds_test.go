@@ -39,7 +39,7 @@ func newQueue() *queue.Queue { return queue.New(clock.RealClock{}) }
 // wait adds a request that waits for a model until ctx ends.
 func wait(ctx context.Context, q *queue.Queue, l queue.Labels) {
 	limits := queue.Limits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
-	go func() { _ = q.Wait(ctx, queue.Request{Labels: l, Arrived: time.Now()}, limits) }()
+	go func() { _ = q.WaitForGrant(ctx, queue.Request{Labels: l, Arrived: time.Now()}, limits) }()
 	synctest.Wait()
 }
 
@@ -106,7 +106,7 @@ func TestStream(t *testing.T) {
 		wait(ctx, b, queue.Labels{Target: "l"})
 		time.Sleep(40 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":1,"oldestSeconds":0.015},{"model":"m","waiting":2,"oldestSeconds":0.025}]}`}, read(lines))
-		b.Grant(1)
+		b.GrantNext(1)
 		time.Sleep(time.Second)
 		got := read(lines)
 		require.Len(t, got, 1)
@@ -143,7 +143,7 @@ func TestStreamForFollowers(t *testing.T) {
 		time.Sleep(time.Second + interval/2)    // not at the moment of a look
 		cancel()
 		time.Sleep(time.Second)
-		chat.Grant(2)
+		chat.GrantNext(2)
 		time.Sleep(2 * heartbeat)
 		w.all.Store(&[]Pool{{Namespace: "models", Name: "chat", Queue: chat}})
 		time.Sleep(time.Second)

@@ -283,18 +283,18 @@ func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Ti
 
 func pick(r *exchange.Record) pickLine {
 	l := pickLine{
-		Time: r.Began, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
+		Time: r.StartTime, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
 		Outcome: string(r.Outcome), Status: r.Status, Reason: r.Reason, Prompt: r.PromptTokens, Matched: r.MatchedTokens,
-		Pick: r.PickTook.Seconds(), Duration: r.Ended.Sub(r.Began).Seconds(),
+		Pick: r.PickDuration.Seconds(), Duration: r.EndTime.Sub(r.StartTime).Seconds(),
 	}
 	if r.Endpoint != nil {
 		l.Endpoint, l.Pod = r.Endpoint.Address(), podOf(r.Endpoint)
 	}
-	if r.Moved() {
+	if r.HasMoved() {
 		l.Served = r.Served
 	}
-	if !r.First.IsZero() {
-		l.First = r.First.Sub(r.Began).Seconds()
+	if !r.FirstContent.IsZero() {
+		l.First = r.FirstContent.Sub(r.StartTime).Seconds()
 	}
 	for _, s := range r.Scores {
 		l.Scores = append(l.Scores, scoreLine{

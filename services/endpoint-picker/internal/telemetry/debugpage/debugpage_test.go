@@ -37,7 +37,7 @@ func newPage(t *testing.T) *Page {
 			Labels: map[string]string{"app": "vllm", "role": "<script>"},
 		}
 	}
-	a, b := estimator.New(describe("a", "10.0.0.1:8000", 0), noon), estimator.New(describe("b", "[2001:db8::1]:8001", 1), noon)
+	a, b := estimator.NewEndpoint(describe("a", "10.0.0.1:8000", 0), noon), estimator.NewEndpoint(describe("b", "[2001:db8::1]:8001", 1), noon)
 	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
 	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
 	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
@@ -45,14 +45,14 @@ func newPage(t *testing.T) *Page {
 	b.Health().Eject("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
 	for i := range 2 {
-		picks.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Began: noon, Ended: noon, RequestID: fmt.Sprint("forgotten ", i)})
+		picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
 	}
-	picks.ObserveExchange(&exchange.Record{Outcome: exchange.Unpicked, Began: noon, Ended: noon})
-	picks.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", Began: noon, Ended: noon, Model: "chat", Target: "chat"})
-	picks.ObserveExchange(&exchange.Record{
+	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon})
+	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", StartTime: noon, EndTime: noon, Model: "chat", Target: "chat"})
+	picks.ObserveRequest(&exchange.Record{
 		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
-		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, Began: after(time.Second), Arrived: after(time.Second), PickTook: 25 * time.Microsecond,
-		First: after(1200 * time.Millisecond), Ended: after(2 * time.Second), PromptTokens: 800, MatchedTokens: 48,
+		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second), PickDuration: 25 * time.Microsecond,
+		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second), PromptTokens: 800, MatchedTokens: 48,
 		Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
 	})
 	source := newMockSnapshots(t)
@@ -157,7 +157,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 	p := NewPicks(3)
 	assert.Empty(t, p.last())
 	for i := range 5 {
-		p.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: i})
+		p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
 	}
 	var got []int
 	for _, r := range p.last() {
@@ -169,7 +169,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 func TestPicksThatNobodyWantsCostNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
 	p, r := NewPicks(0), &exchange.Record{Outcome: exchange.Refused, Scores: make([]exchange.Score, 10)}
 	assert.False(t, p.Enabled())
-	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveExchange(r) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveRequest(r) }))
 	assert.Empty(t, p.last())
 }
 
@@ -177,7 +177,7 @@ func TestPicksAreCopies(t *testing.T) {
 	t.Parallel()
 	p := NewPicks(1)
 	r := &exchange.Record{Outcome: exchange.Refused, Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}
-	p.ObserveExchange(r)
+	p.ObserveRequest(r)
 	r.Scores[0].Total = 2
 	assert.Equal(t, 1.0, p.last()[0].Scores[0].Total)
 	assert.Len(t, p.last()[0].Model, maxLength)
@@ -190,7 +190,7 @@ func TestPicksOfManyAtOnce(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for i := range 500 {
-				p.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: i})
+				p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
 				assert.LessOrEqual(t, len(p.last()), 8)
 			}
 		})

@@ -20,8 +20,8 @@ func NewPicks(n int) *Picks { return &Picks{slots: make([]atomic.Pointer[exchang
 // Enabled reports whether picks are kept, so that callers can skip the scores of candidates.
 func (p *Picks) Enabled() bool { return len(p.slots) > 0 }
 
-// ObserveExchange keeps a copy of a finished exchange.
-func (p *Picks) ObserveExchange(r *exchange.Record) {
+// ObserveRequest keeps a copy of a finished exchange.
+func (p *Picks) ObserveRequest(r *exchange.Record) {
 	if !p.Enabled() || r.Endpoint == nil && r.Outcome != exchange.Refused {
 		return
 	}

@@ -40,7 +40,7 @@ func (g gateways) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
 	}
 	gauge(descBuffered, s.Bytes)
-	gauge(descGateways, s.Peers)
+	gauge(descGateways, s.Clients)
 	gauge(descConnections, s.Connections)
 	gauge(descStreams, s.Streams)
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func (g gateways) Collect(to chan<- prometheus.Metric) {
 		{"time", s.ExpiredStreams},
 		{"bytes", s.EvictedStreams},
 		{"unread", s.BlockedConnections},
-		{"unreturned", s.ClosedPeers},
+		{"unreturned", s.ClosedClients},
 	} {
 		to <- prometheus.MustNewConstMetric(descLimited, prometheus.CounterValue, float64(c.value), c.limit)
 	}

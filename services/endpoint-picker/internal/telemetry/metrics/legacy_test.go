@@ -18,8 +18,8 @@ func TestOlderNames(t *testing.T) {
 	m := poolOf(t, r, e)
 	first, second := streamed(e), streamed(e)
 	second.Fairness, second.Priority = "another", 0
-	m.ObserveExchange(first)
-	m.ObserveExchange(second)
+	m.ObserveRequest(first)
+	m.ObserveRequest(second)
 
 	assertMetrics(t, LegacyNames(r), `
 # HELP inference_extension_scheduler_attempts_total Deprecated: use llm_d_epp_scheduler_attempts_total.
@@ -89,8 +89,8 @@ func TestOlderNamesOfTheInferenceExtension(t *testing.T) {
 	m := poolOf(t, r, e)
 	first, second := streamed(e), streamed(e)
 	second.Priority = 0
-	m.ObserveExchange(first)
-	m.ObserveExchange(second)
+	m.ObserveRequest(first)
+	m.ObserveRequest(second)
 	assertMetrics(t, LegacyNames(r), `
 # HELP inference_extension_flow_control_queue_size Deprecated: use llm_d_epp_flow_control_queue_size.
 # TYPE inference_extension_flow_control_queue_size gauge

@@ -112,14 +112,14 @@ func (m *Metrics) StreamStarted() {
 }
 
 // RequestPlaced counts a request whose endpoint has just been picked, with the information known then. The caller sets the
-// record's Placed, and calls ObserveExchange with the same record at its end.
+// record's Placed, and calls ObserveRequest with the same record at its end.
 func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.place(r) }
 
-// ObserveExchange records a finished exchange. Call it once for each StreamStarted.
-func (m *Metrics) ObserveExchange(r *exchange.Record) {
+// ObserveRequest records a finished exchange. Call it once for each StreamStarted.
+func (m *Metrics) ObserveRequest(r *exchange.Record) {
 	m.streamEnded(r.Outcome)
 	if r.Outcome != exchange.Refused {
-		m.responses.count(r.Status, r.Moved())
+		m.responses.count(r.Status, r.HasMoved())
 	}
 	m.requests.observe(r)
 	if m.extProc != nil {

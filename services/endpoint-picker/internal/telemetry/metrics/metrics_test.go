@@ -61,11 +61,11 @@ func TestStreams(t *testing.T) {
 		m.StreamStarted()
 	}
 	moved := newEndpoint("a")
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200, Endpoint: moved, Served: "10.0.0.9:8000"})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Unseen})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200, Endpoint: moved, Served: "10.0.0.9:8000"})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Unseen})
 	assertMetrics(t, r, `
 # HELP fairlead_picker_responses_total Observed responses of model servers, by status and by whether the picked endpoint served them.
 # TYPE fairlead_picker_responses_total counter

@@ -43,7 +43,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
-	RegisterGateways(r, func() peers.Stats { return peers.Stats{Peers: 1} })
+	RegisterGateways(r, func() peers.Stats { return peers.Stats{Clients: 1} })
 	RegisterDecisions(r, func() decision.Stats { return decision.Stats{Open: 1} })
 	NewDecisions(r)
 	RegisterProxy(r, func() proxy.Stats {
@@ -57,9 +57,9 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	NewPools(r)
 	NewRecording(r)
 	m.ObserveEjection("failures")
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 200})
-	m.ObserveExchange(streamed(e))
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Queue: exchange.EvictedNoEndpoints, Waited: time.Minute})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.ObserveRequest(streamed(e))
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Queue: exchange.EvictedNoEndpoints, QueueTime: time.Minute})
 }
 
 func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) { e.Record(e.BeginScrape(at), g) }
@@ -135,11 +135,11 @@ func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
 	}, noon, nil)
 	r := prometheus.NewPedanticRegistry()
 	m := poolOf(t, r, e)
-	m.ObserveExchange(streamed(e))
-	m.ObserveExchange(streamed(e))
-	m.ObserveExchange(streamed(newEndpoint("gone")))
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: 400, Model: "chat"})
+	m.ObserveRequest(streamed(e))
+	m.ObserveRequest(streamed(e))
+	m.ObserveRequest(streamed(newEndpoint("gone")))
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 400, Model: "chat"})
 	assertMetrics(t, r, `
 # HELP llm_d_epp_scheduler_attempts_total Attempts to choose an endpoint, by status.
 # TYPE llm_d_epp_scheduler_attempts_total counter

@@ -144,7 +144,7 @@ func (q *requests) observe(r *exchange.Record) {
 		}).Inc()
 	}
 	if r.Queue != "" {
-		q.queued.WithLabelValues(append(s.values(), string(r.Queue))...).Observe(r.Waited.Seconds())
+		q.queued.WithLabelValues(append(s.values(), string(r.Queue))...).Observe(r.QueueTime.Seconds())
 	}
 	if r.Outcome == exchange.Completed {
 		q.completed(s, r)
@@ -156,9 +156,9 @@ func (q *requests) picked(s *series, r *exchange.Record) {
 	s.total.Inc()
 	s.requestSize.Observe(float64(r.RequestBytes))
 	q.attempts.count(attempt{target: s.target, endpoint: r.Endpoint})
-	q.scheduler.Observe(r.PickTook.Seconds())
-	if !r.Arrived.IsZero() {
-		q.processing.Observe((r.Arrived.Sub(r.Began) + r.PickTook).Seconds())
+	q.scheduler.Observe(r.PickDuration.Seconds())
+	if !r.ArrivalTime.IsZero() {
+		q.processing.Observe((r.ArrivalTime.Sub(r.StartTime) + r.PickDuration).Seconds())
 	}
 	if r.PromptTokens > 0 {
 		q.prefixRatio.Observe(float64(r.MatchedTokens) / float64(r.PromptTokens))
@@ -172,16 +172,16 @@ func (q *requests) picked(s *series, r *exchange.Record) {
 // completed records a response that was observed to its end. It trusts the token counts of the server, and skips missing
 // ones. It skips the durations of errors, which do not show the speed of tokens.
 func (q *requests) completed(s *series, r *exchange.Record) {
-	took := r.Ended.Sub(r.Began)
+	took := r.EndTime.Sub(r.StartTime)
 	s.duration.Observe(took.Seconds())
 	s.responseSize.Observe(float64(r.ResponseBytes))
 	if r.Status >= http.StatusBadRequest {
 		return
 	}
-	if !r.First.IsZero() {
-		q.firstTokens(s, r.Streaming).Observe(r.First.Sub(r.Began).Seconds())
-		if r.Streaming && r.Pieces > 1 {
-			s.gaps.observe(generated(r).Seconds(), r.Pieces-1)
+	if !r.FirstContent.IsZero() {
+		q.firstTokens(s, r.Streaming).Observe(r.FirstContent.Sub(r.StartTime).Seconds())
+		if r.Streaming && r.ContentPieces > 1 {
+			s.gaps.observe(generated(r).Seconds(), r.ContentPieces-1)
 		}
 	}
 	if r.Usage.Known {
@@ -203,17 +203,17 @@ func (s *series) used(r *exchange.Record, took time.Duration) {
 	}
 	s.output.Observe(float64(u.Output))
 	s.perToken.Observe(took.Seconds() / float64(u.Output))
-	if r.Streaming && u.Output > 1 && !r.First.IsZero() {
+	if r.Streaming && u.Output > 1 && !r.FirstContent.IsZero() {
 		s.streamed.Observe(generated(r).Seconds() / float64(u.Output-1))
 	}
 }
 
 // generated returns the time from the first content of an answer to the last one.
 func generated(r *exchange.Record) time.Duration {
-	if r.Last.IsZero() {
-		return r.Ended.Sub(r.First)
+	if r.LastContent.IsZero() {
+		return r.EndTime.Sub(r.FirstContent)
 	}
-	return r.Last.Sub(r.First)
+	return r.LastContent.Sub(r.FirstContent)
 }
 
 func (q *requests) firstTokens(s *series, streaming bool) prometheus.Observer { //nolint:revive // what happened, not what to do

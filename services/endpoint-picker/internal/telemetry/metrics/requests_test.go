@@ -37,8 +37,8 @@ func streamed(e *endpoint.Endpoint) *exchange.Record {
 	return &exchange.Record{
 		Outcome: exchange.Completed, Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
 		Endpoint: e, Served: e.Address(), Status: 200,
-		Began: noon, Arrived: after(3 * time.Millisecond), PickTook: time.Millisecond, First: after(200 * time.Millisecond), Last: after(2 * time.Second), Ended: after(2 * time.Second),
-		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, Pieces: 51,
+		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond, FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
+		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, ContentPieces: 51,
 		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
 }
@@ -73,7 +73,7 @@ func TestAStreamedAnswerIsInAllMetricsOfRequests(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	m.StreamStarted()
-	m.ObserveExchange(streamed(newEndpoint("a")))
+	m.ObserveRequest(streamed(newEndpoint("a")))
 	const set = "fairness_id=tenant,model_name=chat,priority=2,target_model_name=chat-v2"
 	assert.Equal(t, `llm_d_epp_datalayer_poll_errors_total{source_type=metrics-data-source} 0
 llm_d_epp_model_rewrite_decisions_total{model_name=chat,model_rewrite_name=canary,target_model=chat-v2} 1
@@ -102,7 +102,7 @@ llm_d_epp_scheduler_e2e_duration_seconds{} 1 of 0.001
 func TestBucketsAreThoseThatDashboardsKnow(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	New(r, Options{}).ObserveExchange(streamed(newEndpoint("a")))
+	New(r, Options{}).ObserveRequest(streamed(newEndpoint("a")))
 	assertMetrics(t, r, `
 # HELP llm_d_epp_request_streaming_itl_seconds Time between two chunks of a streamed answer, averaged per answer.
 # TYPE llm_d_epp_request_streaming_itl_seconds histogram
@@ -200,13 +200,13 @@ func TestWhatIsNotKnownIsNotObserved(t *testing.T) {
 			t.Parallel()
 			r := prometheus.NewPedanticRegistry()
 			whole := streamed(e)
-			New(r, Options{}).ObserveExchange(whole)
+			New(r, Options{}).ObserveRequest(whole)
 			assert.NotContains(t, sums(t, r, upstream), "} 0 of 0", "of a whole record all is observed")
 
 			r = prometheus.NewPedanticRegistry()
 			record := streamed(e)
 			tt.change(record)
-			New(r, Options{}).ObserveExchange(record)
+			New(r, Options{}).ObserveRequest(record)
 			got := sums(t, r, upstream)
 			for _, name := range all {
 				empty := false
@@ -223,7 +223,7 @@ func TestWhatIsNotKnownIsNotObserved(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		record := streamed(e)
 		record.Usage.Cached, record.Usage.CachedKnown = 0, true
-		New(r, Options{}).ObserveExchange(record)
+		New(r, Options{}).ObserveRequest(record)
 		return strings.Contains(sums(t, r, upstream), "} 0 of 0")
 	}())
 }
@@ -233,11 +233,11 @@ func TestRequestsThatFail(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	for _, status := range []int{400, 401, 403, 404, 412, 413, 429, 500, 503, 502} {
-		m.ObserveExchange(&exchange.Record{Outcome: exchange.Refused, Status: status, Model: "m"})
+		m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: status, Model: "m"})
 	}
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Completed, Status: 404, Model: "m", Endpoint: newEndpoint("a")})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Failed, Model: "m"})
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Unpicked, Model: "m"})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 404, Model: "m", Endpoint: newEndpoint("a")})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Failed, Model: "m"})
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, Model: "m"})
 	const set = `fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"`
 	assertMetrics(t, r, `
 # HELP llm_d_epp_request_error_total Requests that failed in the picker or at the model server.
@@ -271,10 +271,10 @@ func TestRequestsThatRun(t *testing.T) {
 	}
 	assert.Equal(t, 2.0, running())
 	assert.Equal(t, 2.0, testutil.ToFloat64(m.requests.total), "counted when they are placed")
-	m.ObserveExchange(first)
+	m.ObserveRequest(first)
 	assert.Equal(t, 1.0, running())
 	second.Outcome = exchange.Interrupted
-	m.ObserveExchange(second)
+	m.ObserveRequest(second)
 	assert.Zero(t, running())
 	assert.Equal(t, 2.0, testutil.ToFloat64(m.requests.total), "and not again")
 }
@@ -286,8 +286,8 @@ func TestStreamsOfGRPC(t *testing.T) {
 	for range 3 {
 		m.StreamStarted()
 	}
-	m.ObserveExchange(streamed(newEndpoint("a")))
-	m.ObserveExchange(&exchange.Record{Outcome: exchange.Failed, Code: codes.InvalidArgument, Began: noon, Ended: noon})
+	m.ObserveRequest(streamed(newEndpoint("a")))
+	m.ObserveRequest(&exchange.Record{Outcome: exchange.Failed, Code: codes.InvalidArgument, StartTime: noon, EndTime: noon})
 	assert.Equal(t, `llm_d_epp_extproc_stream_duration_seconds{} 2 of 2
 llm_d_epp_extproc_streams_inflight{} 1
 llm_d_epp_extproc_streams_total{code=InvalidArgument} 1
@@ -295,7 +295,7 @@ llm_d_epp_extproc_streams_total{code=OK} 1
 `, sums(t, r, upstream+"_extproc"))
 
 	r = prometheus.NewPedanticRegistry()
-	New(r, Options{}).ObserveExchange(streamed(newEndpoint("a")))
+	New(r, Options{}).ObserveRequest(streamed(newEndpoint("a")))
 	assert.Empty(t, sums(t, r, upstream+"_extproc"), "only if wanted")
 }
 
@@ -309,17 +309,17 @@ func TestClientsCannotMakeSeriesWithoutEnd(t *testing.T) {
 	for i := range 2500 {
 		record.Model = fmt.Sprintf("model-%d", i)
 		record.Target = record.Model
-		m.ObserveExchange(record)
+		m.ObserveRequest(record)
 	}
 	for i := range 2500 { // of few models, and of too many tenants
 		record.Model, record.Target = "model-1", "model-1"
 		record.Fairness = fmt.Sprintf("tenant-%d", i)
-		m.ObserveExchange(record)
+		m.ObserveRequest(record)
 	}
 	record.Model, record.Target = "ours", "ours"
-	m.ObserveExchange(record)
+	m.ObserveRequest(record)
 	record.Model, record.Target, record.Fairness = "model-1", "model-1", "tenant"
-	m.ObserveExchange(record)
+	m.ObserveRequest(record)
 
 	known := *m.requests.known.Load()
 	assert.LessOrEqual(t, len(known), maxSeries+2)
@@ -370,8 +370,8 @@ func TestStrangeNamesAreLabels(t *testing.T) {
 	m := New(r, Options{})
 	record := streamed(newEndpoint("a"))
 	record.Model, record.Target, record.Fairness, record.Rewrite = "\xff\xfe", strings.Repeat("x", 999), "a\"b\nc", "\xff"
-	m.ObserveExchange(record)
-	m.ObserveExchange(record)
+	m.ObserveRequest(record)
+	m.ObserveRequest(record)
 	assert.Contains(t, sums(t, r, upstream), `llm_d_epp_request_total{fairness_id=a"b
 c,model_name=?,priority=2,target_model_name=`+strings.Repeat("x", maxLength)+`} 2`)
 }
@@ -389,7 +389,7 @@ func TestNothingOfARecordIsKept(t *testing.T) {
 		copy(body[:], "chat")
 		record.Model = unsafeString(body[:4])
 		record.Target, record.Fairness, record.Rewrite = record.Model, record.Model, record.Model
-		m.ObserveExchange(record)
+		m.ObserveRequest(record)
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
@@ -412,9 +412,9 @@ func TestObservingAllocatesNothing(t *testing.T) { //nolint:paralleltest // it c
 	observe := func() {
 		m.StreamStarted()
 		m.RequestPlaced(ended)
-		m.ObserveExchange(ended)
-		m.ObserveExchange(failed)
-		m.ObserveExchange(refused)
+		m.ObserveRequest(ended)
+		m.ObserveRequest(failed)
+		m.ObserveRequest(refused)
 		m.ObservePick(time.Microsecond, nil)
 	}
 	observe()
@@ -422,7 +422,7 @@ func TestObservingAllocatesNothing(t *testing.T) { //nolint:paralleltest // it c
 
 	for i := range maxSeries + 10 {
 		ended.Fairness = fmt.Sprintf("tenant-%d", i)
-		m.ObserveExchange(ended)
+		m.ObserveRequest(ended)
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, observe), "nor for labels that are beyond the limit")
 }
@@ -440,7 +440,7 @@ func TestManyAtOnce(t *testing.T) {
 				record.Fairness, record.Placed = fmt.Sprint(i%50), true
 				m.StreamStarted()
 				m.RequestPlaced(record)
-				m.ObserveExchange(record)
+				m.ObserveRequest(record)
 			}
 		})
 	}
@@ -466,7 +466,7 @@ func BenchmarkObserveExchange(b *testing.B) {
 	for b.Loop() {
 		m.StreamStarted()
 		m.RequestPlaced(record)
-		m.ObserveExchange(record)
+		m.ObserveRequest(record)
 	}
 }
 

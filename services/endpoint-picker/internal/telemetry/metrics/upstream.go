@@ -85,7 +85,7 @@ func newExtProc(r prometheus.Registerer) *extProc {
 
 func (e *extProc) ended(r *exchange.Record) {
 	e.inFlight.Dec()
-	e.duration.Observe(r.Ended.Sub(r.Began).Seconds())
+	e.duration.Observe(r.EndTime.Sub(r.StartTime).Seconds())
 	if int(r.Code) < len(e.total) {
 		e.total[r.Code].get(func() prometheus.Counter { return e.vec.WithLabelValues(r.Code.String()) }).Inc()
 	}

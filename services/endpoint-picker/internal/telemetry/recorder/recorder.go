@@ -1,7 +1,7 @@
 // Package recorder writes picked requests to a recording: times, lengths, and hashes of prompts. It writes no text, no header and no
 // name of a client, and its hashes have a random key that is discarded at exit.
 //
-// Requests never wait for it. ObserveExchange puts a request in a queue, or drops it if the queue is full. Run writes the queue in
+// Requests never wait for it. ObserveRequest puts a request in a queue, or drops it if the queue is full. Run writes the queue in
 // batches. A file that cannot be written is tried again after a while; until then requests are dropped. Memory and the size of the
 // files are bounded, and every request that is missing in the recording is counted by reason.
 package recorder
@@ -102,8 +102,8 @@ type picked struct {
 	prefixes []uint64
 }
 
-// ObserveExchange queues a finished exchange that has an endpoint. It does not wait.
-func (p *Pool) ObserveExchange(x *exchange.Record) {
+// ObserveRequest queues a finished exchange that has an endpoint. It does not wait.
+func (p *Pool) ObserveRequest(x *exchange.Record) {
 	if x.Endpoint == nil {
 		return
 	}
@@ -131,23 +131,23 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 		return 1, ""
 	case x.Usage.Known && x.Usage.Output > 0:
 		return x.Usage.Output, ""
-	case x.Streaming && x.Pieces > 0:
-		return x.Pieces, "" // each is about one token
+	case x.Streaming && x.ContentPieces > 0:
+		return x.ContentPieces, "" // each is about one token
 	}
 	return 0, metrics.LostUncounted
 }
 
 // request returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
 func (p *Pool) request(x *exchange.Record, output int) *picked {
-	at, took, streaming := sinceMilliseconds(p.recorder.began, x.Arrived), sinceMilliseconds(x.Dispatched(), x.Ended), x.Streaming
+	at, took, streaming := sinceMilliseconds(p.recorder.began, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
 	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
 		Timestamp: &at, Input: x.FixedTokens, Output: output,
 		Extension: recording.Extension{
 			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
 		},
 	}}
-	if streaming && !x.First.IsZero() {
-		first := sinceMilliseconds(x.Dispatched(), x.First)
+	if streaming && !x.FirstContent.IsZero() {
+		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
 		made.TTFT = &first
 	}
 	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= recording.MaxTokens {

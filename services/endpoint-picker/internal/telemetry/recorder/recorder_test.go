@@ -94,8 +94,8 @@ func answered(e *endpoint.Endpoint) *exchange.Record {
 	return &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Model: "secret-model", Target: "secret-target",
 		Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective", Served: "secret-served", Reason: "secret-reason",
-		Streaming: true, Endpoint: e, Status: 200, Began: now.Add(-2 * time.Second), Arrived: now.Add(-1500 * time.Millisecond),
-		First: now.Add(-time.Second), Ended: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3, Pieces: 9, Prefixes: []uint64{11, 12},
+		Streaming: true, Endpoint: e, Status: 200, StartTime: now.Add(-2 * time.Second), ArrivalTime: now.Add(-1500 * time.Millisecond),
+		FirstContent: now.Add(-time.Second), EndTime: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3, ContentPieces: 9, Prefixes: []uint64{11, 12},
 		Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }
@@ -119,16 +119,16 @@ func TestRecording(t *testing.T) {
 		r.start(t)
 		a, b := newEndpoint(1), newEndpoint(2)
 		one, several := r.Pool(""), r.Pool("ns/second")
-		one.ObserveExchange(answered(a))
+		one.ObserveRequest(answered(a))
 		whole := answered(b)
 		whole.Streaming, whole.Usage, whole.Outcome = false, exchange.Usage{Known: true, Output: 4}, exchange.Interrupted
-		several.ObserveExchange(whole)
+		several.ObserveRequest(whole)
 		failed := answered(a)
-		failed.Status, failed.Usage, failed.Pieces, failed.First = 503, exchange.Usage{}, 0, time.Time{}
-		one.ObserveExchange(failed)
+		failed.Status, failed.Usage, failed.ContentPieces, failed.FirstContent = 503, exchange.Usage{}, 0, time.Time{}
+		one.ObserveRequest(failed)
 		long := answered(b)
 		long.FixedTokens, long.Usage = 5*recording.BlockTokens, exchange.Usage{}
-		one.ObserveExchange(long)
+		one.ObserveRequest(long)
 		r.stop()
 		assert.Equal(t, &counts{written: 4}, r.counts)
 		assert.Empty(t, r.logs.All())
@@ -166,7 +166,7 @@ func TestRecordingHasNoSecrets(t *testing.T) {
 		path := filepath.Join(folder, fmt.Sprint(i))
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, path).start(t)
-			r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+			r.Pool("").ObserveRequest(answered(newEndpoint(1)))
 			r.stop()
 		})
 		lines = append(lines, readFile(t, path))
@@ -209,7 +209,7 @@ func TestLosses(t *testing.T) {
 			r := newRig(t, "")
 			x := answered(e)
 			tt.change(x)
-			r.Pool("").ObserveExchange(x)
+			r.Pool("").ObserveRequest(x)
 			assert.Equal(t, tt.want, r.counts.lost)
 			assert.Empty(t, r.queue)
 		})
@@ -228,8 +228,8 @@ func TestServersCannotSpoilTheRecording(t *testing.T) {
 		} {
 			x := answered(newEndpoint(1))
 			x.Usage, x.Status, x.MatchedTokens = u, 299, 1<<30
-			x.Ended = x.Began.Add(-time.Hour)
-			r.Pool("").ObserveExchange(x)
+			x.EndTime = x.StartTime.Add(-time.Hour)
+			r.Pool("").ObserveRequest(x)
 		}
 		r.stop()
 	})
@@ -241,7 +241,7 @@ func TestSlowWriterLosesRequestsAndBlocksNone(t *testing.T) {
 	r, x := newRig(t, ""), answered(newEndpoint(1))
 	pool := r.Pool("")
 	for range queueLength + 10 {
-		pool.ObserveExchange(x)
+		pool.ObserveRequest(x)
 	}
 	assert.Equal(t, map[metrics.Loss]int{metrics.LostBusy: 10}, r.counts.lost)
 }
@@ -252,7 +252,7 @@ func TestLinesAreWrittenEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, path).start(t)
 		defer r.stop()
-		r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+		r.Pool("").ObserveRequest(answered(newEndpoint(1)))
 		synctest.Wait()
 		assert.Empty(t, readFile(t, path))
 		time.Sleep(flushInterval)
@@ -270,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 		r.files.onFullDisk(&room)
 		r.start(t)
 		observe := func() {
-			r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+			r.Pool("").ObserveRequest(answered(newEndpoint(1)))
 			time.Sleep(flushInterval)
 			synctest.Wait()
 		}
@@ -296,7 +296,7 @@ func TestUnwritableFileIsReportedAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, path).start(t)
 		require.Equal(t, 1, r.logs.FilterMessageSnippet("Could not write the recording").Len())
-		r.Pool("").ObserveExchange(answered(newEndpoint(1)))
+		r.Pool("").ObserveRequest(answered(newEndpoint(1)))
 		r.stop()
 		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 1}, r.counts.lost)
 	})
@@ -334,7 +334,7 @@ func BenchmarkObserveExchange(b *testing.B) {
 	x.Target = strings.Repeat("m", 40)
 	b.ReportAllocs()
 	for b.Loop() {
-		pool.ObserveExchange(x)
+		pool.ObserveRequest(x)
 		<-r.queue
 	}
 }

@@ -39,14 +39,14 @@ type Log struct {
 // New returns a Log.
 func New(log *zap.Logger) *Log { return &Log{log: log} }
 
-// ObserveExchange writes the line of a finished exchange.
-func (l *Log) ObserveExchange(r *exchange.Record) {
+// ObserveRequest writes the line of a finished exchange.
+func (l *Log) ObserveRequest(r *exchange.Record) {
 	entry := l.log.Check(zap.InfoLevel, "Handled request")
 	if entry == nil {
 		return
 	}
 	f := make(fields, 0, 26)
-	f = append(f, zap.String(logging.KeyOutcome, string(r.Outcome)), zap.Duration(logging.KeyDuration, r.Ended.Sub(r.Began)))
+	f = append(f, zap.String(logging.KeyOutcome, string(r.Outcome)), zap.Duration(logging.KeyDuration, r.EndTime.Sub(r.StartTime)))
 	f.request(r)
 	f.response(r)
 	entry.Write(f...)
@@ -88,11 +88,11 @@ func (f *fields) request(r *exchange.Record) {
 	id := r.Endpoint.Identity()
 	f.text(logging.KeyEndpoint, r.Endpoint.Address())
 	f.text(logging.KeyPod, id.Namespace+"/"+id.Pod)
-	if r.Moved() {
+	if r.HasMoved() {
 		f.text(keyServed, r.Served)
 	}
 	f.number(keyMatchedTokens, r.MatchedTokens)
-	*f = append(*f, zap.Duration(keyPick, r.PickTook))
+	*f = append(*f, zap.Duration(keyPick, r.PickDuration))
 }
 
 func (f *fields) response(r *exchange.Record) {
@@ -101,8 +101,8 @@ func (f *fields) response(r *exchange.Record) {
 	if r.Streaming {
 		*f = append(*f, zap.Bool(keyStreaming, true))
 	}
-	if !r.First.IsZero() {
-		*f = append(*f, zap.Duration(keyFirst, r.First.Sub(r.Began)))
+	if !r.FirstContent.IsZero() {
+		*f = append(*f, zap.Duration(keyFirst, r.FirstContent.Sub(r.StartTime)))
 	}
 	f.number(keyResponseBytes, r.ResponseBytes)
 	if r.Usage.Known {

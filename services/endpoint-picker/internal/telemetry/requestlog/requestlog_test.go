@@ -34,8 +34,8 @@ func TestLine(t *testing.T) {
 			give: exchange.Record{
 				Outcome: exchange.Completed, RequestID: "r-1", Path: "/v1/chat/completions?key=secret", Span: exchange.Span{Trace: [16]byte{0x4b, 15: 1}, Sampled: true},
 				Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: -1, Streaming: true,
-				Endpoint: e, Served: "10.0.0.2:8000", Status: 200, Began: noon, Arrived: after(time.Millisecond), PickTook: 20 * time.Microsecond,
-				First: after(250 * time.Millisecond), Ended: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, PromptTokens: 30, MatchedTokens: 16,
+				Endpoint: e, Served: "10.0.0.2:8000", Status: 200, StartTime: noon, ArrivalTime: after(time.Millisecond), PickDuration: 20 * time.Microsecond,
+				FirstContent: after(250 * time.Millisecond), EndTime: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, PromptTokens: 30, MatchedTokens: 16,
 				Usage: exchange.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
 			},
 			want: `{"level":"info","message":"Handled request","outcome":"completed","duration":2,"requestID":"r-1","traceID":"4b000000000000000000000000000001",
@@ -45,12 +45,12 @@ func TestLine(t *testing.T) {
 		},
 		{
 			name: "refused",
-			give: exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", Began: noon, Ended: noon},
+			give: exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", StartTime: noon, EndTime: noon},
 			want: `{"level":"info","message":"Handled request","outcome":"refused","duration":0,"status":503,"reason":"no ready endpoints in the pool"}`,
 		},
 		{
 			name: "a name without end",
-			give: exchange.Record{Outcome: exchange.Unpicked, Model: strings.Repeat("x", 999), Began: noon, Ended: noon},
+			give: exchange.Record{Outcome: exchange.Unpicked, Model: strings.Repeat("x", 999), StartTime: noon, EndTime: noon},
 			want: `{"level":"info","message":"Handled request","outcome":"unpicked","duration":0,"model":"` + strings.Repeat("x", maxLength) + `"}`,
 		},
 	}
@@ -60,7 +60,7 @@ func TestLine(t *testing.T) {
 			var out bytes.Buffer
 			log, err := logging.New(logging.DefaultOptions(), &out)
 			require.NoError(t, err)
-			New(log).ObserveExchange(&tt.give)
+			New(log).ObserveRequest(&tt.give)
 			var line map[string]any
 			require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 			delete(line, "time")
@@ -75,5 +75,5 @@ func TestNothingIsMadeForALevelThatIsOff(t *testing.T) { //nolint:paralleltest /
 	log, err := logging.New(logging.Options{Level: "warn", Format: logging.FormatJSON}, &bytes.Buffer{})
 	require.NoError(t, err)
 	l, record := New(log), &exchange.Record{Outcome: exchange.Refused}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { l.ObserveExchange(record) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { l.ObserveRequest(record) }))
 }

@@ -64,32 +64,32 @@ func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 			TraceID: parent.trace, SpanID: parent.span, TraceFlags: trace.FlagsSampled, Remote: true,
 		}))
 	}
-	_, request := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Began),
+	_, request := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.StartTime),
 		trace.WithAttributes(requestAttributes(r)...))
-	if !r.First.IsZero() {
-		request.AddEvent(eventFirst, trace.WithTimestamp(r.First))
+	if !r.FirstContent.IsZero() {
+		request.AddEvent(eventFirst, trace.WithTimestamp(r.FirstContent))
 	}
 	if why := failure(r); why != "" {
 		request.SetStatus(codes.Error, why)
 	}
-	if !r.Arrived.IsZero() {
+	if !r.ArrivalTime.IsZero() {
 		writePick(tracer, request, r)
 	}
-	request.End(trace.WithTimestamp(r.Ended))
+	request.End(trace.WithTimestamp(r.EndTime))
 }
 
 // writePick creates the spans up to the choice of the endpoint.
 func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
-	chosen := r.Dispatched().Add(r.PickTook)
+	chosen := r.DispatchTime().Add(r.PickDuration)
 	child := func(parent trace.Span, name string, began time.Time, attributes []attribute.KeyValue) trace.Span {
 		ctx := trace.ContextWithSpan(context.Background(), parent)
 		_, s := tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
 		return s
 	}
-	orchestration := child(request, spanOrchestration, r.Began, []attribute.KeyValue{
+	orchestration := child(request, spanOrchestration, r.StartTime, []attribute.KeyValue{
 		attribute.String(keyTarget, text(r.Target)), attribute.Int(keyPriority, r.Priority),
 	})
-	scoring := child(orchestration, spanScoring, r.Dispatched(), pickAttributes(r))
+	scoring := child(orchestration, spanScoring, r.DispatchTime(), pickAttributes(r))
 	if r.Endpoint == nil {
 		scoring.SetStatus(codes.Error, text(r.Reason))
 		orchestration.SetStatus(codes.Error, text(r.Reason))
@@ -109,7 +109,7 @@ func requestAttributes(r *exchange.Record) []attribute.KeyValue {
 	a.add(keyObjective, r.Objective)
 	a.add(keyRewrite, r.Rewrite)
 	a.add(keyReason, r.Reason)
-	if r.Moved() {
+	if r.HasMoved() {
 		a.add(keyServed, r.Served)
 	}
 	a.addNumber(keyStatus, r.Status)

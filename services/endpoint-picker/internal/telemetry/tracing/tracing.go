@@ -7,7 +7,7 @@
 // The names are the llm-d router's. The spans come from the complete record without further measurements. Until then a
 // request costs a few random numbers, and nothing more if it is not sampled. If tracing is off, the package is not called.
 //
-// Begin decides once whether a request is sampled, at the latest at the pick: the traceparent for the model server must name
+// StartSpan decides once whether a request is sampled, at the latest at the pick: the traceparent for the model server must name
 // a span that will exist.
 package tracing
 
@@ -97,9 +97,9 @@ func (t *Tracer) Run(ctx context.Context) {
 	}
 }
 
-// Begin decides whether a request is traced, by its traceparent, which may be empty or invalid. It returns the span for the
+// StartSpan decides whether a request is traced, by its traceparent, which may be empty or invalid. It returns the span for the
 // record, and the traceparent for the model server, empty to keep the request's own.
-func (t *Tracer) Begin(traceParent string) (span exchange.Span, header string) {
+func (t *Tracer) StartSpan(traceParent string) (span exchange.Span, header string) {
 	parent, known := parse(traceParent)
 	span.Trace = parent.trace
 	if !known {
@@ -112,15 +112,15 @@ func (t *Tracer) Begin(traceParent string) (span exchange.Span, header string) {
 	return span, header
 }
 
-// ObserveExchange exports the spans of a finished exchange, if it is sampled. If that is undecided, it decides.
-func (t *Tracer) ObserveExchange(r *exchange.Record) {
+// ObserveRequest exports the spans of a finished exchange, if it is sampled. If that is undecided, it decides.
+func (t *Tracer) ObserveRequest(r *exchange.Record) {
 	tracer := t.tracer.Load()
 	if tracer == nil {
 		return
 	}
 	span := r.Span
 	if span.ID == [8]byte{} {
-		span, _ = t.Begin(r.TraceParent)
+		span, _ = t.StartSpan(r.TraceParent)
 	}
 	if span.Sampled {
 		write(*tracer, span, r)

@@ -59,7 +59,7 @@ func TestSpansReachACollector(t *testing.T) { //nolint:paralleltest // it sets t
 	require.NoError(t, err)
 	tr := New(Params{Options: options, Log: zap.NewNop()})
 	stop := start(t, tr)
-	tr.ObserveExchange(streamed())
+	tr.ObserveRequest(streamed())
 	stop()
 	received.mu.Lock()
 	defer received.mu.Unlock()

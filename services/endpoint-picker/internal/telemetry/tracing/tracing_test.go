@@ -100,8 +100,8 @@ func streamed() *exchange.Record {
 		Outcome: exchange.Completed, RequestID: "r-1", TraceParent: sampled, Path: "/v1/chat/completions?key=secret",
 		Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: 2, Streaming: true,
 		Endpoint: newEndpoint(), Served: "10.0.0.9:1", Status: 200,
-		Began: noon, Arrived: after(3 * time.Millisecond), PickTook: time.Millisecond, First: after(200 * time.Millisecond), Ended: after(2 * time.Second),
-		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, Pieces: 51,
+		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond, FirstContent: after(200 * time.Millisecond), EndTime: after(2 * time.Second),
+		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, ContentPieces: 51,
 		Usage:  exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 		Scores: make([]exchange.Score, 3),
 	}
@@ -112,8 +112,8 @@ func TestSpansOfAnExchange(t *testing.T) {
 	tr, exported, stop := run(t, always())
 	record := streamed()
 	var header string
-	record.Span, header = tr.Begin(record.TraceParent)
-	tr.ObserveExchange(record)
+	record.Span, header = tr.StartSpan(record.TraceParent)
+	tr.ObserveRequest(record)
 	stop()
 
 	require.Len(t, exported.spans, 3)
@@ -167,8 +167,8 @@ func TestARequestWithoutParentBeginsATrace(t *testing.T) {
 	record := streamed()
 	record.TraceParent = ""
 	var header string
-	record.Span, header = tr.Begin("")
-	tr.ObserveExchange(record)
+	record.Span, header = tr.StartSpan("")
+	tr.ObserveRequest(record)
 	stop()
 	request := exported.named(t, spanRequest)
 	assert.Equal(t, fmt.Sprintf("00-%s-%s-01", request.SpanContext.TraceID(), request.SpanContext.SpanID()), header)
@@ -197,7 +197,7 @@ func TestSpansOfWhatFailed(t *testing.T) {
 		{
 			name: "never whole", want: map[string]string{spanRequest: "the gateway broke the protocol"},
 			change: func(r *exchange.Record) {
-				*r = exchange.Record{Outcome: exchange.Failed, TraceParent: sampled, Began: noon, Ended: noon, Path: "\xff"}
+				*r = exchange.Record{Outcome: exchange.Failed, TraceParent: sampled, StartTime: noon, EndTime: noon, Path: "\xff"}
 			},
 		},
 	}
@@ -207,7 +207,7 @@ func TestSpansOfWhatFailed(t *testing.T) {
 			tr, exported, stop := run(t, always())
 			record := streamed()
 			tt.change(record)
-			tr.ObserveExchange(record)
+			tr.ObserveRequest(record)
 			stop()
 			got := map[string]string{}
 			for _, s := range exported.spans {
@@ -239,7 +239,7 @@ func TestBegin(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			span, header := New(Params{Options: tt.options, Log: zap.NewNop()}).Begin(tt.give)
+			span, header := New(Params{Options: tt.options, Log: zap.NewNop()}).StartSpan(tt.give)
 			assert.Equal(t, tt.wantSampled, span.Sampled)
 			assert.NotZero(t, span.ID)
 			assert.NotZero(t, span.Trace)
@@ -261,13 +261,13 @@ func TestWhatIsNotSampledIsNotExported(t *testing.T) {
 	decided := streamed()
 	decided.TraceParent = ""
 	decided.Span = exchange.Span{Trace: [16]byte{1}, ID: [8]byte{2}}
-	tr.ObserveExchange(decided)
+	tr.ObserveRequest(decided)
 	undecided := streamed()
 	undecided.TraceParent = dropped
-	tr.ObserveExchange(undecided)
+	tr.ObserveRequest(undecided)
 	stop()
 	assert.Empty(t, exported.spans)
-	tr.ObserveExchange(streamed())
+	tr.ObserveRequest(streamed())
 	assert.Empty(t, exported.spans, "nor is what comes too late")
 }
 
@@ -344,7 +344,7 @@ func TestDisabledTracerEndsAtOnce(t *testing.T) {
 	tr := New(Params{Options: Off(), Log: zap.NewNop()})
 	assert.False(t, tr.Enabled())
 	tr.Run(t.Context())
-	tr.ObserveExchange(streamed())
+	tr.ObserveRequest(streamed())
 }
 
 func TestExporterThatCannotBeMade(t *testing.T) {
@@ -384,7 +384,7 @@ func TestFlushIsBounded(t *testing.T) {
 		tr := New(Params{Options: always(), Log: zap.NewNop()})
 		tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return hanging{end}, nil }
 		stop := start(t, tr)
-		tr.ObserveExchange(streamed())
+		tr.ObserveRequest(streamed())
 		began := time.Now()
 		stop()
 		assert.Equal(t, flushTimeout, time.Since(began))
@@ -426,13 +426,13 @@ func BenchmarkBegin(b *testing.B) {
 	b.Run("not sampled", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			tr.Begin(dropped)
+			tr.StartSpan(dropped)
 		}
 	})
 	b.Run("sampled", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			tr.Begin(sampled)
+			tr.StartSpan(sampled)
 		}
 	})
 }

@@ -29,21 +29,21 @@ const (
 	beginningBlocks = 8
 )
 
-// memory is the working memory of one pick. It implements exchange.Pick.
-type memory struct {
-	balancer *Balancer
-	exchange *exchange.Exchange
-	config   *pluginconfig.Config // in force when the pick began
-	random   uint64
-	snapshot *datastore.Snapshot
-	leaving  bool // see leaving
+// pick picks the endpoint of one request. It implements exchange.Pick. Its buffers are reused by later picks.
+type pick struct {
+	balancer       *Balancer
+	requestContext *exchange.RequestContext
+	config         *pluginconfig.Config // in force when the pick began
+	random         uint64
+	snapshot       *datastore.Snapshot
+	dispatched     bool // see leaving
 
 	incoming   api.Request
 	chain      prefixindex.Chain
 	turns      api.Turns       // in blocks
 	prompt     estimate.Prompt // the same for the estimator
 	estimated  bool            // the profile reads estimates
-	short      [512]byte       // buffer for texts that are not in their shortest spelling
+	textBuffer [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
 	lacks      outlier.Lacks // endpoints that have others than the requested model only
 	paces      estimate.Paces
@@ -51,27 +51,27 @@ type memory struct {
 	scheduling scheduling.Scratch
 }
 
-// read parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
-func (m *memory) read(x *exchange.Exchange, blocks int) error {
+// parseRequest parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
+func (m *pick) parseRequest(x *exchange.RequestContext, blocks int) error {
 	r := &m.incoming
 	if err := r.Parse(m.config.Parsers, x.Incoming, blocks*prefixindex.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
 	x.Model = r.Model
-	x.Streaming, x.UsageForm, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	x.Generates, x.Inference = r.API.Generates, r.Infers()
+	x.Streaming, x.UsageFormat, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
+	x.Generates, x.Inference = r.API.Generates, r.IsInference()
 	return nil
 }
 
-// measure estimates the tokens of the prompt for the target model.
-func (m *memory) measure(x *exchange.Exchange) {
+// countTokens estimates the tokens of the prompt for the target model.
+func (m *pick) countTokens(x *exchange.RequestContext) {
 	r := &m.incoming
 	if !r.API.Generates {
 		m.prompt.Size = estimate.PromptSize{}
 		return
 	}
 	if x.Blind {
-		r.Tokens = m.balancer.claims.limit(r.Tokens, len(x.Incoming.Body))
+		r.Tokens = m.balancer.promptClaims.limitTokens(r.Tokens, len(x.Incoming.Body))
 	}
 	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
 	x.Subject = prefixindex.Seed(x.Target, r.PathHash)
@@ -94,17 +94,17 @@ func (b *Balancer) promptBlocks(maxTokens int) int {
 	return lookupBlocks(maxTokens)
 }
 
-// hash divides the prompt into blocks and hashes them.
-func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
+// hashPrompt divides the prompt into blocks and hashes them.
+func (m *pick) hashPrompt(x *exchange.RequestContext, maxTokens int) {
 	r, body, blocks := &m.incoming, x.Incoming.Body, m.balancer.promptBlocks(maxTokens)
 	if x.PromptTokens == 0 {
 		blocks = 0
 	}
 	m.turns = api.Turns{}
 	if d := x.Incoming.Digest; d != nil {
-		m.chain.Reset(d.Seed(x.Target), blocks)
-		m.turns = d.Hash(&m.chain)
-		m.truncate(r.Tokens / prefixindex.BlockTokens)
+		m.chain.Reset(d.ChainSeed(x.Target), blocks)
+		m.turns = d.HashBlocks(&m.chain)
+		m.truncateBlocks(r.Tokens / prefixindex.BlockTokens)
 		return
 	}
 	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
@@ -113,22 +113,22 @@ func (m *memory) hash(x *exchange.Exchange, maxTokens int) {
 		return
 	}
 	for _, p := range r.Head {
-		m.write(body, p)
+		m.writePart(body, p)
 	}
-	m.mark(0, r.Turns)
+	m.markTurn(0, r.Turns)
 	for i, p := range r.Prompt {
-		m.write(body, p)
-		m.mark(i+1, r.Turns)
+		m.writePart(body, p)
+		m.markTurn(i+1, r.Turns)
 	}
 	if m.balancer.options.Prefixes {
 		x.Prefixes = appendPrefixes(nil, &m.chain, x.FixedTokens)
-		m.truncate(lookupBlocks(maxTokens))
+		m.truncateBlocks(lookupBlocks(maxTokens))
 	}
 	m.prompt.Size.Whole = r.OnePrompt() && len(m.chain.Hashes) < lookupBlocks(maxTokens)
 }
 
-// truncate discards all blocks after a number of blocks.
-func (m *memory) truncate(blocks int) {
+// truncateBlocks discards all blocks after a number of blocks.
+func (m *pick) truncateBlocks(blocks int) {
 	m.chain.Truncate(blocks)
 	m.turns = api.Turns{Opening: min(m.turns.Opening, blocks), Asked: min(m.turns.Asked, blocks), History: min(m.turns.History, blocks)}
 }
@@ -149,12 +149,12 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 	return to
 }
 
-// write appends a part of the prompt to the chain.
-func (m *memory) write(body []byte, p api.Part) {
+// writePart appends a part of the prompt to the chain.
+func (m *pick) writePart(body []byte, p api.Part) {
 	content := body[p.From:p.To]
 	switch p.Kind {
 	case api.Text:
-		if p.Shortest() {
+		if p.IsShortest() {
 			m.chain.Write(content)
 		} else {
 			m.writeShort(content)
@@ -171,14 +171,14 @@ func (m *memory) write(body []byte, p api.Part) {
 }
 
 // writeShort appends a text to the chain, in its shortest spelling.
-func (m *memory) writeShort(text []byte) {
-	for piece := range jsonscan.Short(text, m.short[:0]) {
+func (m *pick) writeShort(text []byte) {
+	for piece := range jsonscan.Short(text, m.textBuffer[:0]) {
 		m.chain.Write(piece)
 	}
 }
 
-// mark records the length of the chain after a number of parts of the prompt.
-func (m *memory) mark(parts int, t api.Turns) {
+// markTurn records the length of the chain after a number of parts of the prompt.
+func (m *pick) markTurn(parts int, t api.Turns) {
 	if t.History == 0 {
 		return
 	}
@@ -194,27 +194,27 @@ func (m *memory) mark(parts int, t api.Turns) {
 	}
 }
 
-// forget discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
+// reset discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
 // buffers. The other buffers have the size of the pool of endpoints.
-func (m *memory) forget() {
+func (m *pick) reset() {
 	m.incoming.DropLarge()
 	m.chain.DropLarge()
-	m.balancer, m.exchange, m.config, m.snapshot, m.lacks = nil, nil, nil, nil, nil
+	m.balancer, m.requestContext, m.config, m.snapshot, m.lacks = nil, nil, nil, nil, nil
 	m.request, m.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
 }
 
-// describe provides the properties of the request to the scheduler.
-func (m *memory) describe(x *exchange.Exchange, random uint64) {
+// describeRequest provides the properties of the request to the scheduler.
+func (m *pick) describeRequest(x *exchange.RequestContext, random uint64) {
 	m.request = scheduling.Request{
-		Now: x.Arrived, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
+		Now: x.ArrivalTime, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
 	}
 	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
 		m.request.Prefix = m.chain.Hashes[n-1]
 	}
 }
 
-// lookup provides the prompt to the estimator.
-func (m *memory) lookup(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
+// lookupPrompt provides the prompt to the estimator.
+func (m *pick) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
 	m.prompt.Chain, m.prompt.Tokens = &m.chain, m.request.Tokens
 	if !m.estimated {
 		m.prompt.SkipLookup()
@@ -224,8 +224,8 @@ func (m *memory) lookup(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
 	x.Lookup(&m.prompt, endpoints, m.request.Now)
 }
 
-// place counts the request on its endpoint.
-func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
+// acquireLease counts the request on its endpoint.
+func (m *pick) acquireLease(x *exchange.RequestContext) *endpoint.Lease {
 	switch {
 	case !m.incoming.API.Generates:
 		return x.Endpoint.Acquire()
@@ -238,23 +238,23 @@ func (m *memory) place(x *exchange.Exchange) *endpoint.Lease {
 	}
 }
 
-// A standing says how good a reason there is to choose an endpoint.
-type standing uint8
+// A usability says how good a reason there is to choose an endpoint.
+type usability uint8
 
 const (
-	excluded standing = iota // by the gateway
-	unusable                 // ejected, or without the model
-	suspect                  // seems to have stopped
+	excluded usability = iota // by the gateway
+	unusable                  // ejected, or without the model
+	suspect                   // seems to have stopped
 	working
 )
 
-// collect fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
+// collectCandidates fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
 // choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
 // model, all of them are candidates.
-func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
-	m.lacks, m.paces = m.balancer.outliers.Lacking(m.exchange.Subject), m.balancer.estimator.Paces()
+func (m *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
+	m.lacks, m.paces = m.balancer.outliers.EndpointsLacking(m.requestContext.Subject), m.balancer.estimator.Paces()
 	for least := working; least > excluded; least-- {
-		if m.gather(endpoints, indexes, least); len(m.candidates) > 0 {
+		if m.addCandidates(endpoints, indexes, least); len(m.candidates) > 0 {
 			return nil
 		}
 	}
@@ -264,22 +264,22 @@ func (m *memory) collect(endpoints []*endpoint.Endpoint, indexes []int) error {
 	return scheduling.ErrNoneInSubset
 }
 
-// gather fills the list of candidates with the endpoints of at least a standing.
-func (m *memory) gather(endpoints []*endpoint.Endpoint, indexes []int, least standing) {
+// addCandidates fills the list of candidates with the endpoints of at least a standing.
+func (m *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
 	m.candidates = slices.Grow(m.candidates[:0], len(indexes))
 	now := monotonic.From(m.request.Now)
 	for _, i := range indexes {
-		if e := endpoints[i]; m.standing(e, now) >= least {
+		if e := endpoints[i]; m.usabilityOf(e, now) >= least {
 			m.addCandidate(i, e)
 		}
 	}
 }
 
-func (m *memory) standing(e *endpoint.Endpoint, now monotonic.Time) standing {
+func (m *pick) usabilityOf(e *endpoint.Endpoint, now monotonic.Time) usability {
 	switch {
 	case !m.request.Subset.Contains(e.Identity().Address):
 		return excluded
-	case !e.Health().Usable(m.request.Now) || m.lacks != nil && !m.lacks.Usable(e, m.request.Now):
+	case !e.Health().Usable(m.request.Now) || m.lacks != nil && !m.lacks.CanUse(e, m.request.Now):
 		return unusable
 	case m.incoming.Stored == 0 && estimate.ServerOf(e).Suspect(now, &m.paces): // otherwise perhaps only this server can answer
 		return suspect
@@ -287,8 +287,8 @@ func (m *memory) standing(e *endpoint.Endpoint, now monotonic.Time) standing {
 	return working
 }
 
-// eligible are the endpoints of a snapshot that a profile may choose.
-type eligible struct {
+// eligibleEndpoints are the endpoints of a snapshot that a profile may choose.
+type eligibleEndpoints struct {
 	snapshot *datastore.Snapshot
 	profile  *scheduling.Profile
 	indexes  []int
@@ -296,7 +296,7 @@ type eligible struct {
 
 // eligibleOf returns the indexes of the endpoints that a profile may choose. It computes them once for each snapshot.
 func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []int {
-	if last := b.eligible.Load(); last != nil && last.snapshot == s && last.profile == p {
+	if last := b.lastEligible.Load(); last != nil && last.snapshot == s && last.profile == p {
 		return last.indexes
 	}
 	indexes := make([]int, 0, len(s.Endpoints))
@@ -305,12 +305,12 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 			indexes = append(indexes, i)
 		}
 	}
-	b.eligible.Store(&eligible{snapshot: s, profile: p, indexes: indexes})
+	b.lastEligible.Store(&eligibleEndpoints{snapshot: s, profile: p, indexes: indexes})
 	return indexes
 }
 
 // addCandidate adds an endpoint to the list, described from one reading of its load.
-func (m *memory) addCandidate(i int, e *endpoint.Endpoint) {
+func (m *pick) addCandidate(i int, e *endpoint.Endpoint) {
 	e.ExpireHeld(m.request.Now, m.paces.First)
 	load := e.Load()
 	m.candidates = appendCandidate(m.candidates, i, e, &load)
