@@ -10,7 +10,7 @@ import (
 // double, a stream can hold twice as much.
 const maxTemplate = 1 << 10
 
-// A eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.
+// An eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.
 type eventTemplate struct {
 	event []byte        // empty: there is none
 	text  jsonscan.Span // in it, between the quotes

@@ -149,7 +149,7 @@ func (r *Request) addBlock(c contents) {
 	c.to.addPart(p)
 }
 
-// An contentObject is what a message or a content has beside its role, its texts and its media.
+// A contentObject is what a message or a content has beside its role, its texts and its media.
 type contentObject struct {
 	memberHash
 

@@ -39,7 +39,7 @@ func TestAddressFile(t *testing.T) {
 	}{
 		{name: "as by default", change: func(*config.Config) {}, want: func(p *parts) map[string]string {
 			return map[string]string{
-				"grpc": p.ExtProcListener.Address(), "grpc-health": p.HealthListener.Address(),
+				"grpc": p.ExtProcListener.ListenAddress(), "grpc-health": p.HealthListener.ListenAddress(),
 				"metrics": p.HTTP.MetricsAddress(), "health": p.HTTP.HealthAddress(),
 			}
 		}},
@@ -48,14 +48,14 @@ func TestAddressFile(t *testing.T) {
 			cfg.Replicas = config.Replicas{BindAddress: anyPort, Addresses: []string{anyPort}}
 		}, want: func(p *parts) map[string]string {
 			return map[string]string{
-				"grpc": p.ExtProcListener.Address(), "grpc-health": p.HealthListener.Address(),
+				"grpc": p.ExtProcListener.ListenAddress(), "grpc-health": p.HealthListener.ListenAddress(),
 				"metrics": p.HTTP.MetricsAddress(), "health": p.HTTP.HealthAddress(),
-				"decision": p.Decision.ListenAddress(), "proxy": p.Proxy.ListenAddress(), "replica": p.Replicas.Address(),
+				"decision": p.Decision.ListenAddress(), "proxy": p.Proxy.ListenAddress(), "replica": p.Replicas.ListenAddress(),
 			}
 		}},
 		{name: "no metrics", change: func(cfg *config.Config) { cfg.HTTP.MetricsAddress = "0" }, want: func(p *parts) map[string]string {
 			return map[string]string{
-				"grpc": p.ExtProcListener.Address(), "grpc-health": p.HealthListener.Address(), "health": p.HTTP.HealthAddress(),
+				"grpc": p.ExtProcListener.ListenAddress(), "grpc-health": p.HealthListener.ListenAddress(), "health": p.HTTP.HealthAddress(),
 			}
 		}},
 	}
@@ -67,7 +67,7 @@ func TestAddressFile(t *testing.T) {
 			tt.change(cfg)
 			p, err := newParts(cfg, zap.NewNop())
 			require.NoError(t, err)
-			require.NoError(t, p.listen())
+			require.NoError(t, p.openListeners())
 			t.Cleanup(func() { closeAll(t, p) })
 
 			got, err := addressfile.Read(cfg.AddressFile)
@@ -95,7 +95,7 @@ func closeAll(t *testing.T, p *parts) {
 	t.Helper()
 	p.HealthListener.Close()
 	p.ExtProcListener.Close()
-	p.Replicas.close()
+	p.Replicas.closeNode()
 	p.Decision.Close()
 	p.Proxy.Close()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -201,15 +201,15 @@ func (r *rig) start(t *testing.T, cfg *config.Config, changes ...func(cfg *confi
 	if r.clock != nil {
 		r.Clock = r.clock
 	}
-	r.Reloader.SetPreparer(r.prepare)
+	r.Reloader.SetPreparer(r.prepareConfig)
 	require.NoError(t, r.Reloader.Load(t.Context(), nil))
-	require.NoError(t, r.listen())
+	require.NoError(t, r.openListeners())
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.stopped <- r.run(ctx)
+		r.stopped <- r.runParts(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -242,12 +242,12 @@ func connect(t *testing.T, address string) *grpc.ClientConn {
 
 func (r *rig) gateway(t *testing.T) extprocv3.ExternalProcessorClient {
 	t.Helper()
-	return extprocv3.NewExternalProcessorClient(connect(t, r.ExtProcListener.Address()))
+	return extprocv3.NewExternalProcessorClient(connect(t, r.ExtProcListener.ListenAddress()))
 }
 
 func (r *rig) serving(t *testing.T) bool {
 	t.Helper()
-	answer, err := healthv1.NewHealthClient(connect(t, r.HealthListener.Address())).Check(t.Context(), &healthv1.HealthCheckRequest{Service: "readiness"})
+	answer, err := healthv1.NewHealthClient(connect(t, r.HealthListener.ListenAddress())).Check(t.Context(), &healthv1.HealthCheckRequest{Service: "readiness"})
 	require.NoError(t, err)
 	return answer.GetStatus() == healthv1.HealthCheckResponse_SERVING
 }
@@ -297,7 +297,7 @@ func TestPickerFromStartToDrain(t *testing.T) {
 
 	endDelay()
 	require.Eventually(t, func() bool {
-		conn, err := net.DialTimeout("tcp", r.ExtProcListener.Address(), kubetest.Patience)
+		conn, err := net.DialTimeout("tcp", r.ExtProcListener.ListenAddress(), kubetest.Patience)
 		if err == nil {
 			require.NoError(t, conn.Close())
 		}

@@ -19,7 +19,7 @@ func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded,
 	}
 	source := configSource(cfg, nil)
 	loaded, err := reload.Read(ctx, source, configOptions(cfg))
-	if err != nil || cfg.Pool.Given() {
+	if err != nil || cfg.Pool.HasSource() {
 		return loaded, err //nolint:wrapcheck // it names the source
 	}
 	discovery := loaded.Config.Discovery
@@ -32,13 +32,13 @@ func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded,
 // configOptions returns the external settings of configurations.
 func configOptions(cfg *config.Config) pluginconfig.Options {
 	return pluginconfig.Options{
-		StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, DefaultEngine: cfg.DefaultEngine, EndpointsGiven: cfg.Pool.Given() && !cfg.Pool.Discovered,
+		StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, DefaultEngine: cfg.DefaultEngine, EndpointsGiven: cfg.Pool.HasSource() && !cfg.Pool.Discovered,
 	}
 }
 
-// prepare checks that all parts can use a configuration, and returns the function that makes it effective in them.
-func (p *parts) prepare(c *pluginconfig.Config) (publish func(), err error) {
-	plan, err := modelserver.Prepare(c.Scraping, p.Config.Scraping)
+// prepareConfig checks that all parts can use a configuration, and returns the function that makes it effective in them.
+func (p *parts) prepareConfig(c *pluginconfig.Config) (publish func(), err error) {
+	plan, err := modelserver.CompilePlan(c.Scraping, p.Config.Scraping)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it prepared
 	}
@@ -47,6 +47,6 @@ func (p *parts) prepare(c *pluginconfig.Config) (publish func(), err error) {
 		p.ExtProc.WantHeaders(c.Headers)
 		p.Decision.WantHeaders(c.Headers)
 		p.Proxy.WantHeaders(c.Headers)
-		p.Pools.use(plan, size)
+		p.Pools.applyPlan(plan, size)
 	}, nil
 }

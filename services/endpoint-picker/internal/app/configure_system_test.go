@@ -33,7 +33,7 @@ func TestPickerByAConfigurationAlone(t *testing.T) {
 	_, err = loadConfiguration(t.Context(), cfg)
 	require.NoError(t, err)
 	r.start(t, cfg)
-	require.Eventually(t, func() bool { return len(r.Pools.list()[0].Store.Snapshot().Endpoints) == 1 }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return len(r.Pools.sortedPools()[0].Store.Snapshot().Endpoints) == 1 }, kubetest.Patience, tick)
 }
 
 // TestConfigurationReachesEveryPart checks that a configuration which one part cannot use changes no part.
@@ -45,7 +45,7 @@ func TestConfigurationReachesEveryPart(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	require.Eventually(t, func() bool { return len(p.Pools.list()[0].Store.Snapshot().Endpoints) > 0 }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return len(p.Pools.sortedPools()[0].Store.Snapshot().Endpoints) > 0 }, kubetest.Patience, tick)
 	capacity := func() string { // of the only endpoint, in the index of prefixes
 		return regexp.MustCompile(`"cacheBlocks": ?\d+`).FindString(p.get(t, p.HTTP.MetricsAddress(), "/debug/pools.json"))
 	}
@@ -53,11 +53,11 @@ func TestConfigurationReachesEveryPart(t *testing.T) {
 		"dataLayer: {sources: [{pluginRef: metrics-data-source}]}"
 	before := capacity()
 	require.Contains(t, before, "31250", "upstream's default, as the page does not tell the size")
-	_, err := p.prepare(load(fmt.Sprintf(size, 1234, "/nowhere")))
+	_, err := p.prepareConfig(load(fmt.Sprintf(size, 1234, "/nowhere")))
 	require.ErrorContains(t, err, "prepare scraping: read caCertPath: open /nowhere")
 	assert.Equal(t, before, capacity())
 
-	publish, err := p.prepare(load(strings.Replace(fmt.Sprintf(size, 1234, "x"), ", caCertPath: x", "", 1)))
+	publish, err := p.prepareConfig(load(strings.Replace(fmt.Sprintf(size, 1234, "x"), ", caCertPath: x", "", 1)))
 	require.NoError(t, err)
 	assert.Equal(t, before, capacity(), "preparing changes nothing")
 	publish()

@@ -109,7 +109,7 @@ func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Events.pools = p.Pools.References // pools report Events, and Events are about pools
+	p.Events.pools = p.Pools.PoolReferences // pools report Events, and Events are about pools
 	return p, nil
 }
 
@@ -147,7 +147,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 		},
 		Log: p.Log.Named("extproc"), Pools: p.Finder, Clock: p.Clock, NewID: uuid.NewString,
 	}
-	if p.Tracer.Enabled() {
+	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
 	}
 	return extproc.NewServer(params)
@@ -159,10 +159,10 @@ func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision
 		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
 		Log:     p.Log.Named("decision"), Pools: p.Finder, Ledger: l, Clock: p.Clock, NewID: uuid.NewString,
 	}
-	if p.Tracer.Enabled() {
+	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
 	}
-	if cfg.Decision.Enabled() {
+	if cfg.Decision.IsEnabled() {
 		params.Observer = metrics.NewDecisions(p.Registry)
 	}
 	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decision.New(params)}
@@ -170,7 +170,7 @@ func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision
 		listener.TLS = c.forGateways()
 	}
 	made := decision.NewListener(listener)
-	if cfg.Decision.Enabled() {
+	if cfg.Decision.IsEnabled() {
 		metrics.RegisterDecisions(p.Registry, made.ListenerStats)
 	}
 	return made
@@ -207,7 +207,7 @@ func newProxy(p proxyParts) *proxy.Server {
 		},
 		Log: p.Log.Named("proxy"), Pools: p.Finder, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
 	}
-	if p.Tracer.Enabled() {
+	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
 	}
 	made := proxy.New(params)
@@ -254,7 +254,7 @@ func newExtProcListener(p extProcListenerParts) extProcListener {
 		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: p.Server, Options: options.ServerOptions(),
 		Codec: extproc.NewCodec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
 	})
-	metrics.RegisterGateways(p.Registry, listener.Stats)
+	metrics.RegisterGateways(p.Registry, listener.GatewayStats)
 	return extProcListener{listener}
 }
 
@@ -294,7 +294,7 @@ type httpParts struct {
 
 func newHTTPServer(p httpParts) *httpserver.Server {
 	handlers := p.Debug.Handlers()
-	handlers[holds.Pattern] = holds.New(p.Pools.Queues, p.Clock)
+	handlers[holds.Pattern] = holds.New(p.Pools.PoolQueues, p.Clock)
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),

@@ -72,7 +72,7 @@ type discoveryParts struct {
 // newFinder returns the finder for the configured source of endpoints.
 func newFinder(p discoveryParts) (finder, error) {
 	switch from := p.Config.Pool; {
-	case from.Several():
+	case from.IsMultiPool():
 		return newServedPools(p)
 	case from.File != "":
 		return newFilePool(p)

@@ -28,7 +28,7 @@ func newFilePool(p discoveryParts) (*onePool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &onePool{runningPool: p.Pools.add(from.String(), "", fileSource{source}), source: source}, nil
+	return &onePool{runningPool: p.Pools.addPool(from.String(), "", fileSource{source}), source: source}, nil
 }
 
 // newOnePool returns the pool of an InferencePool, or of a selector of pods.
@@ -43,11 +43,11 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 	}
 	if from.Selector.Selector != nil {
 		selection := podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}
-		return &onePool{runningPool: p.Pools.add(from.String(), "", namespace.Fixed(selection)), source: namespace}, nil
+		return &onePool{runningPool: p.Pools.addPool(from.String(), "", namespace.SelectionSource(selection)), source: namespace}, nil
 	}
-	made := p.Pools.add(from.String(), from.Name.Name, namespace.Pool(from.Name.Name))
+	made := p.Pools.addPool(from.String(), from.Name.Name, namespace.PoolSource(from.Name.Name))
 	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry).OfNamespace())
-	rules.Add(from.Name.Name, made.Rules, made.Metrics.Pin)
+	rules.AddPool(from.Name.Name, made.Rules, made.Metrics.PinModels)
 	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
 }
 

@@ -76,12 +76,12 @@ func (e *poolEvents) Event(kind, reason, message string) {
 		return
 	}
 	for _, about := range e.pools() {
-		e.about(&about, kind, reason, message)
+		e.reportAbout(&about, kind, reason, message)
 	}
 }
 
-// about queues an Event about one pool.
-func (e *poolEvents) about(pool *corev1.ObjectReference, kind, reason, message string) {
+// reportAbout queues an Event about one pool.
+func (e *poolEvents) reportAbout(pool *corev1.ObjectReference, kind, reason, message string) {
 	if e.recorder != nil {
 		e.recorder.Event(pool, kind, reason, message)
 	}

@@ -48,8 +48,8 @@ type poolParts struct {
 // runningPools contains the pools of the process, by title. It is safe for concurrent use.
 type runningPools struct {
 	parts    poolParts
-	scrapes  *modelserver.Budget // of all pools
-	prefixes *prefixindex.Memory // of all pools
+	scrapes  *modelserver.Budget       // of all pools
+	prefixes *prefixindex.MemoryBudget // of all pools
 
 	mu        sync.RWMutex
 	plan      *modelserver.Plan // of scraping; nil before use
@@ -67,7 +67,7 @@ type runningPool struct {
 
 func newRunningPools(p poolParts) *runningPools {
 	return &runningPools{
-		parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), prefixes: prefixindex.NewMemory(int(p.Config.Prefixes.MaxBytes)),
+		parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), prefixes: prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
 		members: map[string]*runningPool{},
 	}
 }
@@ -80,8 +80,8 @@ type poolSource interface {
 	Reference() (corev1.ObjectReference, bool)
 }
 
-// add makes a pool. Its title is unique. The caller runs it.
-func (r *runningPools) add(title, name string, from poolSource) *runningPool {
+// addPool makes a pool. Its title is unique. The caller runs it.
+func (r *runningPools) addPool(title, name string, from poolSource) *runningPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	picks := debugpage.NewPicks(r.parts.Config.Telemetry.DebugPicks)
@@ -95,7 +95,7 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, LeaseTimeout: r.parts.Config.Leases.Timeout,
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
-		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.observers(title, picks), Replicas: r.parts.Replicas.Node,
+		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.enabledObservers(title, picks), Replicas: r.parts.Replicas.Node,
 		Scrapes: r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
@@ -105,36 +105,36 @@ func (r *runningPools) add(title, name string, from poolSource) *runningPool {
 	return made
 }
 
-// remove forgets a pool.
-func (r *runningPools) remove(title string) {
+// removePool forgets a pool.
+func (r *runningPools) removePool(title string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.members, title)
 }
 
-// observers returns the enabled observers of a pool's exchanges.
-func (r *runningPools) observers(title string, picks *debugpage.Picks) []pool.Observer {
+// enabledObservers returns the enabled observers of a pool's exchanges.
+func (r *runningPools) enabledObservers(title string, picks *debugpage.Picks) []pool.Observer {
 	var enabled []pool.Observer
-	if r.parts.Tracer.Enabled() {
+	if r.parts.Tracer.IsEnabled() {
 		enabled = append(enabled, r.parts.Tracer)
 	}
-	if picks.Enabled() {
+	if picks.IsEnabled() {
 		enabled = append(enabled, picks)
 	}
 	if r.parts.Config.Telemetry.LogRequests {
 		enabled = append(enabled, requestlog.New(r.parts.Log.Named("requests")))
 	}
 	if r.parts.Recorder != nil {
-		if !r.parts.Config.Pool.Several() {
+		if !r.parts.Config.Pool.IsMultiPool() {
 			title = "" // all lines are of one pool
 		}
-		enabled = append(enabled, r.parts.Recorder.Pool(title))
+		enabled = append(enabled, r.parts.Recorder.ForPool(title))
 	}
 	return enabled
 }
 
-// list returns the pools, sorted by title.
-func (r *runningPools) list() []*runningPool {
+// sortedPools returns the pools, sorted by title.
+func (r *runningPools) sortedPools() []*runningPool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var sorted []*runningPool
@@ -144,8 +144,8 @@ func (r *runningPools) list() []*runningPool {
 	return sorted
 }
 
-// use makes a plan of scraping and a size of caches effective in all pools, present and future.
-func (r *runningPools) use(plan *modelserver.Plan, size estimate.CacheSize) {
+// applyPlan makes a plan of scraping and a size of caches effective in all pools, present and future.
+func (r *runningPools) applyPlan(plan *modelserver.Plan, size estimate.CacheSize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plan, r.cacheSize = plan, size
@@ -157,19 +157,19 @@ func (r *runningPools) use(plan *modelserver.Plan, size estimate.CacheSize) {
 // Gather returns the metrics of the process and of all pools.
 func (r *runningPools) Gather() ([]*dto.MetricFamily, error) {
 	gatherers, labeled := prometheus.Gatherers{r.parts.Registry}, metrics.OwnMetrics
-	if r.parts.Config.Pool.Several() {
+	if r.parts.Config.Pool.IsMultiPool() {
 		labeled = metrics.AllMetrics
 	}
-	for _, one := range r.list() {
+	for _, one := range r.sortedPools() {
 		gatherers = append(gatherers, metrics.WithPool(one.Registry, one.Title, labeled))
 	}
 	return gatherers.Gather()
 }
 
-// Views returns the pools for the debug page.
-func (r *runningPools) Views() []debugpage.Pool {
+// DebugPools returns the pools for the debug page.
+func (r *runningPools) DebugPools() []debugpage.Pool {
 	var views []debugpage.Pool
-	for _, one := range r.list() {
+	for _, one := range r.sortedPools() {
 		title := one.Title
 		if r.parts.Config.Pool.File != "" {
 			title = filepath.Base(title)
@@ -181,15 +181,15 @@ func (r *runningPools) Views() []debugpage.Pool {
 
 // closeQueues refuses the requests that wait for an endpoint.
 func (r *runningPools) closeQueues() {
-	for _, one := range r.list() {
+	for _, one := range r.sortedPools() {
 		one.Queue().Close()
 	}
 }
 
-// Queues returns the queues of the pools.
-func (r *runningPools) Queues() []holds.Pool {
+// PoolQueues returns the queues of the pools.
+func (r *runningPools) PoolQueues() []holds.Pool {
 	var queues []holds.Pool
-	for _, one := range r.list() {
+	for _, one := range r.sortedPools() {
 		p := holds.Pool{Name: one.Title, Queue: one.Queue()}
 		if reference, ok := one.reference(); ok {
 			p.Namespace, p.Name = reference.Namespace, reference.Name
@@ -199,10 +199,10 @@ func (r *runningPools) Queues() []holds.Pool {
 	return queues
 }
 
-// References returns the references to the InferencePools.
-func (r *runningPools) References() []corev1.ObjectReference {
+// PoolReferences returns the references to the InferencePools.
+func (r *runningPools) PoolReferences() []corev1.ObjectReference {
 	var found []corev1.ObjectReference
-	for _, one := range r.list() {
+	for _, one := range r.sortedPools() {
 		if reference, ok := one.reference(); ok {
 			found = append(found, reference)
 		}
@@ -224,7 +224,7 @@ type finder interface {
 
 func newDebugPage(cfg *config.Config, log *zap.Logger, r *runningPools, c clock.RealClock) *debugpage.Page {
 	return debugpage.New(debugpage.Params{
-		Log: log.Named("debugpage"), Version: version.String(), Pools: r.Views, StaleAfter: cfg.Scraping.StaleAfter,
+		Log: log.Named("debugpage"), Version: version.String(), Pools: r.DebugPools, StaleAfter: cfg.Scraping.StaleAfter,
 		KeepsPicks: cfg.Telemetry.DebugPicks > 0, Clock: c,
 	})
 }

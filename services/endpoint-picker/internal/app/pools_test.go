@@ -38,7 +38,7 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 	id := endpoint.Identity{Pod: "model-server", Address: netip.MustParseAddrPort("10.0.0.1:8000")}
 	held := 0
 	for _, name := range []string{"a", "b", "c", "d"} {
-		x := pools.add("ns/"+name, name, noEndpoints{}).Estimator
+		x := pools.addPool("ns/"+name, name, noEndpoints{}).Estimator
 		e := x.NewEndpoint(endpoint.Description{Identity: id}, time.Now())
 		for i := range 1000 {
 			p := &estimate.Prompt{Chain: &prefixindex.Chain{}}
@@ -46,10 +46,10 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 			text := make([]byte, 16*prefixindex.BlockTokens*prefixindex.BytesPerToken)
 			binary.BigEndian.PutUint64(text, uint64(i))
 			p.Chain.Write(text)
-			x.Served(x.Placed(p, e, &estimate.Expectation{}))
+			x.ConfirmPlacement(x.RecordPlacement(p, e, &estimate.Expectation{}))
 		}
 	}
-	for _, one := range pools.list() {
+	for _, one := range pools.sortedPools() {
 		held += one.Estimator.IndexStats().Bytes
 	}
 	assert.Positive(t, held)

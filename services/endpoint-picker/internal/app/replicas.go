@@ -15,7 +15,7 @@ import (
 type replicaNode struct{ *replicas.Node }
 
 func newReplicaNode(cfg *config.Config, log *zap.Logger, c *certificates) replicaNode {
-	if !cfg.Replicas.Enabled() {
+	if !cfg.Replicas.IsEnabled() {
 		return replicaNode{}
 	}
 	return replicaNode{replicas.New(replicas.Params{
@@ -31,32 +31,32 @@ func (c *certificates) ofReplicas() *tls.Config {
 	return c.gateways.Siblings(c.options)
 }
 
-func (n replicaNode) listen() error {
+func (n replicaNode) openListener() error {
 	if n.Node == nil {
 		return nil
 	}
-	if err := n.Listen(); err != nil {
+	if err := n.OpenListener(); err != nil {
 		return fmt.Errorf("--%s: %w", config.FlagReplicaBindAddress, err)
 	}
 	return nil
 }
 
-// address returns the address of the listener. It is empty without a Node.
-func (n replicaNode) address() string {
+// listenAddress returns the address of the listener. It is empty without a Node.
+func (n replicaNode) listenAddress() string {
 	if n.Node == nil {
 		return ""
 	}
-	return n.Address()
+	return n.ListenAddress()
 }
 
-func (n replicaNode) run(ctx context.Context) error {
+func (n replicaNode) runNode(ctx context.Context) error {
 	if n.Node == nil {
 		return nil
 	}
 	return n.Run(ctx) //nolint:wrapcheck // it says all
 }
 
-func (n replicaNode) close() {
+func (n replicaNode) closeNode() {
 	if n.Node != nil {
 		n.Close()
 	}

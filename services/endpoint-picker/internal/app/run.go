@@ -25,35 +25,35 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	p.Reloader.SetPreparer(p.prepare)
+	p.Reloader.SetPreparer(p.prepareConfig)
 	if err := p.Reloader.Load(ctx, loaded); err != nil {
 		return fmt.Errorf("load configuration: %w", err)
 	}
-	if err := p.listen(); err != nil {
+	if err := p.openListeners(); err != nil {
 		p.HealthListener.Close()
 		p.ExtProcListener.Close()
-		p.Replicas.close()
+		p.Replicas.closeNode()
 		p.Decision.Close()
 		p.Proxy.Close()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
-	if err := p.run(ctx); err != nil {
+	if err := p.runParts(ctx); err != nil {
 		return err
 	}
 	log.Info("Stopped")
 	return nil
 }
 
-// listen opens all ports before any part starts, so that a port in use is an error at start.
-func (p *parts) listen() error {
+// openListeners opens all ports before any part starts, so that a port in use is an error at start.
+func (p *parts) openListeners() error {
 	if err := p.HTTP.Listen(); err != nil {
 		return fmt.Errorf("start http server: %w", err)
 	}
-	if err := p.HealthListener.Listen(); err != nil {
+	if err := p.HealthListener.OpenListener(); err != nil {
 		return fmt.Errorf("start gRPC health server: %w", err)
 	}
-	if err := p.ExtProcListener.Listen(); err != nil {
+	if err := p.ExtProcListener.OpenListener(); err != nil {
 		return fmt.Errorf("start ext_proc server: %w", err)
 	}
 	if err := p.Decision.OpenListener(); err != nil {
@@ -62,7 +62,7 @@ func (p *parts) listen() error {
 	if err := p.Proxy.OpenListener(); err != nil {
 		return fmt.Errorf("start proxy: %w", err)
 	}
-	if err := p.Replicas.listen(); err != nil {
+	if err := p.Replicas.openListener(); err != nil {
 		return err
 	}
 	return p.writeAddresses()
@@ -74,19 +74,19 @@ func (p *parts) writeAddresses() error {
 		return nil
 	}
 	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
-		"grpc":        p.ExtProcListener.Address(),
-		"grpc-health": p.HealthListener.Address(),
+		"grpc":        p.ExtProcListener.ListenAddress(),
+		"grpc-health": p.HealthListener.ListenAddress(),
 		"decision":    p.Decision.ListenAddress(),
 		"proxy":       p.Proxy.ListenAddress(),
-		"replica":     p.Replicas.address(),
+		"replica":     p.Replicas.listenAddress(),
 		"metrics":     p.HTTP.MetricsAddress(),
 		"health":      p.HTTP.HealthAddress(),
 	})
 }
 
-// run starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open
+// runParts starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open
 // and new requests need endpoints and their load until the last request ends.
-func (p *parts) run(ctx context.Context) error {
+func (p *parts) runParts(ctx context.Context) error {
 	for _, f := range p.Config.Unused {
 		p.Log.Info("Flag has no effect", zap.String("flag", f.Name), zap.String("reason", f.Why))
 	}
@@ -104,7 +104,7 @@ func (p *parts) run(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error { return p.HTTP.Run(work) })
-	group.Go(func() error { return p.Replicas.run(work) })
+	group.Go(func() error { return p.Replicas.runNode(work) })
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
 	group.Go(p.Decision.Run)
@@ -114,7 +114,7 @@ func (p *parts) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-work.Done(): // a part failed: do not wait for the others
 	}
-	p.drain(work)
+	p.drainServers(work)
 	stop()
 	p.HealthListener.Close()
 	return group.Wait()
@@ -124,7 +124,7 @@ func (p *parts) run(ctx context.Context) error {
 // an answer. At half the value, a slow network loses it. At double, they wait for a second less than they could.
 const refusalTime = time.Second
 
-// drain ends the ext_proc server, the proxy and the decision API:
+// drainServers ends the ext_proc server, the proxy and the decision API:
 //
 //	unready, accepting       until gateways have heard of it          --drain-delay
 //	accepting nothing new    until the last stream and pick has ended  --drain-timeout
@@ -133,9 +133,9 @@ const refusalTime = time.Second
 //
 // From the start, the proxy and the decision API ask their clients to use other connections. The decision API accepts outcomes until the
 // last open pick has its own.
-func (p *parts) drain(work context.Context) {
+func (p *parts) drainServers(work context.Context) {
 	limits := p.Config.Drain
-	p.Health.Drain()
+	p.Health.SetDraining()
 	p.Proxy.StartDraining()
 	p.Decision.StartDraining()
 	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.ListenerStats().Open),
@@ -149,7 +149,7 @@ func (p *parts) drain(work context.Context) {
 	defer time.AfterFunc(limits.Timeout-refusalTime, p.Pools.closeQueues).Stop()
 	var ending sync.WaitGroup
 	ending.Go(func() {
-		if n := p.ExtProc.InFlight; !p.ExtProcListener.Drain(bounded) && n() > 0 {
+		if n := p.ExtProc.InFlight; !p.ExtProcListener.DrainStreams(bounded) && n() > 0 {
 			p.Log.Warn("Cut streams still open at the end of the drain", zap.Int("streams", n()))
 		}
 		p.ExtProcListener.Close()

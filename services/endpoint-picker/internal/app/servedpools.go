@@ -95,12 +95,12 @@ func namespacesOf(p *config.Pool) []string {
 
 // FindHost returns the pool of an HTTP request.
 func (s *servedPools) FindHost(host string) exchange.Pool {
-	return s.Set.FindHost(host, s.parts.Config.Proxy.Port(), s.parts.Config.Decision.Port())
+	return s.Set.FindHost(host, s.parts.Config.Proxy.ListenPort(), s.parts.Config.Decision.ListenPort())
 }
 
 // CheckReady returns an error until the pools and their rules have been read, and while pools that were there from the start wait for
-// what other replicas know of the caches. Pools that are missing, or that appear later, do not
-// make it unready, because they are not the concern of the others.
+// what other replicas know of the caches. A pool that is missing, or that
+// appears later, must not make the others unready.
 func (s *servedPools) CheckReady() error {
 	select {
 	case <-s.read:
@@ -123,7 +123,7 @@ func (s *servedPools) Run(ctx context.Context) {
 		running.Go(func() { n.Namespace.Run(ctx) })
 		running.Go(func() { n.rules.Run(ctx) })
 	}
-	s.follow(ctx, &running)
+	s.followPools(ctx, &running)
 }
 
 func (s *servedPools) markChanged() {
@@ -133,8 +133,8 @@ func (s *servedPools) markChanged() {
 	}
 }
 
-// follow starts and stops pools until ctx ends.
-func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
+// followPools starts and stops pools until ctx ends.
+func (s *servedPools) followPools(ctx context.Context, running *sync.WaitGroup) {
 	var synced []cache.InformerSynced
 	for _, n := range s.namespaces {
 		synced = append(synced, n.HasSynced)
@@ -143,10 +143,10 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 		return
 	}
 	for {
-		s.update(ctx, running)
+		s.updatePools(ctx, running)
 		s.readOnce.Do(func() {
 			for name, p := range s.running {
-				s.starting.add(name.String(), p)
+				s.starting.addPool(name.String(), p)
 			}
 			close(s.read)
 		})
@@ -158,35 +158,35 @@ func (s *servedPools) follow(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// update stops the pools that are not served anymore, runs those that are served now, and publishes their addresses.
-func (s *servedPools) update(ctx context.Context, running *sync.WaitGroup) {
-	served, refused := pools.ChoosePools(s.selected(), s.parts.Config.Pool.Limit())
+// updatePools stops the pools that are not served anymore, runs those that are served now, and publishes their addresses.
+func (s *servedPools) updatePools(ctx context.Context, running *sync.WaitGroup) {
+	served, refused := pools.ChoosePools(s.selectedPools(), s.parts.Config.Pool.MaxPools())
 	wanted := map[cache.ObjectName]bool{}
 	for _, c := range served {
 		wanted[c.Name] = true
 	}
 	for name := range s.running {
 		if !wanted[name] {
-			s.stop(name)
+			s.stopPool(name)
 		}
 	}
 	members, appeared := make([]pools.Member, 0, len(served)), map[cache.ObjectName]func(){}
 	for _, c := range served {
 		if s.running[c.Name] == nil {
-			appeared[c.Name] = s.start(ctx, c.Name)
+			appeared[c.Name] = s.startPool(ctx, c.Name)
 		}
 		members = append(members, pools.Member{Title: c.Name.String(), Address: c.Address, Pool: s.running[c.Name]})
 	}
 	s.refreshRules(appeared)
 	s.ReplaceMembers(members)
-	s.report(len(served), refused)
+	s.reportPools(len(served), refused)
 	for _, run := range appeared {
 		running.Go(run)
 	}
 }
 
-// selected returns the InferencePools that exist and that the flags select.
-func (s *servedPools) selected() []pools.Candidate {
+// selectedPools returns the InferencePools that exist and that the flags select.
+func (s *servedPools) selectedPools() []pools.Candidate {
 	from := &s.parts.Config.Pool
 	wanted := map[cache.ObjectName]bool{}
 	for i := range from.Names {
@@ -194,7 +194,7 @@ func (s *servedPools) selected() []pools.Candidate {
 	}
 	var found []pools.Candidate
 	for _, n := range s.namespaces {
-		for _, object := range n.Pools() {
+		for _, object := range n.AllPools() {
 			c := pools.Candidate{Name: cache.MetaObjectToName(object), Created: object.CreationTimestamp.Time, Address: addressOf(object)}
 			ours := from.Service.Name != "" && c.Address.Service == from.Service.Name && c.Address.Namespace == from.Service.Namespace
 			if ours || wanted[c.Name] {
@@ -205,12 +205,12 @@ func (s *servedPools) selected() []pools.Candidate {
 	return found
 }
 
-// start makes a pool, whose rules are not read yet. It returns the function that runs it.
-func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run func()) {
+// startPool makes a pool, whose rules are not read yet. It returns the function that runs it.
+func (s *servedPools) startPool(ctx context.Context, name cache.ObjectName) (run func()) {
 	n := s.namespaces[name.Namespace]
-	source := n.Pool(name.Name)
-	made := s.parts.Pools.add(name.String(), name.Name, source)
-	n.rules.Add(name.Name, made.Rules, made.Metrics.Pin)
+	source := n.PoolSource(name.Name)
+	made := s.parts.Pools.addPool(name.String(), name.Name, source)
+	n.rules.AddPool(name.Name, made.Rules, made.Metrics.PinModels)
 	ctx, stop := context.WithCancel(ctx)
 	s.running[name] = &servedPool{runningPool: made, stop: func() {
 		stop()
@@ -220,12 +220,12 @@ func (s *servedPools) start(ctx context.Context, name cache.ObjectName) (run fun
 	return func() { made.Pool.Run(ctx) }
 }
 
-// stop ends a pool. Open streams end with their endpoints.
-func (s *servedPools) stop(name cache.ObjectName) {
+// stopPool ends a pool. Open streams end with their endpoints.
+func (s *servedPools) stopPool(name cache.ObjectName) {
 	s.running[name].stop()
-	s.starting.remove(name.String())
-	s.namespaces[name.Namespace].rules.Remove(name.Name)
-	s.parts.Pools.remove(name.String())
+	s.starting.removePool(name.String())
+	s.namespaces[name.Namespace].rules.RemovePool(name.Name)
+	s.parts.Pools.removePool(name.String())
 	delete(s.running, name)
 	s.parts.Log.Info("Stopped pool", zap.String(logging.KeyPool, name.String()))
 }
@@ -241,8 +241,8 @@ func (s *servedPools) refreshRules(appeared map[cache.ObjectName]func()) {
 	}
 }
 
-// report reports the numbers of pools, and each pool that is not served for a new reason.
-func (s *servedPools) report(served int, refused map[cache.ObjectName]pools.Refusal) {
+// reportPools reports the numbers of pools, and each pool that is not served for a new reason.
+func (s *servedPools) reportPools(served int, refused map[cache.ObjectName]pools.Refusal) {
 	numbers := map[pools.Refusal]int{}
 	for name, reason := range refused {
 		numbers[reason]++
@@ -267,8 +267,8 @@ func (s *servedPools) reportRefused(name cache.ObjectName, reason pools.Refusal)
 			"raise its --max-pools, or run another picker", s.parts.Config.Pool.Max)
 	}
 	s.parts.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event), zap.String("message", message))
-	if reference, ok := s.namespaces[name.Namespace].Pool(name.Name).Reference(); ok {
-		s.parts.Events.about(&reference, corev1.EventTypeWarning, event, message)
+	if reference, ok := s.namespaces[name.Namespace].PoolSource(name.Name).Reference(); ok {
+		s.parts.Events.reportAbout(&reference, corev1.EventTypeWarning, event, message)
 	}
 }
 

@@ -61,12 +61,12 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 			return nil, fmt.Errorf("load certificate of --metrics-cert-dir: %w", err)
 		}
 	}
-	made.register(r)
+	made.registerMetrics(r)
 	return made, nil
 }
 
-// register exports the expiry of the certificates.
-func (c *certificates) register(r *prometheus.Registry) {
+// registerMetrics exports the expiry of the certificates.
+func (c *certificates) registerMetrics(r *prometheus.Registry) {
 	for server, store := range map[string]*servingcert.Store{"ext_proc": c.gateways, "metrics": c.metrics} {
 		if store != nil {
 			metrics.RegisterCertificate(r, server, store.Expiry)
@@ -75,20 +75,20 @@ func (c *certificates) register(r *prometheus.Registry) {
 }
 
 // forGateways returns the settings of the ext_proc server, nil for plaintext.
-func (c *certificates) forGateways() *tls.Config { return c.settings(c.gateways) }
+func (c *certificates) forGateways() *tls.Config { return c.tlsSettings(c.gateways) }
 
 // forProxy returns the settings of the proxy's listener, nil for plain HTTP.
 func (c *certificates) forProxy(p config.Proxy) *tls.Config {
 	if !p.TLS {
 		return nil
 	}
-	return c.settings(c.gateways)
+	return c.tlsSettings(c.gateways)
 }
 
 // forMetrics returns the settings of the metrics server, nil for plaintext.
-func (c *certificates) forMetrics() *tls.Config { return c.settings(c.metrics) }
+func (c *certificates) forMetrics() *tls.Config { return c.tlsSettings(c.metrics) }
 
-func (c *certificates) settings(s *servingcert.Store) *tls.Config {
+func (c *certificates) tlsSettings(s *servingcert.Store) *tls.Config {
 	if s == nil {
 		return nil
 	}

@@ -119,7 +119,7 @@ func TestServersShowTheCertificatesOfTheirFolders(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 
-	_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+	_, port, err := net.SplitHostPort(r.ExtProcListener.ListenAddress())
 	require.NoError(t, err)
 	trust := client.Transport.(*http.Transport).TLSClientConfig.RootCAs
 	conn, err := tls.Dial("tcp", "127.0.0.1:"+port, &tls.Config{RootCAs: trust, NextProtos: []string{"h2"}})
@@ -149,7 +149,7 @@ func TestRenewedCertificateEndsNoStream(t *testing.T) {
 		r := newRig(t, config.Drain{Timeout: kubetest.Patience}, func(cfg *config.Config) {
 			cfg.GRPC.Secure, cfg.GRPC.CertPath, cfg.TLS.Reload, cfg.TLS.ReloadEvery = true, dir, reload, time.Millisecond
 		})
-		_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+		_, port, err := net.SplitHostPort(r.ExtProcListener.ListenAddress())
 		require.NoError(t, err)
 		conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestGatewaysNeedTheirCertificate(t *testing.T) {
 		r := newRig(t, config.Drain{}, func(cfg *config.Config) {
 			cfg.GRPC.Secure, cfg.GRPC.ClientCAFile, cfg.GRPC.ClientNames = true, authority, []string{name}
 		})
-		_, port, err := net.SplitHostPort(r.ExtProcListener.Address())
+		_, port, err := net.SplitHostPort(r.ExtProcListener.ListenAddress())
 		require.NoError(t, err)
 		return func(with ...tls.Certificate) error {
 			conn, err := grpc.NewClient("passthrough:127.0.0.1:"+port,
@@ -292,7 +292,7 @@ func TestFlagsWithoutEffectAreNamed(t *testing.T) {
 func TestHealthOverAConnection(t *testing.T) {
 	t.Parallel()
 	r, endDelay := newSlowRig(t)
-	client := healthv1.NewHealthClient(connect(t, r.HealthListener.Address()))
+	client := healthv1.NewHealthClient(connect(t, r.HealthListener.ListenAddress()))
 	watch := func(name string) func() healthv1.HealthCheckResponse_ServingStatus {
 		stream, err := client.Watch(t.Context(), &healthv1.HealthCheckRequest{Service: name})
 		require.NoError(t, err)

@@ -24,8 +24,8 @@ type readyPool interface {
 	CheckReady() error
 }
 
-// add adds a pool to wait for.
-func (s *startingPools) add(title string, p readyPool) {
+// addPool adds a pool to wait for.
+func (s *startingPools) addPool(title string, p readyPool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
@@ -34,14 +34,14 @@ func (s *startingPools) add(title string, p readyPool) {
 	s.waiting[title] = p
 }
 
-// remove ends the wait for a pool that is not served anymore.
-func (s *startingPools) remove(title string) {
+// removePool ends the wait for a pool that is not served anymore.
+func (s *startingPools) removePool(title string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, title)
 }
 
-// CheckReady returns the error of a pool that is not ready yet. Pools that are missing are the concern of nobody else.
+// CheckReady returns the error of a pool that is not ready yet. A missing pool must not make the others unready.
 func (s *startingPools) CheckReady() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func TestStartingPools(t *testing.T) {
 		{name: "a cold pool", change: func(*startingPools, *fakeReadyPool) {}, want: errCold},
 		{name: "it gets warm", change: func(_ *startingPools, p *fakeReadyPool) { p.err = nil }},
 		{name: "it is missing", change: func(_ *startingPools, p *fakeReadyPool) { p.err = fmt.Errorf("pool: %w", datastore.ErrNoPool) }},
-		{name: "it is not served anymore", change: func(s *startingPools, _ *fakeReadyPool) { s.remove("second") }},
+		{name: "it is not served anymore", change: func(s *startingPools, _ *fakeReadyPool) { s.removePool("second") }},
 		{name: "just within the limit", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit - 1) }, want: errCold},
 		{name: "it takes too long", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit) }},
 	}
@@ -39,8 +39,8 @@ func TestStartingPools(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, first, second := &startingPools{}, &fakeReadyPool{}, &fakeReadyPool{err: errCold}
 				require.NoError(t, s.CheckReady(), "nobody waits for no pool")
-				s.add("first", first)
-				s.add("second", second)
+				s.addPool("first", first)
+				s.addPool("second", second)
 				require.ErrorIs(t, s.CheckReady(), errCold)
 				tt.change(s, second)
 				require.ErrorIs(t, s.CheckReady(), tt.want)

@@ -70,7 +70,7 @@ func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environm
 			tracer, err := newTracer(cfg, zap.New(core))
 			require.NoError(t, err)
 			pools := newRunningPools(poolParts{Config: cfg, Log: zap.New(core), Tracer: tracer})
-			enabled := pools.observers("ns/pool", debugpage.NewPicks(cfg.Telemetry.DebugPicks))
+			enabled := pools.enabledObservers("ns/pool", debugpage.NewPicks(cfg.Telemetry.DebugPicks))
 			assert.Len(t, enabled, tt.wantOthers)
 			for _, o := range enabled {
 				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(), EndTime: time.Now()})

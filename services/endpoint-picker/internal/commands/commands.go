@@ -37,7 +37,7 @@ func New(args []string, out, log io.Writer) *cobra.Command {
 	root := service.NewCommand(service.Program{
 		Name: "endpoint-picker", Short: "Tell inference gateways which model server takes each request",
 		AddFlags: cfg.AddFlags, Check: func(fs *pflag.FlagSet) error { return usageError(cfg.Complete(fs)) }, Logging: &cfg.Logging,
-		Run:        func(ctx context.Context, log *zap.Logger) error { return serve(ctx, cfg, log) },
+		Run:        func(ctx context.Context, log *zap.Logger) error { return servePicker(ctx, cfg, log) },
 		PrintGraph: app.PrintGraph,
 	}, out, log)
 	root.Args = noArguments
@@ -59,7 +59,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func serve(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+func servePicker(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
 		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))

@@ -171,7 +171,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 
 // Complete applies what depends on several flags, after they were parsed. It returns all problems with their fixes.
 func (c *Config) Complete(fs *pflag.FlagSet) error {
-	c.Pool.complete()
+	c.Pool.addNamespaces()
 	c.Metrics.asked = fs.Changed(flagMetricsAuth)
 	if c.Pool.File != "" && !c.Metrics.asked {
 		c.Metrics.Auth = false // no API server to ask
@@ -206,9 +206,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 	fs.IntVar(&c.Outliers.Failures, flagEjectAfter, c.Outliers.Failures,
 		"Number of failed requests without an answer in between after which an endpoint is ejected. 0: no ejection at all.")
-	fs.DurationVar(&c.Outliers.Base, flagEjectionTime, c.Outliers.Base,
+	fs.DurationVar(&c.Outliers.BaseEjection, flagEjectionTime, c.Outliers.BaseEjection,
 		"Time until one request probes an ejected endpoint. It doubles after each failed probe.")
-	fs.DurationVar(&c.Outliers.Longest, flagEjectionLongest, c.Outliers.Longest, "Maximum time until the next probe of an ejected endpoint.")
+	fs.DurationVar(&c.Outliers.MaxEjection, flagEjectionLongest, c.Outliers.MaxEjection, "Maximum time until the next probe of an ejected endpoint.")
 
 	c.Decision.addFlags(fs)
 
@@ -258,7 +258,7 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 func (c *Config) UseFile(path string, once bool) error {
 	c.Pool.File, c.Pool.Once, c.Pool.Discovered = path, once, true
 	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.asked
-	return c.Metrics.validate(c.Pool)
+	return c.Metrics.validateFlags(c.Pool)
 }
 
 // Validate returns all problems with their fixes.
@@ -267,27 +267,27 @@ func (c *Config) Validate() error {
 		c.Logging.Validate(),
 		c.Kube.Validate(),
 		c.HTTP.Validate(),
-		c.Pool.validate(c.Plugins),
-		c.GRPC.validate(),
-		c.ExtProc.validate(),
-		c.Decision.validate(c.GRPC),
-		c.Proxy.validate(c.GRPC),
+		c.Pool.validateFlags(c.Plugins),
+		c.GRPC.validateFlags(),
+		c.ExtProc.validateFlags(),
+		c.Decision.validateFlags(c.GRPC),
+		c.Proxy.validateFlags(c.GRPC),
 		validateScraping(c.Scraping),
-		c.Leases.validate(c.Scraping),
+		c.Leases.validateFlags(c.Scraping),
 		validateOutliers(c.Outliers),
-		c.Plugins.validate(),
-		c.Prefixes.validate(),
-		c.Replicas.validate(),
-		c.Drain.validate(),
-		c.TLS.validate(),
-		c.Metrics.validate(c.Pool),
-		c.Messages.validate(),
-		c.Telemetry.validate(),
-		c.Recording.validate(c.ExtProc),
+		c.Plugins.validateFlags(),
+		c.Prefixes.validateFlags(),
+		c.Replicas.validateFlags(),
+		c.Drain.validateFlags(),
+		c.TLS.validateFlags(),
+		c.Metrics.validateFlags(c.Pool),
+		c.Messages.validateFlags(),
+		c.Telemetry.validateFlags(),
+		c.Recording.validateFlags(c.ExtProc),
 	)
 }
 
-func (g GRPC) validate() error {
+func (g GRPC) validateFlags() error {
 	switch {
 	case g.Port < 0 || g.Port > maxPort:
 		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", FlagGRPCPort, g.Port, maxPort)
@@ -317,7 +317,7 @@ func (g GRPC) validateCertificates() error {
 // bodyCopies is the memory of a body while it is received and joined, in relation to its size.
 const bodyCopies = 2
 
-func (e ExtProc) validate() error {
+func (e ExtProc) validateFlags() error {
 	switch {
 	case e.MaxRequestBody < minBody || e.MaxRequestBody > maxBody:
 		return fmt.Errorf("--%s %s is out of range: give 1Ki to 1Gi", flagMaxRequestBody, e.MaxRequestBody.String())
@@ -347,7 +347,7 @@ func (e *ExtProc) FitMemory(limit int64) bool {
 	return *e != before
 }
 
-func (p Prefixes) validate() error {
+func (p Prefixes) validateFlags() error {
 	if p.MaxBytes < minPrefixIndex {
 		return fmt.Errorf("--%s %s is too small: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
 	}
@@ -358,15 +358,15 @@ func validateOutliers(o outlier.Options) error {
 	switch {
 	case o.Failures < 0:
 		return fmt.Errorf("--%s %d is negative: give 0 to disable ejection", flagEjectAfter, o.Failures)
-	case o.Base <= 0:
-		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagEjectionTime, o.Base)
-	case o.Longest < o.Base:
-		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.Longest, flagEjectionTime, o.Base)
+	case o.BaseEjection <= 0:
+		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagEjectionTime, o.BaseEjection)
+	case o.MaxEjection < o.BaseEjection:
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.MaxEjection, flagEjectionTime, o.BaseEjection)
 	}
 	return nil
 }
 
-func (d Drain) validate() error {
+func (d Drain) validateFlags() error {
 	switch {
 	case d.Delay < 0:
 		return fmt.Errorf("--%s %s is negative: give 0 for no delay", flagDrainDelay, d.Delay)
@@ -376,7 +376,7 @@ func (d Drain) validate() error {
 	return nil
 }
 
-func namespace() string {
+func podNamespace() string {
 	if n := os.Getenv(namespaceVariable); n != "" {
 		return n
 	}

@@ -25,11 +25,11 @@ type Decision struct {
 	Timeout time.Duration
 }
 
-// Enabled reports whether the decision API is served.
-func (d Decision) Enabled() bool { return d.Address != "" }
+// IsEnabled reports whether the decision API is served.
+func (d Decision) IsEnabled() bool { return d.Address != "" }
 
-// Port returns the port of the address, 0 if it is any or disabled.
-func (d Decision) Port() int { return portOf(d.Address) }
+// ListenPort returns the port of the address, 0 if it is any or disabled.
+func (d Decision) ListenPort() int { return portOf(d.Address) }
 
 // portOf returns the port of a listen address, 0 if it has no number.
 func portOf(address string) int {
@@ -54,8 +54,8 @@ func (d *Decision) addFlags(fs *pflag.FlagSet) {
 		"Time after a pick, or after the report of its first token, in which its outcome must come. Set it above the duration of the longest response.")
 }
 
-func (d Decision) validate(g GRPC) error {
-	if !d.Enabled() {
+func (d Decision) validateFlags(g GRPC) error {
+	if !d.IsEnabled() {
 		if d.TLS {
 			return errors.New("--" + flagDecisionTLS + " has no effect without --" + FlagDecisionAddress + ": give both")
 		}

@@ -61,7 +61,7 @@ func (p *Plugins) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: its only key.")
 }
 
-func (p *Plugins) validate() error {
+func (p *Plugins) validateFlags() error {
 	var given []string
 	for flag, value := range map[string]string{flagConfigFile: p.File, flagConfigText: p.Text, flagConfigMap: p.Map.Name} {
 		if value != "" {

@@ -67,7 +67,7 @@ func (p Pool) String() string {
 }
 
 func defaultPool() Pool {
-	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(namespace(), ""), Max: defaultMaxPools}
+	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(podNamespace(), ""), Max: defaultMaxPools}
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
@@ -89,24 +89,24 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
 }
 
-// Given reports whether the flags name a source of endpoints.
-func (p *Pool) Given() bool {
-	return p.Name.Name != "" || p.Several() || p.Selector.Selector != nil || p.File != ""
+// HasSource reports whether the flags name a source of endpoints.
+func (p *Pool) HasSource() bool {
+	return p.Name.Name != "" || p.IsMultiPool() || p.Selector.Selector != nil || p.File != ""
 }
 
-// Several reports whether the picker serves the pools that streams select.
-func (p *Pool) Several() bool { return len(p.Names) > 0 || p.Service.Name != "" }
+// IsMultiPool reports whether the picker serves the pools that streams select.
+func (p *Pool) IsMultiPool() bool { return len(p.Names) > 0 || p.Service.Name != "" }
 
-// Limit returns the maximum number of pools that the picker serves.
-func (p *Pool) Limit() int {
+// MaxPools returns the maximum number of pools that the picker serves.
+func (p *Pool) MaxPools() int {
 	if len(p.Names) > 0 {
 		return len(p.Names)
 	}
 	return p.Max
 }
 
-// complete adds the namespace to names without one.
-func (p *Pool) complete() {
+// addNamespaces adds the namespace to names without one.
+func (p *Pool) addNamespaces() {
 	for i := range p.Names {
 		p.Names[i].Namespace = cmp.Or(p.Names[i].Namespace, p.Name.Namespace)
 	}
@@ -115,8 +115,8 @@ func (p *Pool) complete() {
 	}
 }
 
-// validate checks the flags. The flags need not name a source if the configuration of the plugins may name one.
-func (p *Pool) validate(plugins Plugins) error {
+// validateFlags checks the flags. The flags need not name a source if the configuration of the plugins may name one.
+func (p *Pool) validateFlags(plugins Plugins) error {
 	var given []string
 	for _, one := range []struct {
 		flag  string
@@ -144,8 +144,8 @@ func (p *Pool) validateGiven(given []string) error {
 		return fmt.Errorf("--%s has no effect with %s, which sets the ports: leave it out", flagTargetPorts, given[0])
 	case p.File == "" && p.Name.Namespace == "":
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
-	case p.repeated() != "":
-		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeated())
+	case p.repeatedName() != "":
+		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeatedName())
 	case p.Group != informers.PoolGroup:
 		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
 	}
@@ -190,8 +190,8 @@ func (n *ObjectNames) String() string {
 // Type names the value in help.
 func (*ObjectNames) Type() string { return "namespace/name" }
 
-// repeated returns a name that is given twice, or an empty name.
-func (p *Pool) repeated() string {
+// repeatedName returns a name that is given twice, or an empty name.
+func (p *Pool) repeatedName() string {
 	given := map[cache.ObjectName]bool{}
 	for i := range p.Names {
 		if given[p.Names[i].ObjectName] {

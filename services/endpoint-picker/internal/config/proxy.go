@@ -34,8 +34,8 @@ type Proxy struct {
 	MaxAttempts    int // servers that a request is sent to
 }
 
-// Port returns the port of the listener, 0 if it is off or any.
-func (p *Proxy) Port() int { return portOf(p.Address) }
+// ListenPort returns the port of the listener, 0 if it is off or any.
+func (p *Proxy) ListenPort() int { return portOf(p.Address) }
 
 func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, flagProxyAddress, p.Address,
@@ -49,7 +49,7 @@ func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 		"Maximum number of model servers that the proxy sends a request to, if the servers before fail without any content. 1 means no other attempt.")
 }
 
-func (p *Proxy) validate(g GRPC) error {
+func (p *Proxy) validateFlags(g GRPC) error {
 	if p.Address != "" {
 		if err := validateHostPort(flagProxyAddress, p.Address); err != nil {
 			return err

@@ -27,7 +27,7 @@ func (r *Recording) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&r.MaxBytes, flagRecordMaxBytes, "Maximum total size of the recording: the file, and older parts with the suffixes .1 to .3.")
 }
 
-func (r Recording) validate(e ExtProc) error {
+func (r Recording) validateFlags(e ExtProc) error {
 	switch {
 	case r.MaxBytes < minRecording:
 		return fmt.Errorf("--%s %s is too small: give at least 4Mi", flagRecordMaxBytes, r.MaxBytes.String())

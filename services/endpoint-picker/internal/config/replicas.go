@@ -20,8 +20,8 @@ type Replicas struct {
 	BindAddress string
 }
 
-// Enabled reports whether the replicas tell each other anything.
-func (r *Replicas) Enabled() bool { return len(r.Addresses) > 0 }
+// IsEnabled reports whether the replicas tell each other anything.
+func (r *Replicas) IsEnabled() bool { return len(r.Addresses) > 0 }
 
 func (r *Replicas) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.Addresses, flagReplicaAddresses, r.Addresses, "Addresses of the replicas of the picker, host:port, such as a headless Service. "+
@@ -29,8 +29,8 @@ func (r *Replicas) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.BindAddress, FlagReplicaBindAddress, r.BindAddress, "Address where the other replicas hear of requests. Nothing listens there without --"+flagReplicaAddresses+".")
 }
 
-func (r *Replicas) validate() error {
-	if !r.Enabled() {
+func (r *Replicas) validateFlags() error {
+	if !r.IsEnabled() {
 		return nil
 	}
 	problems := []error{validateHostPort(FlagReplicaBindAddress, r.BindAddress)}

@@ -59,7 +59,7 @@ func validateScrapingTimes(o modelserver.Options) error {
 	return nil
 }
 
-func (l Leases) validate(o modelserver.Options) error {
+func (l Leases) validateFlags(o modelserver.Options) error {
 	if slowest := o.Interval.Slowest; l.Timeout < slowest {
 		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagLeaseTimeout, l.Timeout, flagIdleInterval, slowest)
 	}

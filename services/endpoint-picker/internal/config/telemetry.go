@@ -35,7 +35,7 @@ func (t *Telemetry) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&t.DebugPicks, flagDebugPicks, t.DebugPicks, "Number of recent picks on /debug/pools, with the scores of all candidates.")
 }
 
-func (t Telemetry) validate() error {
+func (t Telemetry) validateFlags() error {
 	if t.DebugPicks < 0 || t.DebugPicks > maxDebugPicks {
 		return fmt.Errorf("--%s %d is out of range: give 0 to %d", flagDebugPicks, t.DebugPicks, maxDebugPicks)
 	}

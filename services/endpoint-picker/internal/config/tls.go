@@ -71,7 +71,7 @@ func (t *TLS) Options() (servingcert.Options, error) {
 	return servingcert.Options{MinVersion: version, CipherSuites: suites}, nil
 }
 
-func (t *TLS) validate() error {
+func (t *TLS) validateFlags() error {
 	_, err := t.Options()
 	return err
 }
@@ -84,7 +84,7 @@ func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 		"PEM file with certificate authorities. Clients of the metrics address need a certificate from one of them.")
 }
 
-func (m *MetricsEndpoint) validate(p Pool) error {
+func (m *MetricsEndpoint) validateFlags(p Pool) error {
 	if m.Auth && p.File != "" {
 		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile + " does not use: leave one of them out")
 	}
@@ -99,7 +99,7 @@ func (m *Messages) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&m.MaxSend, flagMaxSend, "Maximum size of a gRPC message to a gateway. 0: no limit.")
 }
 
-func (m *Messages) validate() error {
+func (m *Messages) validateFlags() error {
 	for flag, size := range map[string]*Size{flagMaxReceive: &m.MaxReceive, flagMaxSend: &m.MaxSend} {
 		if *size < 0 || *size > maxMessage {
 			return fmt.Errorf("--%s %s is out of range: give up to 2Gi-1, or 0 for the default", flag, size)

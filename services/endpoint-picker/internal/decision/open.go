@@ -132,7 +132,7 @@ func pickSize(x *exchange.RequestContext) int64 {
 // has the lock.
 func (p *openPick) isAbsent() bool {
 	s := p.requestContext.Placements.AnsweringLease().Endpoint().Sample()
-	return s.Taken && s.Requests() == 0 && !s.At.Before(p.answered.Add(absentAfter))
+	return s.Taken && s.RequestCount() == 0 && !s.At.Before(p.answered.Add(absentAfter))
 }
 
 // releaseAccount ends the count of the pick.

@@ -201,7 +201,7 @@ func TestPick_WhoseRequestNeverComes(t *testing.T) {
 			picked := r.pick("", "{}")
 			e := r.pool.endpoints[0]
 			page := func() float64 {
-				e.Record(e.BeginScrape(time.Now()), endpoint.Gauges{Running: running})
+				e.RecordSample(e.StartScrape(time.Now()), endpoint.Gauges{Running: running})
 				time.Sleep(absentAfter)
 				synctest.Wait()
 				return e.Load().Open

@@ -125,7 +125,7 @@ func (s *Server) readObject(text []byte) (*request, *Problem) {
 	return &o.request, checkDigest(d, o.size)
 }
 
-// An pickObject is a pick in the form of an object, while it is read.
+// A pickObject is a pick in the form of an object, while it is read.
 type pickObject struct {
 	request
 

@@ -75,7 +75,7 @@ func (p *fakePool) OnEnd(x *exchange.RequestContext) {
 func (p *fakePool) inFlight() int64 {
 	total := int64(0)
 	for _, e := range p.endpoints {
-		total += e.Stats(time.Now()).InFlight
+		total += e.StatsAt(time.Now()).InFlight
 	}
 	return total
 }

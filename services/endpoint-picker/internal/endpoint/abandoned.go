@@ -13,12 +13,12 @@ type abandonedLease struct {
 	from     origin
 }
 
-// abandon keeps a lease until a sample has its request, or its time is over.
-func (e *Endpoint) abandon(l abandonedLease) {
+// addAbandoned keeps a lease until a sample has its request, or its time is over.
+func (e *Endpoint) addAbandoned(l abandonedLease) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	if e.sample.Load().Acquired >= l.acquired {
-		e.close(l.from) // the last sample contains the request
+		e.closeLease(l.from) // the last sample contains the request
 		return
 	}
 	e.abandoned = append(e.abandoned, l)
@@ -32,7 +32,7 @@ func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.acquired <= acquired {
-			e.close(l.from)
+			e.closeLease(l.from)
 		} else {
 			kept = append(kept, l)
 		}
@@ -47,7 +47,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	kept := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.at.Before(before) {
-			e.finish(l.from)
+			e.countReleased(l.from)
 		} else {
 			kept = append(kept, l)
 		}

@@ -57,8 +57,8 @@ type Server struct {
 	Labels  map[string]string // of its pod
 }
 
-// Hash returns a hash of the endpoint's name and port. It is the same in all pickers.
-func (s *Server) Hash() uint64 { return rendezvous.Hash(s.Name, s.Address.Port()) }
+// NameHash returns a hash of the endpoint's name and port. It is the same in all pickers.
+func (s *Server) NameHash() uint64 { return rendezvous.Hash(s.Name, s.Address.Port()) }
 
 // An Observer follows the pages of one endpoint. The pool's factory attaches it: the estimator's state of the server.
 type Observer interface {
@@ -117,7 +117,7 @@ type Endpoint struct {
 	remoteOpen atomic.Int64 // those that are open
 	failures   atomic.Int64 // failed scrapes since the start
 
-	pages     sync.Mutex // serializes Record
+	pages     sync.Mutex // serializes RecordSample
 	leases    sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
 	abandoned []abandonedLease
 	held      []heldLease
@@ -126,7 +126,7 @@ type Endpoint struct {
 // New returns an endpoint without load, discovered at the given time. The observer may be nil.
 func New(d Description, since time.Time, o Observer) *Endpoint {
 	e := &Endpoint{identity: d.Identity, address: d.Address.String(), observer: o}
-	e.Describe(d)
+	e.UpdateDescription(d)
 	e.sample.Store(&Sample{ScrapeStart: ScrapeStart{At: since}})
 	return e
 }
@@ -134,10 +134,10 @@ func New(d Description, since time.Time, o Observer) *Endpoint {
 // Identity returns the identity of the endpoint.
 func (e *Endpoint) Identity() Identity { return e.identity }
 
-// Describe sets a newer description of the endpoint.
-func (e *Endpoint) Describe(d Description) {
+// UpdateDescription sets a newer description of the endpoint.
+func (e *Endpoint) UpdateDescription(d Description) {
 	server := Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}
-	e.description.Store(&description{Description: d, server: server, hash: server.Hash()})
+	e.description.Store(&description{Description: d, server: server, hash: server.NameHash()})
 }
 
 // Description returns the last description of the endpoint. It must not be changed.
@@ -146,8 +146,8 @@ func (e *Endpoint) Description() *Description { return &e.description.Load().Des
 // Server returns the description in the form that schedulers need. It must not be changed.
 func (e *Endpoint) Server() *Server { return &e.description.Load().server }
 
-// Hash returns a hash of the endpoint's name and port. It is the same in all pickers.
-func (e *Endpoint) Hash() uint64 { return e.description.Load().hash }
+// NameHash returns a hash of the endpoint's name and port. It is the same in all pickers.
+func (e *Endpoint) NameHash() uint64 { return e.description.Load().hash }
 
 // Address returns "ip:port", an IPv6 address in brackets.
 func (e *Endpoint) Address() string { return e.address }
@@ -175,7 +175,7 @@ func (e *Endpoint) Load() Load {
 	s, held := e.sample.Load(), e.heldCount.Load()
 	open := float64(e.open.Load() + held)
 	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + held)
-	l := Load{Sample: s, Requests: max(s.Requests()+since, open, 0), Open: open, Held: float64(held), Since: since}
+	l := Load{Sample: s, Requests: max(s.RequestCount()+since, open, 0), Open: open, Held: float64(held), Since: since}
 	if failing := e.failing.Load(); failing != nil {
 		l.Failing = *failing
 	}
@@ -207,8 +207,8 @@ type Stats struct {
 // Stale reports whether there is no sample, or scrapes have failed for longer than the given time.
 func (s *Stats) Stale(after time.Duration) bool { return !s.Sampled || s.Failing > after }
 
-// Stats returns the values of the endpoint at the given time.
-func (e *Endpoint) Stats(now time.Time) Stats {
+// StatsAt returns the values of the endpoint at the given time.
+func (e *Endpoint) StatsAt(now time.Time) Stats {
 	l := e.Load()
 	stats := Stats{
 		Estimates:      Estimates{Slowdown: 1},
@@ -220,7 +220,7 @@ func (e *Endpoint) Stats(now time.Time) Stats {
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(l.At),
 		Sampled:        l.Taken,
-		Ejected:        e.health.Ejected(),
+		Ejected:        e.health.IsEjected(),
 	}
 	if !l.Failing.IsZero() {
 		stats.Failing = now.Sub(l.Failing)

@@ -21,7 +21,7 @@ func newEndpoint(t testing.TB) *Endpoint {
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
 // scrape records a page that takes no time.
-func scrape(e *Endpoint, at time.Time, g Gauges) { e.Record(e.BeginScrape(at), g) }
+func scrape(e *Endpoint, at time.Time, g Gauges) { e.RecordSample(e.StartScrape(at), g) }
 
 func TestNewEndpointIsIdleAndFresh(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestNewEndpointIsIdleAndFresh(t *testing.T) {
 	load := e.Load()
 	assert.Zero(t, load.Requests)
 	assert.Equal(t, noon, load.At)
-	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Estimates: Estimates{Slowdown: 1}, SampleAge: time.Minute}, e.Stats(after(time.Minute)))
+	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Estimates: Estimates{Slowdown: 1}, SampleAge: time.Minute}, e.StatsAt(after(time.Minute)))
 }
 
 func TestLoadJoinsSampleAndLeases(t *testing.T) {
@@ -67,9 +67,9 @@ func TestLoadJoinsSampleAndLeases(t *testing.T) {
 		{
 			name: "what happens while a page is on its way is not in it",
 			do: func(e *Endpoint) {
-				mark := e.BeginScrape(after(1))
+				mark := e.StartScrape(after(1))
 				e.Acquire()
-				e.Record(mark, Gauges{Running: 3})
+				e.RecordSample(mark, Gauges{Running: 3})
 			},
 			want: 4,
 		},
@@ -106,27 +106,27 @@ func TestLoadShowsTheLastSample(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	scrape(e, after(time.Second), Gauges{Waiting: 2, Running: 1, KVUsage: 0.5})
-	e.RecordFailure(e.BeginScrape(after(2 * time.Second)))
+	e.RecordFailure(e.StartScrape(after(2 * time.Second)))
 	load := e.Load()
 	assert.InDelta(t, 2, load.Waiting, 0)
 	assert.InDelta(t, 0.5, load.KVUsage, 0)
 	assert.Equal(t, after(time.Second), load.At)
-	assert.EqualValues(t, 1, e.Stats(noon).ScrapeFailures)
+	assert.EqualValues(t, 1, e.StatsAt(noon).ScrapeFailures)
 }
 
 func TestFailingCountsFromTheFirstFailedScrape(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	assert.Zero(t, e.Load().Failing, "not scraped yet")
-	e.RecordFailure(e.BeginScrape(after(time.Second)))
-	e.RecordFailure(e.BeginScrape(after(2 * time.Second)))
+	e.RecordFailure(e.StartScrape(after(time.Second)))
+	e.RecordFailure(e.StartScrape(after(2 * time.Second)))
 	assert.Equal(t, after(time.Second), e.Load().Failing)
 
 	scrape(e, after(3*time.Second), Gauges{})
 	assert.Zero(t, e.Load().Failing)
-	e.RecordFailure(e.BeginScrape(after(4 * time.Second)))
+	e.RecordFailure(e.StartScrape(after(4 * time.Second)))
 	assert.Equal(t, after(4*time.Second), e.Load().Failing)
-	assert.EqualValues(t, 3, e.Stats(noon).ScrapeFailures)
+	assert.EqualValues(t, 3, e.StatsAt(noon).ScrapeFailures)
 }
 
 // A page that does not change belongs to the leases of the first scrape that returned it.
@@ -160,7 +160,7 @@ func TestRepeatedPage(t *testing.T) {
 			if tt.repeated {
 				since, ours = 1, 1
 			}
-			assert.Equal(t, []float64{since, ours}, []float64{load.Since, load.Ours()})
+			assert.Equal(t, []float64{since, ours}, []float64{load.Since, load.OwnRequests()})
 		})
 	}
 }
@@ -169,10 +169,10 @@ func TestPredictPage(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	predicted := func() float64 {
-		requests, _, _ := e.PredictPage(e.BeginScrape(noon))
+		requests, _, _ := e.PredictPage(e.StartScrape(noon))
 		return requests
 	}
-	_, _, ok := e.PredictPage(e.BeginScrape(noon))
+	_, _, ok := e.PredictPage(e.StartScrape(noon))
 	assert.False(t, ok, "nothing was sampled yet")
 
 	scrape(e, noon, Gauges{Waiting: 1, Running: 3, KVUsage: 0.5})
@@ -188,7 +188,7 @@ func TestPredictPage(t *testing.T) {
 	assert.InDelta(t, 1, predicted(), 0, "what is open is there")
 	second.Release()
 	assert.InDelta(t, 0, predicted(), 0)
-	_, last, ok := e.PredictPage(e.BeginScrape(noon))
+	_, last, ok := e.PredictPage(e.StartScrape(noon))
 	assert.True(t, ok)
 	assert.Equal(t, Gauges{}, last)
 }
@@ -198,31 +198,31 @@ func TestLeaseEndsOnce(t *testing.T) {
 	e := newEndpoint(t)
 	l := e.Acquire()
 	assert.Same(t, e, l.Endpoint())
-	assert.Equal(t, e.Address(), l.Address())
+	assert.Equal(t, e.Address(), l.EndpointAddress())
 	l.Release()
 	l.Release()
 	l.Abandon(noon)
-	assert.Zero(t, e.Stats(noon).InFlight)
+	assert.Zero(t, e.StatsAt(noon).InFlight)
 
 	l = e.Acquire()
 	l.Abandon(noon)
 	l.Release()
 	l.Abandon(noon)
-	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+	assert.EqualValues(t, 1, e.StatsAt(noon).InFlight)
 	scrape(e, after(1), Gauges{})
-	assert.Zero(t, e.Stats(noon).InFlight)
+	assert.Zero(t, e.StatsAt(noon).InFlight)
 }
 
 func TestAbandonedLease(t *testing.T) {
 	t.Parallel()
-	inFlight := func(e *Endpoint) int64 { return e.Stats(noon).InFlight }
+	inFlight := func(e *Endpoint) int64 { return e.StatsAt(noon).InFlight }
 
 	t.Run("counts until a sample that began after it was acquired", func(t *testing.T) {
 		t.Parallel()
 		e := newEndpoint(t)
-		early := e.BeginScrape(noon)
+		early := e.StartScrape(noon)
 		e.Acquire().Abandon(after(1))
-		e.Record(early, Gauges{Running: 0})
+		e.RecordSample(early, Gauges{Running: 0})
 		assert.EqualValues(t, 1, inFlight(e), "this page is from before")
 		assert.InDelta(t, 1, e.Load().Requests, 0)
 
@@ -263,7 +263,7 @@ func FuzzLeases(f *testing.F) {
 		e := newEndpoint(t)
 		now := noon
 		var open []*Lease
-		mark := e.BeginScrape(now)
+		mark := e.StartScrape(now)
 		for i, event := range events {
 			now = now.Add(time.Second)
 			switch event % 6 {
@@ -281,20 +281,20 @@ func FuzzLeases(f *testing.F) {
 					l.Abandon(now)
 				}
 			case 3:
-				mark = e.BeginScrape(now)
+				mark = e.StartScrape(now)
 			case 4:
-				e.Record(mark, Gauges{Running: float64(i % 3)})
+				e.RecordSample(mark, Gauges{Running: float64(i % 3)})
 			case 5:
 				e.ExpireAbandoned(now.Add(-5 * time.Second))
 			}
 			require.GreaterOrEqual(t, e.Load().Requests, float64(len(open)))
-			require.GreaterOrEqual(t, e.Stats(now).InFlight, int64(len(open)))
+			require.GreaterOrEqual(t, e.StatsAt(now).InFlight, int64(len(open)))
 		}
 		for _, l := range open {
 			l.Abandon(now)
 		}
 		scrape(e, now, Gauges{})
-		require.Zero(t, e.Stats(now).InFlight)
+		require.Zero(t, e.StatsAt(now).InFlight)
 		require.Zero(t, e.Load().Requests)
 	})
 }
@@ -322,8 +322,8 @@ func TestEndpointUnderConcurrency(t *testing.T) {
 	}
 	wg.Wait()
 	e.ExpireAbandoned(after(time.Hour))
-	assert.Zero(t, e.Stats(noon).InFlight)
-	assert.EqualValues(t, 16000, e.Stats(noon).Picks)
+	assert.Zero(t, e.StatsAt(noon).InFlight)
+	assert.EqualValues(t, 16000, e.StatsAt(noon).Picks)
 }
 
 // A request whose stream ended early counts until a scrape that began after it, also if the page does not change.

@@ -18,40 +18,40 @@ type Health struct {
 	cause string
 }
 
-// Ejected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
-func (h *Health) Ejected() bool { return h.until.Load().IsSet() }
+// IsEjected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
+func (h *Health) IsEjected() bool { return h.until.Load().IsSet() }
 
-// Until returns when the ejection ends; zero if the endpoint is in use.
-func (h *Health) Until() time.Time {
+// EjectedUntil returns when the ejection ends; zero if the endpoint is in use.
+func (h *Health) EjectedUntil() time.Time {
 	if until := h.until.Load(); until.IsSet() {
 		return until.Time()
 	}
 	return time.Time{}
 }
 
-// Cause returns the cause of the last ejection.
-func (h *Health) Cause() string {
+// EjectionCause returns the cause of the last ejection.
+func (h *Health) EjectionCause() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
 }
 
-// Usable reports whether a request may go to the endpoint now: it is in use, or its probe is due.
-func (h *Health) Usable(now time.Time) bool {
+// IsUsable reports whether a request may go to the endpoint now: it is in use, or its probe is due.
+func (h *Health) IsUsable(now time.Time) bool {
 	until := h.until.Load()
-	return !until.IsSet() || monotonic.From(now) >= until && !h.probed.Load()
+	return !until.IsSet() || monotonic.FromTime(now) >= until && !h.probed.Load()
 }
 
-// Placed records that a request goes to the endpoint. If a probe is due, the request is the probe.
-func (h *Health) Placed() (probe bool) {
+// MarkPlaced records that a request goes to the endpoint. If a probe is due, the request is the probe.
+func (h *Health) MarkPlaced() (probe bool) {
 	return h.until.Load().IsSet() && !h.probed.Swap(true)
 }
 
-// Unknown records that the result of a probe will not be known.
-func (h *Health) Unknown() { h.probed.Store(false) }
+// ClearProbe records that the result of a probe will not be known.
+func (h *Health) ClearProbe() { h.probed.Store(false) }
 
-// Succeed resets all failures. It reports whether the endpoint was ejected until now.
-func (h *Health) Succeed() bool {
+// RecordSuccess resets all failures. It reports whether the endpoint was ejected until now.
+func (h *Health) RecordSuccess() bool {
 	if !h.failing.Load() {
 		return false
 	}
@@ -62,20 +62,20 @@ func (h *Health) Succeed() bool {
 	return h.until.Swap(0).IsSet()
 }
 
-// Fail records a failure. It reports whether this one came after the end of an ejection.
-func (h *Health) Fail() (probe bool) {
+// RecordFailure records a failure. It reports whether this one came after the end of an ejection.
+func (h *Health) RecordFailure() (probe bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(true)
 	return h.probed.Load()
 }
 
-// Eject ejects the endpoint until a time.
-func (h *Health) Eject(cause string, until time.Time) {
+// EjectUntil ejects the endpoint until a time.
+func (h *Health) EjectUntil(cause string, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failing.Store(true)
 	h.cause = cause
-	h.until.Store(monotonic.From(until))
+	h.until.Store(monotonic.FromTime(until))
 	h.probed.Store(false)
 }

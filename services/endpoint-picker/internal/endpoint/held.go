@@ -6,38 +6,38 @@ import "time"
 // sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
 const maxHeld = 32
 
-// A Span is the time for which a failed request counts as load: from its arrival until an answer would have ended.
-type Span struct{ Arrived, Until time.Time }
+// A LoadSpan is the time for which a failed request counts as load: from its arrival until an answer would have ended.
+type LoadSpan struct{ Arrived, Until time.Time }
 
 // heldLease is the lease of a failed request that counts for some time.
 type heldLease struct {
-	Span
+	LoadSpan
 
 	lease *Lease
 	began bool // its answer would have begun
 }
 
-// Hold ends the lease of a failed request, which counts as load for the rest of its time.
-func (l *Lease) Hold(s Span, now time.Time) {
+// HoldUntil ends the lease of a failed request, which counts as load for the rest of its time.
+func (l *Lease) HoldUntil(s LoadSpan, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return
 	}
-	l.endpoint.finish(l.from)
+	l.endpoint.countReleased(l.from)
 	if l.tracker != nil {
-		l.tracker.Failed()
+		l.tracker.OnFailure()
 	}
-	if !s.Until.After(now) || !l.endpoint.hold(heldLease{lease: l, Span: s}) {
-		l.end(Finished)
+	if !s.Until.After(now) || !l.endpoint.addHeld(heldLease{lease: l, LoadSpan: s}) {
+		l.endOnce(Finished)
 		return
 	}
 	l.ended = true
 	l.endProbe()
 }
 
-// hold keeps a lease. It returns false if there are too many.
-func (e *Endpoint) hold(l heldLease) bool {
+// addHeld keeps a lease. It returns false if there are too many.
+func (e *Endpoint) addHeld(l heldLease) bool {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	if len(e.held) >= maxHeld {
@@ -76,19 +76,19 @@ func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 	e.heldCount.Store(int64(len(kept)))
 	e.leases.Unlock()
 	for _, l := range begun {
-		l.heldFirst(now)
+		l.markHeldFirst(now)
 	}
 	for _, l := range over {
 		l.endHold()
 	}
 }
 
-// heldFirst records that the answer to a held request would have begun.
-func (l *Lease) heldFirst(now time.Time) {
+// markHeldFirst records that the answer to a held request would have begun.
+func (l *Lease) markHeldFirst(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over && l.tracker != nil { // another pick may have ended it
-		l.tracker.HeldFirst(now)
+		l.tracker.OnHeldFirst(now)
 	}
 }
 
@@ -98,6 +98,6 @@ func (l *Lease) endHold() {
 	defer l.mu.Unlock()
 	l.over = true
 	if l.tracker != nil {
-		l.tracker.End(Finished)
+		l.tracker.OnEnd(Finished)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Lease is one request on an endpoint. It ends once, by Release, Abandon or Hold.
+// A Lease is one request on an endpoint. It ends once, by Release, Abandon or HoldUntil.
 //
 // A lease whose stream ends before the response does (the gateway closes early, or never shows the response) is abandoned:
 // its request continues unobserved. It counts until a sample that began after its acquisition, because that sample contains
@@ -18,8 +18,8 @@ import (
 //	                        |   +-------> abandoned ------->  (nothing)   the sample has it
 //	                        |                 |  time limit (Expirer)
 //	                        |                 +----------->  (nothing)   counts as released
-//	                        | Hold              time limit (ExpireHeld)
-//	                        +-----------> held ----------->  (nothing)   counts as released since Hold
+//	                        | HoldUntil         time limit (ExpireHeld)
+//	                        +-----------> held ----------->  (nothing)   counts as released since HoldUntil
 //
 // The lease of a failed request is held: it counts beside the sample like a request that is being answered, for as long as an answer would
 // have taken, so that a server that fails at once is not the one with the least load.
@@ -47,21 +47,21 @@ const (
 	otherReplica
 )
 
-// A Tracker follows the request of a lease. Its methods are called one at a time: First at most once, Moved before it if at
-// all, Continued only after it, Failed at most once, HeldFirst only after that, End last.
+// A Tracker follows the request of a lease. Its methods are called one at a time: OnFirstToken at most once, OnMove before it
+// if at all, OnMoreContent only after it, OnFailure at most once, OnHeldFirst only after that, OnEnd last.
 type Tracker interface {
-	// First records that the answer has begun.
-	First(now time.Time)
-	// Continued records more of the answer.
-	Continued(now time.Time)
-	// Moved records that another endpoint serves the request.
-	Moved(to *Endpoint, now time.Time)
-	// Failed records that the request has failed, and counts until its End. From now on it is before the first token, whatever was before.
-	Failed()
-	// HeldFirst records that the answer would have begun by now if the request had not failed.
-	HeldFirst(now time.Time)
-	// End records the end of the request, or that its end will not be observed.
-	End(Ending)
+	// OnFirstToken records that the answer has begun.
+	OnFirstToken(now time.Time)
+	// OnMoreContent records more of the answer.
+	OnMoreContent(now time.Time)
+	// OnMove records that another endpoint serves the request.
+	OnMove(to *Endpoint, now time.Time)
+	// OnFailure records that the request has failed, and counts until OnEnd. From now on it is before the first token, whatever was before.
+	OnFailure()
+	// OnHeldFirst records that the answer would have begun by now if the request had not failed.
+	OnHeldFirst(now time.Time)
+	// OnEnd records the end of the request, or that its end will not be observed.
+	OnEnd(Ending)
 }
 
 // Ending is how the observation of a request ends.
@@ -83,7 +83,7 @@ func (e *Endpoint) Acquire() *Lease {
 // AcquireInto is Acquire for a new lease in the caller's memory, and with a tracker, which has begun already.
 func (e *Endpoint) AcquireInto(l *Lease, t Tracker) {
 	e.open.Add(1)
-	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.Placed()
+	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.MarkPlaced()
 }
 
 // AcquireRemote is AcquireInto for a request that another replica has placed. It is load like any other, but no pick of this
@@ -95,8 +95,8 @@ func (e *Endpoint) AcquireRemote(l *Lease, t Tracker) {
 	l.endpoint, l.tracker, l.acquired, l.from = e, t, e.acquired.Add(1), otherReplica
 }
 
-// Address returns the endpoint's "ip:port".
-func (l *Lease) Address() string { return l.Endpoint().address }
+// EndpointAddress returns the endpoint's "ip:port".
+func (l *Lease) EndpointAddress() string { return l.Endpoint().address }
 
 // Endpoint returns the endpoint that the lease is on.
 func (l *Lease) Endpoint() *Endpoint {
@@ -105,8 +105,8 @@ func (l *Lease) Endpoint() *Endpoint {
 	return l.endpoint
 }
 
-// First records that the answer has begun.
-func (l *Lease) First(now time.Time) {
+// MarkFirstContent records that the answer has begun.
+func (l *Lease) MarkFirstContent(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || l.first {
@@ -114,16 +114,16 @@ func (l *Lease) First(now time.Time) {
 	}
 	l.first = true
 	if l.tracker != nil {
-		l.tracker.First(now)
+		l.tracker.OnFirstToken(now)
 	}
 }
 
-// Continued records more of an answer that has begun.
-func (l *Lease) Continued(now time.Time) {
+// MarkMoreContent records more of an answer that has begun.
+func (l *Lease) MarkMoreContent(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first && !l.ended && l.tracker != nil {
-		l.tracker.Continued(now)
+		l.tracker.OnMoreContent(now)
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 		return
 	}
 	l.endProbe()
-	l.endpoint.finish(l.from)
+	l.endpoint.countReleased(l.from)
 	served.open.Add(1)
 	if l.from == otherReplica {
 		served.remoteOpen.Add(1)
@@ -144,7 +144,7 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 	served.arrived.Add(1)
 	l.endpoint, l.acquired = served, served.acquired.Add(1)
 	if l.tracker != nil {
-		l.tracker.Moved(served, now)
+		l.tracker.OnMove(served, now)
 	}
 }
 
@@ -152,8 +152,8 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end(Finished) {
-		l.endpoint.finish(l.from)
+	if l.endOnce(Finished) {
+		l.endpoint.countReleased(l.from)
 	}
 }
 
@@ -161,19 +161,19 @@ func (l *Lease) Release() {
 func (l *Lease) Abandon(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end(Unobserved) {
-		l.endpoint.abandon(abandonedLease{acquired: l.acquired, at: now, from: l.from})
+	if l.endOnce(Unobserved) {
+		l.endpoint.addAbandoned(abandonedLease{acquired: l.acquired, at: now, from: l.from})
 	}
 }
 
-// end is the common part of Release and Abandon, and of Hold if nothing is held. It reports whether the lease was open.
-func (l *Lease) end(how Ending) bool {
+// endOnce is the common part of Release and Abandon, and of HoldUntil if nothing is held. It reports whether the lease was open.
+func (l *Lease) endOnce(how Ending) bool {
 	if l.ended {
 		return false
 	}
 	l.ended = true
 	if l.tracker != nil {
-		l.tracker.End(how)
+		l.tracker.OnEnd(how)
 	}
 	l.endProbe()
 	return true
@@ -183,18 +183,18 @@ func (l *Lease) end(how Ending) bool {
 func (l *Lease) endProbe() {
 	if l.probe {
 		l.probe = false
-		l.endpoint.health.Unknown()
+		l.endpoint.health.ClearProbe()
 	}
 }
 
-// finish counts the end of one request.
-func (e *Endpoint) finish(from origin) {
+// countReleased counts the end of one request.
+func (e *Endpoint) countReleased(from origin) {
 	e.released.Add(1)
-	e.close(from)
+	e.closeLease(from)
 }
 
-// close ends the count of an open lease.
-func (e *Endpoint) close(from origin) {
+// closeLease ends the count of an open lease.
+func (e *Endpoint) closeLease(from origin) {
 	e.open.Add(-1)
 	if from == otherReplica {
 		e.remoteOpen.Add(-1)

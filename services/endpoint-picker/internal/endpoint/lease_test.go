@@ -17,12 +17,12 @@ type tracker struct {
 	at *Endpoint
 }
 
-func (r *tracker) First(time.Time)                 { r.firsts++ }
-func (r *tracker) Moved(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
-func (r *tracker) Continued(time.Time)             { r.continued++ }
-func (r *tracker) HeldFirst(time.Time)             { r.held++ }
-func (r *tracker) Failed()                         { r.fails++ }
-func (r *tracker) End(Ending)                      { r.ends++ }
+func (r *tracker) OnFirstToken(time.Time)           { r.firsts++ }
+func (r *tracker) OnMove(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
+func (r *tracker) OnMoreContent(time.Time)          { r.continued++ }
+func (r *tracker) OnHeldFirst(time.Time)            { r.held++ }
+func (r *tracker) OnFailure()                       { r.fails++ }
+func (r *tracker) OnEnd(Ending)                     { r.ends++ }
 
 // acquire returns a lease with a tracker.
 func acquire(e *Endpoint) (*Lease, *tracker) {
@@ -41,10 +41,10 @@ func TestLeaseMovesToTheServerThatServes(t *testing.T) {
 	assert.Equal(t, tracker{moves: 1, at: b}, *r)
 	assert.Zero(t, a.Load().Requests)
 	assert.InDelta(t, 1, b.Load().Requests, 0)
-	assert.Equal(t, []int64{0, 1, 1, 0}, []int64{a.Stats(noon).InFlight, a.Stats(noon).Picks, b.Stats(noon).InFlight, b.Stats(noon).Picks}, "it was picked once")
+	assert.Equal(t, []int64{0, 1, 1, 0}, []int64{a.StatsAt(noon).InFlight, a.StatsAt(noon).Picks, b.StatsAt(noon).InFlight, b.StatsAt(noon).Picks}, "it was picked once")
 
-	l.First(noon)
-	l.First(noon)
+	l.MarkFirstContent(noon)
+	l.MarkFirstContent(noon)
 	l.MoveTo(a, noon)
 	assert.Same(t, b, l.Endpoint(), "the answer has begun")
 	l.Release()
@@ -52,7 +52,7 @@ func TestLeaseMovesToTheServerThatServes(t *testing.T) {
 	l.Abandon(noon)
 	assert.Equal(t, tracker{firsts: 1, moves: 1, ends: 1, at: b}, *r)
 	assert.Zero(t, a.Load().Requests+b.Load().Requests)
-	assert.Zero(t, a.Stats(noon).InFlight+b.Stats(noon).InFlight)
+	assert.Zero(t, a.StatsAt(noon).InFlight+b.StatsAt(noon).InFlight)
 }
 
 func TestAbandonedLeaseWaitsForASampleOfItsNewServer(t *testing.T) {
@@ -62,24 +62,24 @@ func TestAbandonedLeaseWaitsForASampleOfItsNewServer(t *testing.T) {
 	scrape(a, after(1), Gauges{Running: 1})
 	l.MoveTo(b, after(2))
 	l.Abandon(after(3))
-	assert.Zero(t, a.Stats(noon).InFlight)
-	assert.EqualValues(t, 1, b.Stats(noon).InFlight, "no sample of this server has it")
+	assert.Zero(t, a.StatsAt(noon).InFlight)
+	assert.EqualValues(t, 1, b.StatsAt(noon).InFlight, "no sample of this server has it")
 	scrape(b, after(4), Gauges{Running: 1})
-	assert.Zero(t, b.Stats(noon).InFlight)
+	assert.Zero(t, b.StatsAt(noon).InFlight)
 	assert.InDelta(t, 1, b.Load().Requests, 0)
 }
 
 func TestMovedProbeAllowsTheNext(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint(t), newEndpoint(t)
-	a.Health().Eject("responses", noon)
+	a.Health().EjectUntil("responses", noon)
 	l := a.Acquire()
-	assert.False(t, a.Health().Usable(noon), "it is being probed")
+	assert.False(t, a.Health().IsUsable(noon), "it is being probed")
 	l.MoveTo(b, noon)
-	assert.True(t, a.Health().Usable(noon))
+	assert.True(t, a.Health().IsUsable(noon))
 	assert.True(t, a.Acquire().probe)
 	l.Release()
-	assert.False(t, a.Health().Usable(noon), "the first lease has nothing to do with it any more")
+	assert.False(t, a.Health().IsUsable(noon), "the first lease has nothing to do with it any more")
 }
 
 func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
@@ -89,8 +89,8 @@ func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
 		l, r := acquire(a)
 		var wg sync.WaitGroup
 		for _, call := range []func(){
-			func() { l.First(noon) }, func() { l.First(noon) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
-			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Address() }, func() { scrape(b, noon, Gauges{}) },
+			func() { l.MarkFirstContent(noon) }, func() { l.MarkFirstContent(noon) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.EndpointAddress() }, func() { scrape(b, noon, Gauges{}) },
 		} {
 			wg.Go(call)
 		}
@@ -101,7 +101,7 @@ func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
 	}
 	for _, e := range []*Endpoint{a, b} {
 		scrape(e, noon, Gauges{})
-		assert.Zero(t, e.Stats(noon).InFlight)
+		assert.Zero(t, e.StatsAt(noon).InFlight)
 		assert.Zero(t, e.Load().Requests)
 	}
 }
@@ -125,14 +125,14 @@ func TestExpirer(t *testing.T) {
 		x.SetEndpoints([]*Endpoint{e})
 
 		time.Sleep(29 * time.Second)
-		assert.EqualValues(t, 3, e.Stats(noon).InFlight)
+		assert.EqualValues(t, 3, e.StatsAt(noon).InFlight)
 		time.Sleep(time.Second + 2*expiryInterval)
-		assert.EqualValues(t, 2, e.Stats(noon).InFlight)
+		assert.EqualValues(t, 2, e.StatsAt(noon).InFlight)
 		time.Sleep(30 * time.Second)
-		assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+		assert.EqualValues(t, 1, e.StatsAt(noon).InFlight)
 		assert.InDelta(t, 1, e.Load().Requests, 0)
 		time.Sleep(time.Hour)
-		assert.EqualValues(t, 1, e.Stats(noon).InFlight, "an open lease has no limit")
+		assert.EqualValues(t, 1, e.StatsAt(noon).InFlight, "an open lease has no limit")
 		open.Release()
 		assert.Zero(t, e.Load().Requests)
 		cancel()
@@ -144,13 +144,13 @@ func TestFailedRequestCountsForAWhile(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.Hold(Span{noon, after(2)}, noon)
-	l.Hold(Span{noon, after(5)}, noon)
+	l.HoldUntil(LoadSpan{noon, after(2)}, noon)
+	l.HoldUntil(LoadSpan{noon, after(5)}, noon)
 	l.Release()
-	l.First(noon)
+	l.MarkFirstContent(noon)
 	assert.Equal(t, tracker{fails: 1, at: e}, *r)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
-	assert.Zero(t, e.Stats(noon).InFlight, "it has ended")
+	assert.Zero(t, e.StatsAt(noon).InFlight, "it has ended")
 	e.ExpireHeld(after(1), 0)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
 	e.ExpireHeld(after(2), 0)
@@ -164,12 +164,12 @@ func TestFailedRequestCountsLikeOneThatIsAnswered(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.Continued(noon)
+	l.MarkMoreContent(noon)
 	assert.Zero(t, r.continued, "it has not begun")
-	l.First(noon)
-	l.Continued(noon)
-	l.Hold(Span{noon, after(5)}, after(1))
-	l.Continued(after(1))
+	l.MarkFirstContent(noon)
+	l.MarkMoreContent(noon)
+	l.HoldUntil(LoadSpan{noon, after(5)}, after(1))
+	l.MarkMoreContent(after(1))
 	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, at: e}, *r)
 	e.ExpireHeld(after(3), 0)
 	e.ExpireHeld(after(3), 4)
@@ -178,7 +178,7 @@ func TestFailedRequestCountsLikeOneThatIsAnswered(t *testing.T) {
 	e.ExpireHeld(after(4), 2)
 	assert.Equal(t, 1, r.held)
 	e.ExpireHeld(after(5), 2)
-	l.heldFirst(after(5)) // of a pick that came first, and was slower
+	l.markHeldFirst(after(5)) // of a pick that came first, and was slower
 	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, held: 1, ends: 1, at: e}, *r)
 }
 
@@ -186,7 +186,7 @@ func TestRequestThatFailsLateCountsNoLonger(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.Hold(Span{noon, after(2)}, after(2))
+	l.HoldUntil(LoadSpan{noon, after(2)}, after(2))
 	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
 	assert.Zero(t, e.Load().Requests)
 }
@@ -195,7 +195,7 @@ func TestOnlySoManyFailedRequestsCount(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	for range 3 * maxHeld {
-		e.Acquire().Hold(Span{noon, after(2)}, noon)
+		e.Acquire().HoldUntil(LoadSpan{noon, after(2)}, noon)
 	}
 	assert.InDelta(t, maxHeld, e.Load().Requests, 0)
 	assert.InDelta(t, maxHeld, e.Load().Held, 0)
@@ -207,9 +207,9 @@ func TestOnlySoManyFailedRequestsCount(t *testing.T) {
 func TestFailedProbeAllowsTheNext(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
-	e.Health().Eject("responses", noon)
+	e.Health().EjectUntil("responses", noon)
 	l := e.Acquire()
-	assert.False(t, e.Health().Usable(noon))
-	l.Hold(Span{noon, after(2)}, noon)
-	assert.True(t, e.Health().Usable(noon))
+	assert.False(t, e.Health().IsUsable(noon))
+	l.HoldUntil(LoadSpan{noon, after(2)}, noon)
+	assert.True(t, e.Health().IsUsable(noon))
 }

@@ -44,28 +44,28 @@ type Sample struct {
 	Taken bool // false for the initial value
 }
 
-// Requests returns the number of requests on the page.
-func (s *Sample) Requests() float64 { return s.Waiting + s.Running }
+// RequestCount returns the number of requests on the page.
+func (s *Sample) RequestCount() float64 { return s.Waiting + s.Running }
 
-// Ours returns the number of leases when the page was requested.
-func (s *Sample) Ours() float64 { return float64(s.Acquired - s.Released) }
+// OwnRequests returns the number of leases when the page was requested.
+func (s *Sample) OwnRequests() float64 { return float64(s.Acquired - s.Released) }
 
-// Others returns the number of requests on the page that this picker did not place.
-func (s *Sample) Others() float64 { return max(s.Requests()-s.Ours(), 0) }
+// OtherRequests returns the number of requests on the page that this picker did not place.
+func (s *Sample) OtherRequests() float64 { return max(s.RequestCount()-s.OwnRequests(), 0) }
 
-// BeginScrape returns the start of a scrape for Record. Call it before requesting the page.
-func (e *Endpoint) BeginScrape(now time.Time) ScrapeStart {
+// StartScrape returns the start of a scrape for RecordSample. Call it before requesting the page.
+func (e *Endpoint) StartScrape(now time.Time) ScrapeStart {
 	return ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
 }
 
-// Record stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not change,
+// RecordSample stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not change,
 // it belongs to the leases of the first scrape that returned it.
-func (e *Endpoint) Record(began ScrapeStart, g Gauges) {
+func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
 	next := &Sample{Gauges: g, ScrapeStart: began, Taken: true}
 	e.pages.Lock()
 	defer e.pages.Unlock()
 	last := e.sample.Load()
-	if last.Taken && next.repeats(last) {
+	if last.Taken && next.repeatsPage(last) {
 		next.Acquired, next.Released, next.Open = last.Acquired, last.Released, last.Open
 	}
 	if e.observer != nil {
@@ -77,9 +77,9 @@ func (e *Endpoint) Record(began ScrapeStart, g Gauges) {
 	e.replaceSample(next, began.Acquired)
 }
 
-// repeats reports whether a page is the same as the last one. The use of the cache changes with every few tokens, so the page of a busy
+// repeatsPage reports whether a page is the same as the last one. The use of the cache changes with every few tokens, so the page of a busy
 // server stays the same only if it is not refreshed. Without that figure, and without requests, equal pages may be new.
-func (s *Sample) repeats(last *Sample) bool {
+func (s *Sample) repeatsPage(last *Sample) bool {
 	return s.KVUsage > 0 && s.KVUsage == last.KVUsage && s.Waiting == last.Waiting && s.Running == last.Running
 }
 
@@ -96,5 +96,5 @@ func (e *Endpoint) RecordFailure(began ScrapeStart) {
 func (e *Endpoint) PredictPage(began ScrapeStart) (requests float64, last Gauges, ok bool) {
 	s := e.sample.Load()
 	since := (began.Acquired - s.Acquired) - (began.Released - s.Released)
-	return max(s.Requests()+float64(since), float64(began.Open), 0), s.Gauges, s.Taken
+	return max(s.RequestCount()+float64(since), float64(began.Open), 0), s.Gauges, s.Taken
 }

@@ -5,32 +5,32 @@ import (
 	"sync/atomic"
 )
 
-// average is an exponentially weighted moving average. It starts at 0.
+// movingAverage is an exponentially weighted moving average. It starts at 0.
 //
 // The ratio of two averages with the same weights is the ratio of the exponentially decayed sums of their values.
 //
 // All methods are safe for concurrent use and take no lock. Of two concurrent observations one may be lost, because an
 // average of hundreds of values does not depend on a single one. Callers that cannot accept this serialize observe.
-type average struct {
+type movingAverage struct {
 	bits atomic.Uint64 // of a float64
 }
 
-// value returns the average.
-func (a *average) value() float64 { return math.Float64frombits(a.bits.Load()) }
+// current returns the average.
+func (a *movingAverage) current() float64 { return math.Float64frombits(a.bits.Load()) }
 
-// set replaces the average by a value.
-func (a *average) set(v float64) { a.bits.Store(math.Float64bits(v)) }
+// setTo replaces the average by a value.
+func (a *movingAverage) setTo(v float64) { a.bits.Store(math.Float64bits(v)) }
 
-// observe adds a value with the given weight, 0 to 1. A weight of 0.01 remembers about the last hundred values.
-func (a *average) observe(v, weight float64) {
-	last := a.value()
-	a.set(last + weight*(v-last))
+// addSample adds a value with the given weight, 0 to 1. A weight of 0.01 remembers about the last hundred values.
+func (a *movingAverage) addSample(v, weight float64) {
+	last := a.current()
+	a.setTo(last + weight*(v-last))
 }
 
-// observeOrSet is observe for an average whose 0 means that there was no value: the first one sets it.
-func (a *average) observeOrSet(v, weight float64) {
-	if a.value() == 0 {
+// addOrSet is observe for an average whose 0 means that there was no value: the first one sets it.
+func (a *movingAverage) addOrSet(v, weight float64) {
+	if a.current() == 0 {
 		weight = 1
 	}
-	a.observe(v, weight)
+	a.addSample(v, weight)
 }

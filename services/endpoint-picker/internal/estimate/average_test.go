@@ -9,43 +9,43 @@ import (
 
 func TestAverage(t *testing.T) {
 	t.Parallel()
-	var m average
-	assert.Zero(t, m.value())
-	m.set(10)
-	m.observe(20, 0.25)
-	assert.InDelta(t, 12.5, m.value(), 1e-9)
+	var m movingAverage
+	assert.Zero(t, m.current())
+	m.setTo(10)
+	m.addSample(20, 0.25)
+	assert.InDelta(t, 12.5, m.current(), 1e-9)
 	for range 100 {
-		m.observe(4, 0.25)
+		m.addSample(4, 0.25)
 	}
-	assert.InDelta(t, 4, m.value(), 1e-9, "old values have no weight left")
+	assert.InDelta(t, 4, m.current(), 1e-9, "old values have no weight left")
 }
 
 func TestRatioOfAveragesIsTheRatioOfDecayedSums(t *testing.T) {
 	t.Parallel()
 	const memory = 0.9
-	var a, b average
+	var a, b movingAverage
 	var sumA, sumB float64
 	for i := range 50 {
 		x, y := float64(i%7), float64(1+i%3)
-		a.observe(x, 1-memory)
-		b.observe(y, 1-memory)
+		a.addSample(x, 1-memory)
+		b.addSample(y, 1-memory)
 		sumA, sumB = sumA*memory+x, sumB*memory+y
-		assert.InDelta(t, sumA/sumB, a.value()/b.value(), 1e-9)
+		assert.InDelta(t, sumA/sumB, a.current()/b.current(), 1e-9)
 	}
 }
 
 func TestAverage_IsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
-	var m average
+	var m movingAverage
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 1000 {
-				m.observe(5, 0.01)
-				assert.LessOrEqual(t, m.value(), 5.0)
+				m.addSample(5, 0.01)
+				assert.LessOrEqual(t, m.current(), 5.0)
 			}
 		})
 	}
 	wg.Wait()
-	assert.InDelta(t, 5, m.value(), 0.1)
+	assert.InDelta(t, 5, m.current(), 0.1)
 }

@@ -23,14 +23,14 @@ type atomicFloat struct{ bits atomic.Uint64 }
 func (f *atomicFloat) Load() float64   { return math.Float64frombits(f.bits.Load()) }
 func (f *atomicFloat) Store(v float64) { f.bits.Store(math.Float64bits(v)) }
 
-// observe records the values of a page.
-func (b *batchSize) observe(running, waiting float64) {
+// observePage records the values of a page.
+func (b *batchSize) observePage(running, waiting float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := b.most.Load()
 	switch {
 	case running > most:
-		b.reset(running)
+		b.resetLearning(running)
 	case waiting <= 0:
 	case running == most:
 		b.queues, b.highest = 0, 0
@@ -40,20 +40,20 @@ func (b *batchSize) observe(running, waiting float64) {
 	default: // the engine may have been restarted with a smaller batch, or the highest count was an error of a page
 		b.highest = max(b.highest, running)
 		if b.queues++; b.queues == batchMemory {
-			b.reset(b.highest)
+			b.resetLearning(b.highest)
 		}
 	}
 }
 
-// reset begins to learn with another highest count.
-func (b *batchSize) reset(most float64) {
+// resetLearning begins to learn with another highest count.
+func (b *batchSize) resetLearning(most float64) {
 	b.pages, b.queues, b.highest = 0, 0, 0
 	b.most.Store(most)
 	b.size.Store(0)
 }
 
-// excess returns the number of requests without a place in the batch; 0 while its size is unknown.
-func (b *batchSize) excess(requests float64) float64 {
+// excessRequests returns the number of requests without a place in the batch; 0 while its size is unknown.
+func (b *batchSize) excessRequests(requests float64) float64 {
 	size := b.size.Load()
 	if size == 0 {
 		return 0
@@ -61,5 +61,5 @@ func (b *batchSize) excess(requests float64) float64 {
 	return max(requests-size, 0)
 }
 
-// full reports whether the server runs at least as many requests as it was ever seen to run.
-func (b *batchSize) full(running float64) bool { return running >= b.most.Load() }
+// isFull reports whether the server runs at least as many requests as it was ever seen to run.
+func (b *batchSize) isFull(running float64) bool { return running >= b.most.Load() }

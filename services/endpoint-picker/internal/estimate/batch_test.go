@@ -8,7 +8,7 @@ import (
 
 func observeOften(b *batchSize, times int, running, waiting float64) {
 	for range times {
-		b.observe(running, waiting)
+		b.observePage(running, waiting)
 	}
 }
 
@@ -25,16 +25,16 @@ func TestBatchSize(t *testing.T) {
 		{name: "constant queue", give: func(b *batchSize) { observeOften(b, batchPages+1, 4, 3) }, want: 6},
 		{name: "repeated queue", give: func(b *batchSize) {
 			for range batchPages + 1 {
-				b.observe(4, 1)
-				b.observe(3, 0)
-				b.observe(2, 1)
+				b.observePage(4, 1)
+				b.observePage(3, 0)
+				b.observePage(2, 1)
 			}
 		}, want: 6},
-		{name: "larger batch", give: func(b *batchSize) { observeOften(b, batchPages+1, 4, 3); b.observe(5, 0) }},
+		{name: "larger batch", give: func(b *batchSize) { observeOften(b, batchPages+1, 4, 3); b.observePage(5, 0) }},
 		{name: "larger batch with a queue", give: func(b *batchSize) { observeOften(b, batchPages+1, 4, 3); observeOften(b, batchPages+1, 8, 1) }, want: 2},
 		{name: "large batch", give: func(b *batchSize) { observeOften(b, batchPages+1, 16, 1) }},
 		{name: "one wrong page", give: func(b *batchSize) {
-			b.observe(1000, 1)
+			b.observePage(1000, 1)
 			observeOften(b, batchMemory+batchPages, 4, 3)
 		}, want: 6},
 		{name: "restart with a smaller batch", give: func(b *batchSize) {
@@ -57,7 +57,7 @@ func TestBatchSize(t *testing.T) {
 			t.Parallel()
 			var b batchSize
 			tt.give(&b)
-			assert.InDelta(t, tt.want, b.excess(10), 0)
+			assert.InDelta(t, tt.want, b.excessRequests(10), 0)
 		})
 	}
 }

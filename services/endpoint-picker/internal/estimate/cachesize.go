@@ -11,8 +11,8 @@ type CacheSize struct {
 	FromPage bool // the size on the metrics page counts instead, once it is known
 }
 
-// blocks returns the size of a cache whose page reports that many blocks, 0 for none, if each token has BytesPerToken.
-func (s *CacheSize) blocks(page int) int {
+// blocksFor returns the size of a cache whose page reports that many blocks, 0 for none, if each token has BytesPerToken.
+func (s *CacheSize) blocksFor(page int) int {
 	if s.FromPage && page > 0 {
 		return page
 	}
@@ -24,33 +24,33 @@ func (s *CacheSize) blocks(page int) int {
 func (x *Estimator) SetCacheSize(s CacheSize, endpoints []*endpoint.Endpoint) {
 	x.size.Store(&s)
 	for _, e := range endpoints {
-		ServerOf(e).resize(0)
+		ServerOf(e).resizeCache(0)
 	}
 }
 
-// resize passes the size of the cache to the index: that of the page, or less if the server has shown to keep less. Small changes
+// resizeCache passes the size of the cache to the index: that of the page, or less if the server has shown to keep less. Small changes
 // are chance, and a smaller size would make the index forget what the server still has. page is the size on a new page, 0 for none.
-func (s *Server) resize(page int) {
+func (s *Server) resizeCache(page int) {
 	s.sizeMu.Lock()
 	defer s.sizeMu.Unlock()
 	if page > 0 {
 		s.pageBlocks = page
 	}
-	blocks := min(s.claimed(), s.fit.limit())
+	blocks := min(s.claimedBlocks(), s.fit.fittedSize())
 	if change := blocks - s.blocks; float64(max(change, -change)) > resizePart*float64(s.blocks) {
 		s.blocks = blocks
-		s.estimator.index.Resize(s.cache, blocks)
+		s.estimator.index.ResizeCache(s.cache, blocks)
 	}
 }
 
-// claimed returns the size of the cache without what the server has shown, in blocks of the index. sizeMu is held.
-func (s *Server) claimed() int {
-	return int(s.estimator.blocks(float64(s.estimator.size.Load().blocks(s.pageBlocks) * prefixindex.BlockTokens)))
+// claimedBlocks returns the size of the cache without what the server has shown, in blocks of the index. sizeMu is held.
+func (s *Server) claimedBlocks() int {
+	return int(s.estimator.tokensToBlocks(float64(s.estimator.size.Load().blocksFor(s.pageBlocks) * prefixindex.BlockTokens)))
 }
 
 // claimedSize is claimed for callers without sizeMu.
 func (s *Server) claimedSize() int {
 	s.sizeMu.Lock()
 	defer s.sizeMu.Unlock()
-	return s.claimed()
+	return s.claimedBlocks()
 }

@@ -30,7 +30,7 @@ func TestCacheSize(t *testing.T) {
 				_, blocks := x.CacheSize(e)
 				return blocks
 			}
-			scrape := func(e *endpoint.Endpoint) { e.Record(e.BeginScrape(noon), endpoint.Gauges{Blocks: tt.page}) }
+			scrape := func(e *endpoint.Endpoint) { e.RecordSample(e.StartScrape(noon), endpoint.Gauges{Blocks: tt.page}) }
 
 			before := x.NewEndpoint(d, noon)
 			assert.Equal(t, usualBlocks, capacity(before))
@@ -41,7 +41,7 @@ func TestCacheSize(t *testing.T) {
 			assert.Equal(t, tt.give.Blocks, capacity(after), "before its first page")
 			scrape(after)
 			assert.Equal(t, tt.want, capacity(after))
-			after.Record(after.BeginScrape(noon), endpoint.Gauges{})
+			after.RecordSample(after.StartScrape(noon), endpoint.Gauges{})
 			assert.Equal(t, tt.want, capacity(after), "a page without the size changes nothing")
 
 			x.SetCacheSize(CacheSize{Blocks: 7}, []*endpoint.Endpoint{before, after})

@@ -13,9 +13,9 @@ import (
 type Estimator struct {
 	learner    *Learner
 	index      *prefixindex.Index
-	share      share
-	reuse      reuse
-	recent     recent
+	share      loadShare
+	reuse      reuseStats
+	recent     placedPrompts
 	paces      paces
 	tokenizers *tokenizers
 	placements sync.Pool // of *Placement
@@ -26,30 +26,30 @@ type Estimator struct {
 }
 
 // New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes of its own.
-func New(indexBytes int) *Estimator { return NewShared(prefixindex.NewMemory(indexBytes)) }
+func New(indexBytes int) *Estimator { return NewShared(prefixindex.NewMemoryBudget(indexBytes)) }
 
-// NewShared returns an Estimator without observations, whose index of prefixes shares a memory with others until Release.
-func NewShared(memory *prefixindex.Memory) *Estimator {
+// NewShared returns an Estimator without observations, whose index of prefixes shares a memory with others until ReleaseMemory.
+func NewShared(memory *prefixindex.MemoryBudget) *Estimator {
 	x := &Estimator{
-		learner: newLearner(), index: memory.New(), tokenizers: newTokenizers(),
+		learner: newLearner(), index: memory.NewIndex(), tokenizers: newTokenizers(),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
-	x.paces.gap.set(usualGap * usualGap)
+	x.paces.gap.setTo(usualGap * usualGap)
 	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
 	return x
 }
 
 // NewEndpoint returns an endpoint discovered at the given time.
 func (x *Estimator) NewEndpoint(d endpoint.Description, since time.Time) *endpoint.Endpoint {
-	blocks := x.size.Load().blocks(0)
-	return endpoint.New(d, since, newServer(x, x.index.Add(blocks), blocks))
+	blocks := x.size.Load().blocksFor(0)
+	return endpoint.New(d, since, newServer(x, x.index.AddCache(blocks), blocks))
 }
 
-// Release ends the use of the shared memory.
-func (x *Estimator) Release() { x.index.Release() }
+// ReleaseMemory ends the use of the shared memory.
+func (x *Estimator) ReleaseMemory() { x.index.ReleaseMemory() }
 
 // ForgetEndpoint removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
-func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) { x.index.Remove(ServerOf(e).cache) }
+func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) { x.index.RemoveCache(ServerOf(e).cache) }
 
 // Costs returns the learned costs. They must not be changed.
 func (x *Estimator) Costs() *Costs { return x.learner.Costs() }
@@ -70,57 +70,57 @@ type Placement struct {
 	used     prefixindex.Stamp
 }
 
-// Placed records that the prompt was sent to an endpoint: from now on it counts as cached there. It fills what was expected.
-func (x *Estimator) Placed(p *Prompt, e *endpoint.Endpoint, expected *Expectation) *Placement {
+// RecordPlacement records that the prompt was sent to an endpoint: from now on it counts as cached there. It fills what was expected.
+func (x *Estimator) RecordPlacement(p *Prompt, e *endpoint.Endpoint, expected *Expectation) *Placement {
 	s := ServerOf(e)
 	placed := x.placements.Get().(*Placement)
 	placed.endpoint, placed.had = e, p.cachedBlocks(s)
 	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
-	placed.used = x.index.Reuse(s.cache, placed.chain, &expected.reuse)
-	expected.fill(p, placed)
-	x.recent.add(placed.chain)
+	placed.used = x.index.ReuseChain(s.cache, placed.chain, &expected.reuse)
+	expected.setFrom(p, placed)
+	x.recent.addPrompt(placed.chain)
 	x.publishCached(e, placed.chain, p.Size.Text+p.Size.Other)
 	return placed
 }
 
-// Moved records that another endpoint than intended serves a placed prompt: the prompt is in its cache instead.
-func (x *Estimator) Moved(placed *Placement, by *endpoint.Endpoint) {
+// RecordMove records that another endpoint than intended serves a placed prompt: the prompt is in its cache instead.
+func (x *Estimator) RecordMove(placed *Placement, by *endpoint.Endpoint) {
 	if by == placed.endpoint {
 		return
 	}
-	x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
+	x.index.WithdrawUse(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
 	placed.endpoint, placed.had = by, 0
-	placed.used = x.index.Use(ServerOf(by).cache, placed.chain)
+	placed.used = x.index.UseChain(ServerOf(by).cache, placed.chain)
 	x.publishCached(by, placed.chain, 0)
 }
 
-// Served ends a placement whose prompt is computed.
-func (x *Estimator) Served(placed *Placement) {
+// ConfirmPlacement ends a placement whose prompt is computed.
+func (x *Estimator) ConfirmPlacement(placed *Placement) {
 	placed.endpoint = nil
 	x.placements.Put(placed)
 }
 
-// Withdrawn records that no endpoint has computed a placed prompt, and ends the placement.
-func (x *Estimator) Withdrawn(placed *Placement) {
-	x.index.Withdraw(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
-	x.Served(placed)
+// WithdrawPlacement records that no endpoint has computed a placed prompt, and ends the placement.
+func (x *Estimator) WithdrawPlacement(placed *Placement) {
+	x.index.WithdrawUse(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
+	x.ConfirmPlacement(placed)
 }
 
-// Answered records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of
+// RecordAnswer records the length of an answer, which is now in the endpoint's cache and has evicted other blocks. Requests of
 // other replicas are assumed to get answers of the same length there.
-func (x *Estimator) Answered(e *endpoint.Endpoint, tokens int) {
-	x.answered(e, tokens)
+func (x *Estimator) RecordAnswer(e *endpoint.Endpoint, tokens int) {
+	x.learnAnswer(e, tokens)
 	if x.publisher != nil && tokens > 0 {
-		x.publisher.Publish(Event{Kind: EventAnswered, Endpoint: e, Tokens: int64(tokens)})
+		x.publisher.PublishEvent(Event{Kind: EventAnswered, Endpoint: e, Tokens: int64(tokens)})
 	}
 }
 
-func (x *Estimator) answered(e *endpoint.Endpoint, tokens int) {
+func (x *Estimator) learnAnswer(e *endpoint.Endpoint, tokens int) {
 	if tokens > 0 { // else its length is not known
-		x.learner.answer.observe(float64(min(tokens, maxAnswer)), usualTokensWeight)
+		x.learner.answer.addSample(float64(min(tokens, maxAnswer)), usualTokensWeight)
 	}
 	if tokens >= prefixindex.BlockTokens {
 		ours := max(1-x.share.placedByOthers(), minOurs)
-		x.index.Occupy(ServerOf(e).cache, int(x.blocks(float64(tokens)/ours)))
+		x.index.OccupyBlocks(ServerOf(e).cache, int(x.tokensToBlocks(float64(tokens)/ours)))
 	}
 }

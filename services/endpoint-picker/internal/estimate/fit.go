@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
-// fit learns how much of its prompts a server keeps, from what it reports: for each request the cached tokens in the usage of
+// cacheFit learns how much of its prompts a server keeps, from what it reports: for each request the cached tokens in the usage of
 // the answer, or else the hits and queries of all its requests on its pages.
 //
 // A placement had a part of its prompt in the index, at a distance: the number of blocks that the server used since it last used
@@ -19,7 +19,7 @@ import (
 //
 // Evidence is forgotten, so a larger size is tried again from time to time, which costs a few misses. Requests that find more
 // than expected make the server forget faster what it missed.
-type fit struct {
+type cacheFit struct {
 	mu      sync.Mutex
 	hits    weights
 	misses  weights
@@ -27,8 +27,8 @@ type fit struct {
 	reports bool              // an answer reported more than 0 cached tokens
 	recent  float64           // share of expected tokens that were found, of the last requests
 	missed  prefixindex.Stamp // the use of the first of them of which nothing was found since
-	window  window
-	pending [maxPending]pending // newest at next-1
+	window  comparisonWindow
+	pending [maxPending]pendingPrompt // newest at next-1
 	next    int
 
 	computed prefixindex.Stamp // prompts that were placed up to here are computed
@@ -41,15 +41,15 @@ const unlimited = 1 << 30
 // weights are evidence by distance.
 type weights [distances]float64
 
-// pending is a prompt whose blocks from some block on are new to the server, and not computed yet.
-type pending struct {
+// pendingPrompt is a prompt whose blocks from some block on are new to the server, and not computed yet.
+type pendingPrompt struct {
 	used  prefixindex.Stamp
 	from  int32  // blocks
 	first uint64 // hash of the first new block
 }
 
-// window collects what was expected since the page on which it began.
-type window struct {
+// comparisonWindow collects what was expected since the page on which it began.
+type comparisonWindow struct {
 	began         time.Time
 	queries, hits float64 // on that page
 	counted       bool    // there was one
@@ -64,24 +64,24 @@ type window struct {
 	byDistance    weights // tokens of cached that are evidence
 }
 
-func newFit() *fit { return &fit{size: unlimited, recent: 1} }
+func newCacheFit() *cacheFit { return &cacheFit{size: unlimited, recent: 1} }
 
-// bucket returns the index of a distance in weights: distancesPerOctave for each doubling.
-func bucket(blocks int) int {
+// bucketOf returns the index of a distance in weights: distancesPerOctave for each doubling.
+func bucketOf(blocks int) int {
 	n := uint(max(blocks, 1))
 	octave := bits.Len(n) - 1
 	return min(octave*distancesPerOctave+int(n<<2>>octave&(distancesPerOctave-1)), distances-1)
 }
 
-// leastOf returns the least distance of a bucket.
-func leastOf(i int) int {
+// bucketStart returns the least distance of a bucket.
+func bucketStart(i int) int {
 	return (distancesPerOctave + i%distancesPerOctave) << (i / distancesPerOctave) >> 2
 }
 
-// best returns the size with the least sum of misses below and hits above it. page is the size that the page claims.
-func (f *fit) best(page int) int {
+// bestSize returns the size with the least sum of misses below and hits above it. page is the size that the page claims.
+func (f *cacheFit) bestSize(page int) int {
 	least, best, sum := 0.0, unlimited, 0.0
-	top := bucket(page)
+	top := bucketOf(page)
 	for i := top; i >= 0; i-- { // sum: of this size, less that of the page's
 		prior := priorHits
 		if i <= top-priorNear {
@@ -89,7 +89,7 @@ func (f *fit) best(page int) int {
 		}
 		sum += f.hits[i] + prior - f.misses[i]
 		if sum < least {
-			least, best = sum, leastOf(i)
+			least, best = sum, bucketStart(i)
 		}
 	}
 	if best == 1 {
@@ -98,8 +98,8 @@ func (f *fit) best(page int) int {
 	return best
 }
 
-// forget lets evidence of a number of earlier requests fade.
-func (f *fit) forget(requests float64) {
+// decayEvidence lets evidence of a number of earlier requests fade.
+func (f *cacheFit) decayEvidence(requests float64) {
 	keep := max(1-requests/fitMemory, 0)
 	for i := range f.hits {
 		f.hits[i] *= keep
@@ -107,23 +107,23 @@ func (f *fit) forget(requests float64) {
 	}
 }
 
-// surplus forgets misses beyond the current size: the server had more than expected.
-func (f *fit) surplus() {
-	for i := bucket(f.size); i < distances; i++ {
+// forgetMisses forgets misses beyond the current size: the server had more than expected.
+func (f *cacheFit) forgetMisses() {
+	for i := bucketOf(f.size); i < distances; i++ {
 		f.misses[i] *= surplusKeep
 	}
 }
 
-// await records a prompt whose blocks from some block on are computed from now on.
-func (f *fit) await(used prefixindex.Stamp, chain []uint64, from int) {
+// addPending records a prompt whose blocks from some block on are computed from now on.
+func (f *cacheFit) addPending(used prefixindex.Stamp, chain []uint64, from int) {
 	if from < len(chain) {
-		f.pending[f.next%maxPending] = pending{used: used, from: int32(from), first: chain[from]}
+		f.pending[f.next%maxPending] = pendingPrompt{used: used, from: int32(from), first: chain[from]}
 		f.next++
 	}
 }
 
-// settled returns the number of blocks at the start of a chain that are not being computed now.
-func (f *fit) settled(chain []uint64, blocks int) int {
+// settledBlocks returns the number of blocks at the start of a chain that are not being computed now.
+func (f *cacheFit) settledBlocks(chain []uint64, blocks int) int {
 	for i := f.next; i > max(f.next-maxPending, 0); i-- {
 		p := &f.pending[(i-1)%maxPending]
 		if p.used <= f.computed {
@@ -166,16 +166,16 @@ func (e *Expectation) eachSpan(f func(from, to, distance float64)) {
 	}
 }
 
-// placed records what was expected of a prompt.
-func (f *fit) placed(e *Expectation, chain []uint64) {
+// recordPlacement records what was expected of a prompt.
+func (f *cacheFit) recordPlacement(e *Expectation, chain []uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	had := 0
 	if spans := e.reuse.Spans(); len(spans) > 0 {
 		had = int(spans[len(spans)-1].End)
 	}
-	e.settled = int32(f.settled(chain, had))
-	f.await(e.used, chain, had)
+	e.settled = int32(f.settledBlocks(chain, had))
+	f.addPending(e.used, chain, had)
 	w := &f.window
 	w.requests++
 	w.prompt += float64(e.tokens)
@@ -184,43 +184,43 @@ func (f *fit) placed(e *Expectation, chain []uint64) {
 	w.cached += float64(e.cached)
 	w.expected += float64(e.expected)
 	e.eachSpan(func(from, to, distance float64) {
-		w.byDistance[bucket(int(distance+(to-from)/e.perBlock/2))] += to - from
+		w.byDistance[bucketOf(int(distance+(to-from)/e.perBlock/2))] += to - from
 	})
 }
 
-// placedRemotely records the tokens of a prompt that another replica of the picker placed.
-func (f *fit) placedRemotely(tokens float64) {
+// addRemoteTokens records the tokens of a prompt that another replica of the picker placed.
+func (f *cacheFit) addRemoteTokens(tokens float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.window.remote += tokens
 }
 
-// began records that the answer to a placed prompt has begun. Engines compute prompts in order.
-func (f *fit) began(used prefixindex.Stamp) {
+// markComputed records that the answer to a placed prompt has begun. Engines compute prompts in order.
+func (f *cacheFit) markComputed(used prefixindex.Stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.computed = max(f.computed, used)
 }
 
-// counted records that answers report the tokens of prompts.
-func (f *fit) counted() {
+// markUsageReported records that answers report the tokens of prompts.
+func (f *cacheFit) markUsageReported() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.window.usage = true
 }
 
-// pool is what a fit knows of its surroundings.
-type pool struct {
+// fitContext is what a fit knows of its surroundings.
+type fitContext struct {
 	claimed int  // the size of the cache according to its page, in blocks
 	alone   bool // this picker places nearly all requests, so a server has nothing in its cache that it does not know
 }
 
-// report compares an expectation with the cached tokens in the usage of the answer. It returns the time up to which the server
+// compareUsage compares an expectation with the cached tokens in the usage of the answer. It returns the time up to which the server
 // has lost what it used, 0 if it has not.
 //
 // Some servers and proxies write cached_tokens: 0 into every answer, whatever is cached. Zeros of a server that never reported
 // anything else are no evidence: its page decides, if that has counters. vLLM omits the field instead of writing 0.
-func (f *fit) report(e *Expectation, prompt, cached int, p pool) (lost prefixindex.Stamp) {
+func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext) (lost prefixindex.Stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.reports = f.reports || cached > 0; !f.reports {
@@ -233,28 +233,28 @@ func (f *fit) report(e *Expectation, prompt, cached int, p pool) (lost prefixind
 	if !e.whole {
 		return 0
 	}
-	f.forget(1)
+	f.decayEvidence(1)
 	got, total := float64(cached), float64(max(e.tokens, 1))
 	found, expected := 0.0, 0.0
 	e.eachSpan(func(from, to, distance float64) {
 		hit := min(max(got-from, 0), to-from)
 		miss := to - from - hit
 		reach := distance + hit/e.perBlock
-		f.hits[bucket(int(distance+hit/e.perBlock/2))] += hit / total
-		f.misses[bucket(int(reach+miss/e.perBlock/2))] += miss / total
+		f.hits[bucketOf(int(distance+hit/e.perBlock/2))] += hit / total
+		f.misses[bucketOf(int(reach+miss/e.perBlock/2))] += miss / total
 		found, expected = found+hit, expected+to-from
 	})
 	known := p.alone || got > float64(f.size)*e.perBlock // no cache has more than its size
 	if known && got > float64(max(e.cached, e.history))+surplusPart*total {
-		f.surplus()
+		f.forgetMisses()
 	}
-	f.size = f.best(p.claimed)
-	return f.missing(e, found, expected)
+	f.size = f.bestSize(p.claimed)
+	return f.findLoss(e, found, expected)
 }
 
-// missing finds out whether a server has lost all that it had: then nothing of several prompts in a row is found. It returns
+// findLoss finds out whether a server has lost all that it had: then nothing of several prompts in a row is found. It returns
 // the use of the first of them: what was used before is lost.
-func (f *fit) missing(e *Expectation, found, expected float64) prefixindex.Stamp {
+func (f *cacheFit) findLoss(e *Expectation, found, expected float64) prefixindex.Stamp {
 	if expected <= 0 {
 		return 0
 	}
@@ -281,9 +281,9 @@ type pageResult struct {
 	text, textCount float64 // tokens of texts without a learned ratio, and those that the server counted; 0 if it shows none
 }
 
-// page compares what was expected since an earlier page with its counters of hits and queries. The share of our requests is
+// observePage compares what was expected since an earlier page with its counters of hits and queries. The share of our requests is
 // assumed to have the hit rate of all.
-func (f *fit) page(next *endpoint.Sample, p pool) (r pageResult) {
+func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !next.Counted {
@@ -295,11 +295,11 @@ func (f *fit) page(next *endpoint.Sample, p pool) (r pageResult) {
 	case !w.counted:
 	case queries < 0 || hits < 0:
 		r.restarted = true
-	case !w.complete(next.At, queries, hits):
+	case !w.isComplete(next.At, queries, hits):
 		return r
 	default:
 		if !w.reported {
-			f.compare(queries, hits, p)
+			f.compareCounters(queries, hits, p)
 			r.fitted = true
 		}
 		ours := queries * (w.text + w.other) / (w.text + w.other + w.remote)
@@ -307,21 +307,21 @@ func (f *fit) page(next *endpoint.Sample, p pool) (r pageResult) {
 			r.text, r.textCount = w.text, ours-w.other
 		}
 	}
-	f.window = window{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}
+	f.window = comparisonWindow{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}
 	return r
 }
 
-// complete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing
+// isComplete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing
 // was found.
-func (w *window) complete(now time.Time, queries, hits float64) bool {
+func (w *comparisonWindow) isComplete(now time.Time, queries, hits float64) bool {
 	slow := hits == 0 || now.Sub(w.began).Seconds() >= windowSeconds
 	enough := w.requests >= windowRequests || w.requests >= fewRequests && slow
 	return enough && queries*windowLag >= w.prompt
 }
 
-// compare distributes the hits over what was expected, from the least distance up: the blocks used last are the last to be
+// compareCounters distributes the hits over what was expected, from the least distance up: the blocks used last are the last to be
 // evicted.
-func (f *fit) compare(queries, hits float64, p pool) {
+func (f *cacheFit) compareCounters(queries, hits float64, p fitContext) {
 	w := &f.window
 	rate := min(hits/queries, 1)
 	got := rate * w.prompt
@@ -329,7 +329,7 @@ func (f *fit) compare(queries, hits float64, p pool) {
 	f.totals.Expected += int64(min(w.expected, w.prompt))
 	f.totals.Reported += int64(got)
 	requests := min(w.requests, maxWindow)
-	f.forget(requests)
+	f.decayEvidence(requests)
 	mean, evidence := w.prompt/w.requests, 0.0
 	for _, tokens := range w.byDistance {
 		evidence += tokens
@@ -348,20 +348,20 @@ func (f *fit) compare(queries, hits float64, p pool) {
 		f.misses[i] += scale * (tokens - hit) / mean
 	}
 	if p.alone && got > w.cached+surplusPart*w.prompt {
-		f.surplus()
+		f.forgetMisses()
 	}
-	f.size = f.best(p.claimed)
+	f.size = f.bestSize(p.claimed)
 }
 
-// total returns the sums of tokens for metrics.
-func (f *fit) total() endpoint.PrefixTokens {
+// totalTokens returns the sums of tokens for metrics.
+func (f *cacheFit) totalTokens() endpoint.PrefixTokens {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.totals
 }
 
-// limit returns the size that fits best.
-func (f *fit) limit() int {
+// fittedSize returns the size that fits best.
+func (f *cacheFit) fittedSize() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.size

@@ -14,14 +14,14 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	last := 0
 	for blocks := 4; blocks < 1<<13; blocks++ {
-		i := bucket(blocks)
+		i := bucketOf(blocks)
 		assert.True(t, i == last || i == last+1 || last == 0)
-		assert.LessOrEqual(t, leastOf(i), blocks)
-		assert.Greater(t, leastOf(i+1), blocks)
+		assert.LessOrEqual(t, bucketStart(i), blocks)
+		assert.Greater(t, bucketStart(i+1), blocks)
 		last = i
 	}
-	assert.Zero(t, bucket(0))
-	assert.Equal(t, distances-1, bucket(1<<40))
+	assert.Zero(t, bucketOf(0))
+	assert.Equal(t, distances-1, bucketOf(1<<40))
 }
 
 // keeper is an estimator with one server, whose cache holds some prompts in the order of their use.
@@ -48,7 +48,7 @@ func newKeeper(prompts int) *keeper {
 // page shows a page, which claims a cache of 200 prompts.
 func (k *keeper) page() {
 	g := endpoint.Gauges{Blocks: 200 * keptTokens / 16, Alignment: 128, Queries: k.queries, Hits: k.hits, Counted: true}
-	k.endpoint.Record(k.endpoint.BeginScrape(noon.Add(time.Duration(k.seconds*float64(time.Second)))), g)
+	k.endpoint.RecordSample(k.endpoint.StartScrape(noon.Add(time.Duration(k.seconds*float64(time.Second)))), g)
 }
 
 // ask sends one of the prompts, and returns the expected and the cached tokens.
@@ -58,9 +58,9 @@ func (k *keeper) ask(number int) (expectation Expectation, cached int) {
 		p.Chain.Hashes = append(p.Chain.Hashes, uint64(number+1)<<20+uint64(i))
 	}
 	k.Lookup(p, []*endpoint.Endpoint{k.endpoint}, noon)
-	placed := k.Placed(p, k.endpoint, &expectation)
-	k.Served(placed)
-	k.Began(&expectation)
+	placed := k.RecordPlacement(p, k.endpoint, &expectation)
+	k.ConfirmPlacement(placed)
+	k.RecordFirstContent(&expectation)
 	for i, n := range k.order {
 		if n == number {
 			k.order = append(k.order[:i], k.order[i+1:]...)
@@ -80,7 +80,7 @@ func (k *keeper) ask(number int) (expectation Expectation, cached int) {
 
 // expectation places a prompt.
 func (k *keeper) expectation(p *Prompt) (e Expectation) {
-	k.Placed(p, k.endpoint, &e)
+	k.RecordPlacement(p, k.endpoint, &e)
 	return e
 }
 
@@ -90,7 +90,7 @@ func (k *keeper) rates(prompts, rounds int, usage bool) (expected, cached float6
 		for number := range prompts {
 			e, hit := k.ask(number)
 			if usage {
-				k.Reported(&e, keptTokens+8, hit)
+				k.RecordUsage(&e, keptTokens+8, hit)
 			} else {
 				k.page()
 			}
@@ -150,7 +150,7 @@ func TestFit_ZerosOfServerThatNeverReportsMore(t *testing.T) {
 		for number := range 20 {
 			e, hit := k.ask(number % 5)
 			expected += int(e.cached)
-			k.Reported(&e, keptTokens+8, cached(hit))
+			k.RecordUsage(&e, keptTokens+8, cached(hit))
 		}
 		return expected
 	}
@@ -185,7 +185,7 @@ func TestFit_ServerStartsAgain(t *testing.T) {
 		if int(e.cached) > hit {
 			missed++
 		}
-		k.Reported(&e, keptTokens+8, hit)
+		k.RecordUsage(&e, keptTokens+8, hit)
 	}
 	assert.Less(t, missed, 20, "not each prompt must be lost for itself")
 	_, capacity := k.CacheSize(k.endpoint)
@@ -202,7 +202,7 @@ func TestFit_RequestsThatBypassTheCache(t *testing.T) {
 		if i%3 == 0 {
 			hit = 0
 		}
-		k.Reported(&e, keptTokens+8, hit)
+		k.RecordUsage(&e, keptTokens+8, hit)
 	}
 	expected, _ := k.rates(30, 1, true)
 	assert.Greater(t, expected, 0.9)
@@ -225,11 +225,11 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 		e := k.expectation(p())
 		assert.EqualValues(t, 128, e.cached, "whole blocks of 128")
 		assert.Zero(t, e.settled)
-		k.Reported(&e, 170, 0)
+		k.RecordUsage(&e, 170, 0)
 	}
 	_, capacity := k.CacheSize(k.endpoint)
 	assert.Equal(t, 200*keptTokens/16, capacity)
-	k.Began(&first)
+	k.RecordFirstContent(&first)
 	e := k.expectation(p())
 	assert.EqualValues(t, 10, e.settled)
 }
@@ -239,10 +239,10 @@ func TestFit_MovedPromptIsNoEvidence(t *testing.T) {
 	k := newKeeper(100)
 	k.ask(1)
 	e, _ := k.ask(1)
-	e.Moved()
-	k.Began(&e)
-	k.Reported(&e, keptTokens+8, 0)
-	assert.Zero(t, k.endpoint.Stats(noon).Prefix)
+	e.Invalidate()
+	k.RecordFirstContent(&e)
+	k.RecordUsage(&e, keptTokens+8, 0)
+	assert.Zero(t, k.endpoint.StatsAt(noon).Prefix)
 }
 
 func TestCachedTokens(t *testing.T) {
@@ -277,7 +277,7 @@ func TestCacheSize_IsInTokensOfTheModel(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	for range 100 {
-		x.tokenizers.observe("m", 1000, 500)
+		x.tokenizers.observePrompt("m", 1000, 500)
 	}
 	scrape(e, 0, endpoint.Gauges{Blocks: 1000})
 	_, capacity := x.CacheSize(e)

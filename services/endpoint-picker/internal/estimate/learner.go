@@ -14,18 +14,18 @@ type Learner struct {
 
 	mu       sync.Mutex
 	sums     [terms][terms + 1]float64 // normal equations
-	meanTTFT average                   // seconds
+	meanTTFT movingAverage             // seconds
 
-	tokens average // uncached tokens of a request
-	answer average // tokens of an answer
+	tokens movingAverage // uncached tokens of a request
+	answer movingAverage // tokens of an answer
 }
 
 func newLearner() *Learner {
 	l := &Learner{}
-	l.meanTTFT.set(priorCosts.ttft(priorDecoding, 0, priorTokens))
-	l.tokens.set(usualTokens)
-	l.answer.set(usualAnswer)
-	l.costs.Store(solve(l.sums))
+	l.meanTTFT.setTo(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
+	l.tokens.setTo(usualTokens)
+	l.answer.setTo(usualAnswer)
+	l.costs.Store(solveCosts(l.sums))
 	return l
 }
 
@@ -43,9 +43,9 @@ type observation struct {
 	decoding, others, tokens, expected, history, pairs float64
 }
 
-// observe adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT. It takes 0.4 µs,
+// observeStep adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT. It takes 0.4 µs,
 // at the first token of an answer and not in a pick: a thousand answers a second hold the lock for 0.04 % of the time.
-func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float64) {
+func (l *Learner) observeStep(o observation, took, slowdown float64) (meanTTFT float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history, o.pairs}
@@ -56,13 +56,13 @@ func (l *Learner) observe(o observation, took, slowdown float64) (meanTTFT float
 		l.sums[i][terms] = l.sums[i][terms]*costMemory + x[i]*took/slowdown
 	}
 	l.observed.Store(l.sums[0][0])
-	l.meanTTFT.observe(took, meanTTFTWeight)
-	l.costs.Store(solve(l.sums))
-	return l.meanTTFT.value()
+	l.meanTTFT.addSample(took, meanTTFTWeight)
+	l.costs.Store(solveCosts(l.sums))
+	return l.meanTTFT.current()
 }
 
-// solve computes the coefficients with the least squares of errors. The prior counts as some observations.
-func solve(m [terms][terms + 1]float64) *Costs {
+// solveCosts computes the coefficients with the least squares of errors. The prior counts as some observations.
+func solveCosts(m [terms][terms + 1]float64) *Costs {
 	for i, p := range [terms]struct{ scale, value float64 }{
 		{1, priorCosts.Base},
 		{priorDecoding * priorDecoding, priorCosts.PerDecoding},

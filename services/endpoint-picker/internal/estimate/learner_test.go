@@ -27,9 +27,9 @@ func (e *engine) serve(now float64, tokens int) { e.serveAfter(now, tokens, 0) }
 func (e *engine) serveAfter(now float64, tokens, context int) {
 	p := Prefill{Tokens: tokens, Context: context}
 	q := e.begin(after(now), p, 0)
-	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.ttft(float64(e.decoding.Load()), 0, e.costs.Work(p))
-	q.First(after(e.idleAt))
-	q.End(endpoint.Finished)
+	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.estimateTTFT(float64(e.decoding.Load()), 0, e.costs.PrefillWork(p))
+	q.OnFirstToken(after(e.idleAt))
+	q.OnEnd(endpoint.Finished)
 }
 
 // Attention costs as much as all the rest for prompts of 50 000 tokens, and the first token of a long conversation costs more than
@@ -46,7 +46,7 @@ func TestLearner_FindsTheCostOfContext(t *testing.T) {
 	}
 	for _, p := range []Prefill{{Tokens: 3000}, {Tokens: 1000, Context: 100_000}, {Tokens: 100_000}, {Tokens: 50_000, Context: 50_000}} {
 		got := x.Costs()
-		assert.InEpsilon(t, costs.ttft(10, 0, costs.Work(p)), got.ttft(10, 0, got.Work(p))*e.Slowdown(), 0.1, "%+v", p)
+		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.PrefillWork(p)), got.estimateTTFT(10, 0, got.PrefillWork(p))*e.Slowdown(), 0.1, "%+v", p)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestLearner_FindsTheCosts(t *testing.T) {
 			}
 			for _, decoding := range []float64{0, 20, 40} {
 				for _, tokens := range []float64{10, 300, 4000} {
-					assert.InEpsilon(t, tt.give.ttft(decoding, 0, tokens), x.Costs().ttft(decoding, 0, tokens)*e.Slowdown(), 0.1,
+					assert.InEpsilon(t, tt.give.estimateTTFT(decoding, 0, tokens), x.Costs().estimateTTFT(decoding, 0, tokens)*e.Slowdown(), 0.1,
 						"%v decoding, %v tokens", decoding, tokens)
 				}
 			}
@@ -109,9 +109,9 @@ func TestServer_ShowsItsBatch(t *testing.T) {
 	t.Parallel()
 	e := New(1 << 20).addEndpoint(1)
 	observeOften(&ServerOf(e).batch, 100, 4, 0)
-	assert.Zero(t, e.Stats(noon).BatchCapacity, "it never had a queue")
+	assert.Zero(t, e.StatsAt(noon).BatchCapacity, "it never had a queue")
 	observeOften(&ServerOf(e).batch, batchPages+1, 4, 3)
-	assert.InDelta(t, 4, e.Stats(noon).BatchCapacity, 0)
+	assert.InDelta(t, 4, e.StatsAt(noon).BatchCapacity, 0)
 }
 
 func TestLearner_FindsTheHitRates(t *testing.T) {
@@ -137,15 +137,15 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 				cached += p.History
 			}
 			q := e.begin(after(e.idleAt+1), p, 0)
-			e.idleAt += 1 + e.costs.ttft(0, 0, float64(p.Tokens-cached))
-			q.First(after(e.idleAt))
-			q.End(endpoint.Finished)
+			e.idleAt += 1 + e.costs.estimateTTFT(0, 0, float64(p.Tokens-cached))
+			q.OnFirstToken(after(e.idleAt))
+			q.OnEnd(endpoint.Finished)
 		}
 		c := x.Costs()
 		assert.InDelta(t, expected, c.ExpectedHitRate, 0.12)
 		assert.InDelta(t, history, c.HistoryHitRate, 0.12)
-		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.Uncached(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
-		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.Uncached(Prefill{Tokens: 1000, History: 800}), 1e-9)
+		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.UncachedTokens(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
+		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.UncachedTokens(Prefill{Tokens: 1000, History: 800}), 1e-9)
 	}
 }
 
@@ -157,9 +157,9 @@ func TestLearner_FindsTheCostOfOtherReplicasRequests(t *testing.T) {
 	for range 2000 {
 		others, tokens := float64(random.IntN(10)), float64(random.IntN(2000))
 		q := e.begin(after(e.idleAt+1), Prefill{Tokens: int(tokens)}, others)
-		e.idleAt += 1 + e.costs.ttft(0, others, tokens)
-		q.First(after(e.idleAt))
-		q.End(endpoint.Finished)
+		e.idleAt += 1 + e.costs.estimateTTFT(0, others, tokens)
+		q.OnFirstToken(after(e.idleAt))
+		q.OnEnd(endpoint.Finished)
 	}
 	assert.InEpsilon(t, 0.007, x.Costs().PerOther, 0.05)
 	few, many := e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{}), e.ttftAfter(e.idleAt, x.Costs(), 1, serverLoad{others: 10})
@@ -191,7 +191,7 @@ func TestLearner_LimitsObservationsOfRequestsThatWaitedForMemory(t *testing.T) {
 		e.serve(e.idleAt+1, 300)
 		e.slowdown = 1
 	}
-	assert.InEpsilon(t, priorCosts.ttft(0, 0, 300), e.Slowdown()*x.Costs().ttft(0, 0, 300), 0.2)
+	assert.InEpsilon(t, priorCosts.estimateTTFT(0, 0, 300), e.Slowdown()*x.Costs().estimateTTFT(0, 0, 300), 0.2)
 }
 
 func TestSlowdown(t *testing.T) {

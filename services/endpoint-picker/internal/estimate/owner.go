@@ -36,12 +36,12 @@ type Prompt struct {
 
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
-	p.now, p.costs, p.last = monotonic.From(now), x.learner.Costs(), lastCached{}
-	p.match(x.index)
-	x.reuse.observe(p.tokensOf(p.longestMatch()), p.tokensOf(p.History), p.Tokens)
+	p.now, p.costs, p.last = monotonic.FromTime(now), x.learner.Costs(), lastCached{}
+	p.matchCaches(x.index)
+	x.reuse.observePrompt(p.blocksToTokens(p.longestMatch()), p.blocksToTokens(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
 	if others := x.share.placedByOthers(); others > minOthers {
-		p.placedHere = x.recent.contains(p.Chain.Hashes, p.Asked)
+		p.placedHere = x.recent.containsPrompt(p.Chain.Hashes, p.Asked)
 		p.findOwner(endpoints, others, &x.reuse, now)
 	}
 }
@@ -51,13 +51,13 @@ func (p *Prompt) SkipLookup() {
 	p.matched, p.owner, p.placedHere, p.sharing = p.matched[:0], nil, false, 0
 }
 
-// match looks up the prompt in all caches. A pick whose snapshot still has a removed endpoint may, for that endpoint, see the
+// matchCaches looks up the prompt in all caches. A pick whose snapshot still has a removed endpoint may, for that endpoint, see the
 // blocks of the cache that got its slot since.
-func (p *Prompt) match(index *prefixindex.Index) {
+func (p *Prompt) matchCaches(index *prefixindex.Index) {
 	n := index.Slots()
 	p.matched = slices.Grow(p.matched[:0], n)[:n]
 	clear(p.matched)
-	index.Match(p.Chain.Hashes, p.matched)
+	index.MatchChain(p.Chain.Hashes, p.matched)
 }
 
 // longestMatch returns the number of the prompt's blocks that are in any cache.
@@ -87,13 +87,13 @@ func (p *Prompt) cachedBlocks(s *Server) int {
 //
 // Other replicas find a prompt only if it went to its owner. They request prompts that this replica placed, and that are in
 // no cache any more, only in the next turn.
-func (p *Prompt) findOwner(endpoints []*endpoint.Endpoint, others float64, r *reuse, now time.Time) {
-	p.sharing = others * r.recomputations()
+func (p *Prompt) findOwner(endpoints []*endpoint.Endpoint, others float64, r *reuseStats, now time.Time) {
+	p.sharing = others * r.recomputationRate()
 	if p.placedHere {
-		p.sharing = others * r.continuation()
+		p.sharing = others * r.continuationRate()
 	}
 	chain, shared := p.Chain.Hashes, p.sharedBlocks()
-	if r.conversational() {
+	if r.isConversational() {
 		shared = max(shared, p.openingBlocks()-1)
 	}
 	if shared >= len(chain) {
@@ -101,7 +101,7 @@ func (p *Prompt) findOwner(endpoints []*endpoint.Endpoint, others float64, r *re
 	}
 	block, highest := chain[shared], uint64(0)
 	for _, e := range endpoints {
-		if rank := rendezvous.Rank(block, e.Hash()); rank >= highest && e.Health().Usable(now) {
+		if rank := rendezvous.Rank(block, e.NameHash()); rank >= highest && e.Health().IsUsable(now) {
 			p.owner, highest = e, rank
 		}
 	}
@@ -144,40 +144,40 @@ type Estimate struct {
 func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	s := ServerOf(e)
 	cached := p.cachedTokens(s)
-	prefill := p.prefill(e, cached)
-	ttft := s.TTFT(p.now, p.costs, prefill, l)
+	prefill := p.prefillFor(e, cached)
+	ttft := s.EstimateTTFT(p.now, p.costs, prefill, l)
 	if e == p.owner {
 		ttft = max(ttft-s.Slowdown()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
 	}
-	return Estimate{TTFT: ttft, Delay: s.delay(p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
+	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
 }
 
-// prefill describes the work for the prompt on an endpoint with a part of it in its cache.
-func (p *Prompt) prefill(e *endpoint.Endpoint, cached int) Prefill {
+// prefillFor describes the work for the prompt on an endpoint with a part of it in its cache.
+func (p *Prompt) prefillFor(e *endpoint.Endpoint, cached int) Prefill {
 	f := Prefill{Tokens: max(p.Tokens-cached, 1), Context: cached}
 	switch {
 	case e != p.owner:
 	case p.placedHere: // the index knows its location
 	case p.History > 0:
-		f.History = max(p.tokensOf(p.History)-cached, 0)
+		f.History = max(p.blocksToTokens(p.History)-cached, 0)
 	default:
 		f.Expected = f.Tokens
 	}
 	return f
 }
 
-// AnswerForm is how the answer to a request comes.
-type AnswerForm uint8
+// AnswerMode is how the answer to a request comes.
+type AnswerMode uint8
 
 // The forms of answers.
 const (
-	Streamed AnswerForm = iota // its first piece is its first token
+	Streamed AnswerMode = iota // its first piece is its first token
 	Whole                      // in one piece
 	Late                       // streamed, but its first token becomes known after its end, if at all
 )
 
-// Place counts the request of the prompt on an endpoint, after Lookup.
-func (p *Prompt) Place(e *endpoint.Endpoint, now time.Time, answer AnswerForm) *endpoint.Lease {
+// PlaceOn counts the request of the prompt on an endpoint, after Lookup.
+func (p *Prompt) PlaceOn(e *endpoint.Endpoint, now time.Time, answer AnswerMode) *endpoint.Lease {
 	s := ServerOf(e)
-	return s.place(e, now, p.prefill(e, p.cachedTokens(s)), answer)
+	return s.acquireLease(e, now, p.prefillFor(e, p.cachedTokens(s)), answer)
 }

@@ -24,7 +24,7 @@ func newReplica() *replica {
 	r := &replica{Estimator: New(1 << 20)}
 	for i := range byte(8) {
 		e := r.addEndpoint(1 + i)
-		e.Record(e.BeginScrape(noon), endpoint.Gauges{Running: 2})
+		e.RecordSample(e.StartScrape(noon), endpoint.Gauges{Running: 2})
 		r.endpoints = append(r.endpoints, e)
 	}
 	return r
@@ -65,7 +65,7 @@ func (r *replica) lookup(t *testing.T, p *Prompt) *Prompt {
 // observeConversations makes conversations usual.
 func (r *replica) observeConversations() {
 	for range 10 {
-		r.reuse.observe(900, 800, 1000)
+		r.reuse.observePrompt(900, 800, 1000)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestOwner(t *testing.T) {
 	owners := func(r *replica, answers int) (owners []string) {
 		for conversation := range 30 {
 			p := turn(system, conversation, answers)
-			p.match(r.index)
+			p.matchCaches(r.index)
 			p.findOwner(r.endpoints, 1, &r.reuse, noon)
 			owners = append(owners, p.owner.Address())
 		}
@@ -98,10 +98,10 @@ func TestOwner_IsUsable(t *testing.T) {
 	t.Parallel()
 	r := newReplica()
 	owner := r.lookup(t, turn("", 1, 0)).owner
-	owner.Health().Eject("responses", after(60))
+	owner.Health().EjectUntil("responses", after(60))
 	next := r.lookup(t, turn("", 1, 0)).owner
 	assert.NotSame(t, owner, next)
-	owner.Health().Succeed()
+	owner.Health().RecordSuccess()
 	assert.Same(t, owner, r.lookup(t, turn("", 1, 0)).owner)
 }
 
@@ -122,21 +122,21 @@ func TestPrefill_DependsOnWhoPlacedTheLastTurn(t *testing.T) {
 	b.observeConversations()
 	first := a.lookup(t, turn("", 1, 0))
 	owner := first.owner
-	f := first.prefill(owner, 0)
+	f := first.prefillFor(owner, 0)
 	assert.Equal(t, Prefill{Tokens: first.Tokens, Expected: first.Tokens}, f, "another replica may have placed the same prompt")
-	a.Placed(first, owner, &Expectation{})
-	a.index.Resize(ServerOf(owner).cache, 0) // evicts it
+	a.RecordPlacement(first, owner, &Expectation{})
+	a.index.ResizeCache(ServerOf(owner).cache, 0) // evicts it
 
 	next, unseen := a.lookup(t, turn("", 1, 1)), a.lookup(t, turn("", 1, 2))
 	assert.Zero(t, next.longestMatch())
-	assert.Zero(t, next.prefill(next.owner, 0).History, "only this replica placed it, and it was evicted")
-	assert.NotZero(t, unseen.prefill(unseen.owner, 0).History, "another replica placed its second turn")
+	assert.Zero(t, next.prefillFor(next.owner, 0).History, "only this replica placed it, and it was evicted")
+	assert.NotZero(t, unseen.prefillFor(unseen.owner, 0).History, "another replica placed its second turn")
 	assert.Less(t, next.sharing, unseen.sharing, "other replicas need it in the next turn only")
 
 	other := b.lookup(t, turn("", 1, 1))
 	assert.Equal(t, owner.Address(), other.owner.Address())
-	assert.NotZero(t, other.prefill(other.owner, 0).History, "another replica placed it")
-	assert.Zero(t, other.prefill(b.endpoints[0], 0).History+other.prefill(b.endpoints[1], 0).History, "and not elsewhere")
+	assert.NotZero(t, other.prefillFor(other.owner, 0).History, "another replica placed it")
+	assert.Zero(t, other.prefillFor(b.endpoints[0], 0).History+other.prefillFor(b.endpoints[1], 0).History, "and not elsewhere")
 }
 
 func TestEstimate_PrefersTheOwner(t *testing.T) {
@@ -147,14 +147,14 @@ func TestEstimate_PrefersTheOwner(t *testing.T) {
 	for _, e := range r.endpoints {
 		load := e.Load()
 		got := p.Estimate(e, &load)
-		if plain := ServerOf(e).TTFT(p.now, r.Costs(), p.prefill(e, 0), &load); e == p.owner {
+		if plain := ServerOf(e).EstimateTTFT(p.now, r.Costs(), p.prefillFor(e, 0), &load); e == p.owner {
 			assert.Less(t, got.TTFT, plain)
 		} else {
 			assert.InDelta(t, plain, got.TTFT, 0)
 		}
 		assert.Zero(t, got.Cached)
 	}
-	r.Placed(p, r.endpoints[3], &Expectation{})
+	r.RecordPlacement(p, r.endpoints[3], &Expectation{})
 	p = turn("", 1, 0)
 	r.Lookup(p, r.endpoints, noon)
 	load := r.endpoints[3].Load()
@@ -168,24 +168,24 @@ func TestServed(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		x := New(1 << 20)
 		a, b := x.addEndpoint(1), x.addEndpoint(2)
-		x.Served(x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}))
+		x.ConfirmPlacement(x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}))
 		p := &Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain)}}
-		p.match(x.index)
-		placed := x.Placed(p, a, &Expectation{})
+		p.matchCaches(x.index)
+		placed := x.RecordPlacement(p, a, &Expectation{})
 		matched := func() []int {
 			q := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}
-			q.match(x.index)
+			q.matchCaches(x.index)
 			return q.matched
 		}
 		assert.Equal(t, []int{4, 0}, matched(), "it counts from the placement on")
 		if !moved {
-			x.Served(placed)
+			x.ConfirmPlacement(placed)
 			assert.Equal(t, []int{4, 0}, matched())
 			continue
 		}
-		x.Moved(placed, b)
+		x.RecordMove(placed, b)
 		assert.Equal(t, []int{2, 4}, matched())
-		x.Withdrawn(placed)
+		x.WithdrawPlacement(placed)
 		assert.Equal(t, []int{2, 0}, matched(), "nobody computed it")
 	}
 }
@@ -194,38 +194,38 @@ func TestAnswered_ScalesWithTheShareOfOthers(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	x.Answered(e, 15)
+	x.RecordAnswer(e, 15)
 	assert.Zero(t, x.IndexStats().Blocks, "less than a block")
-	x.Answered(e, 160)
+	x.RecordAnswer(e, 160)
 	assert.Equal(t, 10, x.IndexStats().Blocks)
-	x.share.observe(3, 4)
-	x.Answered(e, 160)
+	x.share.observePage(3, 4)
+	x.RecordAnswer(e, 160)
 	assert.Equal(t, 50, x.IndexStats().Blocks, "four requests, each with such an answer")
-	x.share.observe(1e9, 1e9)
-	x.Answered(e, 160)
+	x.share.observePage(1e9, 1e9)
+	x.RecordAnswer(e, 160)
 	assert.Equal(t, 150, x.IndexStats().Blocks, "one answer stands for at most ten")
 }
 
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	var r reuse
-	assert.Zero(t, r.recomputations(), "no request yet")
+	var r reuseStats
+	assert.Zero(t, r.recomputationRate(), "no request yet")
 	for range 1000 {
-		r.observe(100, 0, 1000)
+		r.observePrompt(100, 0, 1000)
 	}
-	assert.False(t, r.conversational())
-	assert.InDelta(t, 100.0/900, r.recomputations(), 0.01)
+	assert.False(t, r.isConversational())
+	assert.InDelta(t, 100.0/900, r.recomputationRate(), 0.01)
 	for range 1000 {
-		r.observe(900, 800, 1000)
+		r.observePrompt(900, 800, 1000)
 	}
-	assert.InDelta(t, 2, r.recomputations(), 0.01, "every prompt recurs, and every conversation continues")
-	assert.True(t, r.conversational())
+	assert.InDelta(t, 2, r.recomputationRate(), 0.01, "every prompt recurs, and every conversation continues")
+	assert.True(t, r.isConversational())
 
-	var young reuse
-	young.observe(0, 0, 1000)
-	assert.False(t, young.conversational())
+	var young reuseStats
+	young.observePrompt(0, 0, 1000)
+	assert.False(t, young.isConversational())
 	for range 2 {
-		young.observe(0, 500, 1000)
+		young.observePrompt(0, 500, 1000)
 	}
-	assert.True(t, young.conversational(), "few requests are enough")
+	assert.True(t, young.isConversational(), "few requests are enough")
 }

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// prefills are the sequences of a server without a first token, in the order in which the engine computes them: that of their
+// prefillQueue are the sequences of a server without a first token, in the order in which the engine computes them: that of their
 // placement.
-type prefills struct {
+type prefillQueue struct {
 	next atomic.Int64 // work for the first of them; it keeps its value when there is none
 
 	mu          sync.Mutex
 	first, last *sequence
 }
 
-func (l *prefills) add(q *sequence) {
+func (l *prefillQueue) addSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.before = l.last
@@ -27,7 +27,7 @@ func (l *prefills) add(q *sequence) {
 	l.last = q
 }
 
-func (l *prefills) remove(q *sequence) {
+func (l *prefillQueue) removeSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q.before == nil {

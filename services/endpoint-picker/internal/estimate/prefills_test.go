@@ -11,16 +11,16 @@ import (
 func TestPrefills_KeepTheOrderOfPlacement(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 1))
-	l, want, work := &prefills{}, []*sequence(nil), int64(0)
+	l, want, work := &prefillQueue{}, []*sequence(nil), int64(0)
 	for range 5000 {
 		if len(want) == 0 || random.IntN(9) < 5 && len(want) < 20 {
 			work++
 			q := &sequence{work: work}
-			l.add(q)
+			l.addSequence(q)
 			want = append(want, q)
 		} else {
 			i := random.IntN(len(want))
-			l.remove(want[i])
+			l.removeSequence(want[i])
 			want = slices.Delete(want, i, i+1)
 		}
 		var got []*sequence

@@ -29,20 +29,20 @@ type Event struct {
 	Endpoint *endpoint.Endpoint
 	Tokens   int64
 	Context  int64 // tokens of a prompt before those to compute
-	Answer   AnswerForm
+	Answer   AnswerMode
 	Chain    []uint64 // valid during the call only
 }
 
 // A Publisher tells the other replicas. It is called in picks and must not wait.
 type Publisher interface {
-	Publish(e Event)
+	PublishEvent(e Event)
 }
 
 // SetPublisher makes other replicas hear of the requests that are placed from now on. Call it before the first one.
 func (x *Estimator) SetPublisher(p Publisher) { x.publisher = p }
 
-// publishBegun publishes a request that is about to be placed, and returns its number.
-func (x *Estimator) publishBegun(e *endpoint.Endpoint, q *sequence, answer AnswerForm) uint64 {
+// publishPlacement publishes a request that is about to be placed, and returns its number.
+func (x *Estimator) publishPlacement(e *endpoint.Endpoint, q *sequence, answer AnswerMode) uint64 {
 	if x.publisher == nil {
 		return 0
 	}
@@ -51,22 +51,22 @@ func (x *Estimator) publishBegun(e *endpoint.Endpoint, q *sequence, answer Answe
 	}
 	request := x.requests.Add(1)
 	context := q.prefill.Context + q.prefill.Tokens - int(q.backlog)
-	x.publisher.Publish(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: q.backlog, Context: int64(context), Answer: answer})
+	x.publisher.PublishEvent(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: q.backlog, Context: int64(context), Answer: answer})
 	return request
 }
 
-// publish publishes an event of a request, unless other replicas do not know it.
-func (x *Estimator) publish(request uint64, e Event) {
+// publishEvent publishes an event of a request, unless other replicas do not know it.
+func (x *Estimator) publishEvent(request uint64, e Event) {
 	if request == 0 {
 		return
 	}
 	e.Request = request
-	x.publisher.Publish(e)
+	x.publisher.PublishEvent(e)
 }
 
 func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64, tokens int) {
 	if x.publisher != nil {
-		x.publisher.Publish(Event{Kind: EventCached, Endpoint: e, Chain: chain, Tokens: int64(tokens)})
+		x.publisher.PublishEvent(Event{Kind: EventCached, Endpoint: e, Chain: chain, Tokens: int64(tokens)})
 	}
 }
 
@@ -90,8 +90,8 @@ func (x *Estimator) NewReplica() *Replica {
 	return &Replica{estimator: x, requests: map[uint64]*endpoint.Lease{}}
 }
 
-// Apply applies an event that happened at the given time. It ignores events of requests that it does not know.
-func (r *Replica) Apply(e Event, at time.Time) {
+// ApplyEvent applies an event that happened at the given time. It ignores events of requests that it does not know.
+func (r *Replica) ApplyEvent(e Event, at time.Time) {
 	x, tokens := r.estimator, min(max(e.Tokens, 0), maxRemoteTokens)
 	switch e.Kind {
 	case EventBegun:
@@ -100,25 +100,25 @@ func (r *Replica) Apply(e Event, at time.Time) {
 		}
 	case EventFirst, EventMoved, EventEnded, EventLost:
 		if l := r.requests[e.Request]; l != nil {
-			r.follow(l, e, at)
+			r.applyToLease(l, e, at)
 		}
 	case EventCached:
 		s := ServerOf(e.Endpoint)
-		s.fit.placedRemotely(float64(tokens))
-		x.index.Use(s.cache, e.Chain)
-		x.recent.add(e.Chain)
+		s.fit.addRemoteTokens(float64(tokens))
+		x.index.UseChain(s.cache, e.Chain)
+		x.recent.addPrompt(e.Chain)
 	case EventAnswered:
-		x.answered(e.Endpoint, int(tokens))
+		x.learnAnswer(e.Endpoint, int(tokens))
 	case EventOccupied:
-		x.index.Occupy(ServerOf(e.Endpoint).cache, int(tokens)/prefixindex.BlockTokens)
+		x.index.OccupyBlocks(ServerOf(e.Endpoint).cache, int(tokens)/prefixindex.BlockTokens)
 	}
 }
 
-// follow applies an event of an open request.
-func (r *Replica) follow(l *endpoint.Lease, e Event, at time.Time) {
+// applyToLease applies an event of an open request.
+func (r *Replica) applyToLease(l *endpoint.Lease, e Event, at time.Time) {
 	switch e.Kind {
 	case EventFirst:
-		l.First(at)
+		l.MarkFirstContent(at)
 		return
 	case EventMoved:
 		l.MoveTo(e.Endpoint, at)

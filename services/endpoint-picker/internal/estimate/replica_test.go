@@ -20,13 +20,13 @@ type wire struct {
 	now       time.Time
 }
 
-func (w *wire) Publish(e Event) {
+func (w *wire) PublishEvent(e Event) {
 	w.events = append(w.events, e)
 	if e.Endpoint != nil {
 		i := slices.IndexFunc(w.endpoints, func(o *endpoint.Endpoint) bool { return o.Address() == e.Endpoint.Address() })
 		e.Endpoint = w.endpoints[i]
 	}
-	w.to.Apply(e, w.now)
+	w.to.ApplyEvent(e, w.now)
 }
 
 // pair is a replica that places requests, and one that hears of them. Each has two endpoints.
@@ -56,25 +56,25 @@ func (p *pair) assertSame(t *testing.T, when string) {
 
 func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []AnswerForm{Streamed, Whole} {
+	for _, answer := range []AnswerMode{Streamed, Whole} {
 		p := newPair()
 		prompt := &Prompt{Chain: &prefixindex.Chain{}, Tokens: 400}
 		prompt.Chain.Reset(1, 100)
 		prompt.Chain.Write(make([]byte, 400*4))
 		p.placing.Lookup(prompt, p.here, noon)
-		l := prompt.Place(p.here[0], noon, answer)
+		l := prompt.PlaceOn(p.here[0], noon, answer)
 		p.assertSame(t, "placed")
-		p.placing.Placed(prompt, p.here[0], &Expectation{})
+		p.placing.RecordPlacement(prompt, p.here[0], &Expectation{})
 		p.hearing.Lookup(prompt, p.there, noon)
 		assert.Equal(t, 384, prompt.Estimate(p.there[0], &endpoint.Load{Sample: p.there[0].Sample()}).Cached)
 		l.MoveTo(p.here[1], noon)
 		p.assertSame(t, "moved")
-		l.First(after(1))
+		l.MarkFirstContent(after(1))
 		p.assertSame(t, "first token")
 		l.Release()
 		p.assertSame(t, "ended")
 		assert.Empty(t, p.wire.to.requests)
-		p.placing.Answered(p.here[1], 320)
+		p.placing.RecordAnswer(p.here[1], 320)
 		blocks, _ := p.hearing.CacheSize(p.there[1])
 		assert.Equal(t, 20, blocks)
 	}
@@ -84,8 +84,8 @@ func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 	t.Parallel()
 	p := newPair()
-	leases := []*endpoint.Lease{ServerOf(p.here[0]).Place(p.here[0], noon, Prefill{Tokens: 100}), ServerOf(p.here[0]).Place(p.here[0], noon, Prefill{Tokens: 50})}
-	stats, load := p.there[0].Stats(noon), p.there[0].Load()
+	leases := []*endpoint.Lease{ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100}), ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 50})}
+	stats, load := p.there[0].StatsAt(noon), p.there[0].Load()
 	assert.Equal(t, [3]int64{}, [3]int64{stats.InFlight, stats.Picks, stats.Backlog})
 	assert.InDelta(t, 2, load.Requests, 1e-9)
 	assert.Equal(t, int64(150), ServerOf(p.there[0]).Backlog())
@@ -93,7 +93,7 @@ func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 	leases[1].Release()
 	leases[0].Release()
 	for _, e := range p.there {
-		stats = e.Stats(noon)
+		stats = e.StatsAt(noon)
 		assert.Equal(t, [3]int64{}, [3]int64{stats.InFlight, stats.Picks, stats.Backlog})
 		assert.Zero(t, e.Load().Open)
 	}
@@ -103,14 +103,14 @@ func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 func TestReplica_IsLost(t *testing.T) {
 	t.Parallel()
 	p := newPair()
-	ServerOf(p.here[0]).Place(p.here[0], noon, Prefill{Tokens: 100})
+	ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100})
 	p.wire.to.Close(after(1))
 	assert.Empty(t, p.wire.to.requests)
 	assert.Equal(t, [3]int64{}, ServerOf(p.there[0]).counts())
 	assert.InDelta(t, 1, p.there[0].Load().Requests, 1e-9)
-	p.there[0].Record(p.there[0].BeginScrape(after(2)), endpoint.Gauges{})
+	p.there[0].RecordSample(p.there[0].StartScrape(after(2)), endpoint.Gauges{})
 	assert.Zero(t, p.there[0].Load().Requests)
-	assert.Zero(t, p.there[0].Stats(noon).InFlight)
+	assert.Zero(t, p.there[0].StatsAt(noon).InFlight)
 }
 
 // A replica may be broken, or another version.
@@ -120,17 +120,17 @@ func TestReplica_HostileEvents(t *testing.T) {
 	e := x.addEndpoint(1)
 	r := x.NewReplica()
 	for _, kind := range []EventKind{0, EventFirst, EventMoved, EventEnded, EventLost, 200} {
-		r.Apply(Event{Kind: kind, Request: 7, Endpoint: e}, noon)
+		r.ApplyEvent(Event{Kind: kind, Request: 7, Endpoint: e}, noon)
 	}
 	assert.Zero(t, e.Load().Open)
 	for range 2 { // the second one is the same request
-		r.Apply(Event{Kind: EventBegun, Request: 1, Endpoint: e, Tokens: 1 << 62}, noon)
+		r.ApplyEvent(Event{Kind: EventBegun, Request: 1, Endpoint: e, Tokens: 1 << 62}, noon)
 	}
 	assert.Equal(t, [3]int64{1, maxRemoteTokens, 0}, ServerOf(e).counts())
-	r.Apply(Event{Kind: EventBegun, Request: 2, Endpoint: e, Tokens: -5}, noon)
+	r.ApplyEvent(Event{Kind: EventBegun, Request: 2, Endpoint: e, Tokens: -5}, noon)
 	assert.Equal(t, [3]int64{2, maxRemoteTokens + 1, 0}, ServerOf(e).counts())
 	for i := range uint64(maxRemoteRequests + 10) {
-		r.Apply(Event{Kind: EventBegun, Request: i, Endpoint: e, Tokens: 1}, noon)
+		r.ApplyEvent(Event{Kind: EventBegun, Request: i, Endpoint: e, Tokens: 1}, noon)
 	}
 	assert.Len(t, r.requests, maxRemoteRequests)
 	r.Close(noon)
@@ -145,12 +145,12 @@ func TestEstimator_Contents(t *testing.T) {
 	for i := range 20 {
 		prompt := turn("system", i%7, i%3)
 		p.placing.Lookup(prompt, p.here, noon)
-		p.placing.Placed(prompt, p.here[i%2], &Expectation{})
-		p.placing.Answered(p.here[i%2], 100)
+		p.placing.RecordPlacement(prompt, p.here[i%2], &Expectation{})
+		p.placing.RecordAnswer(p.here[i%2], 100)
 		prompts = append(prompts, prompt)
 	}
 	for _, e := range p.placing.Contents(p.here) {
-		p.wire.Publish(e)
+		p.wire.PublishEvent(e)
 	}
 	require.NotEmpty(t, p.wire.events)
 	for i := range p.here {

@@ -18,26 +18,26 @@ type PromptSize struct {
 
 // Measure converts the size of a prompt, and returns its tokens.
 func (x *Estimator) Measure(s *PromptSize) (tokens int) {
-	ratio := x.tokenizers.of(s.Model)
+	ratio := x.tokenizers.ratioOf(s.Model)
 	all := ratio*float64(s.Text) + float64(s.Other)
 	s.PerBlock = prefixindex.BlockTokens * all / float64(max(s.Text+s.Other, 1))
 	return max(int(all), min(s.Text+s.Other, 1))
 }
 
-// blocks converts tokens that belong to no request to blocks of the index.
-func (x *Estimator) blocks(tokens float64) float64 {
-	return tokens / (prefixindex.BlockTokens * x.tokenizers.pool())
+// tokensToBlocks converts tokens that belong to no request to blocks of the index.
+func (x *Estimator) tokensToBlocks(tokens float64) float64 {
+	return tokens / (prefixindex.BlockTokens * x.tokenizers.meanRatio())
 }
 
-func (p *Prompt) perBlock() float64 {
+func (p *Prompt) tokensPerBlock() float64 {
 	if p.Size.PerBlock > 0 {
 		return p.Size.PerBlock
 	}
 	return prefixindex.BlockTokens
 }
 
-// tokensOf converts blocks of the prompt to tokens.
-func (p *Prompt) tokensOf(blocks int) int { return int(float64(blocks) * p.perBlock()) }
+// blocksToTokens converts blocks of the prompt to tokens.
+func (p *Prompt) blocksToTokens(blocks int) int { return int(float64(blocks) * p.tokensPerBlock()) }
 
 // cachedTokens returns the tokens of the prompt that a server is expected to have cached: whole blocks of its engine, and never
 // the last token, which it computes in any case. What two prompts have in common ends anywhere in a block, so half a block is
@@ -48,7 +48,7 @@ func (p *Prompt) cachedTokens(s *Server) int {
 		return 0
 	}
 	if alignment := s.alignment.Load(); blocks != p.last.blocks || alignment != p.last.alignment {
-		tokens := uint32(max(min(int((float64(blocks)+0.5)*p.perBlock()), p.Tokens-1), 0))
+		tokens := uint32(max(min(int((float64(blocks)+0.5)*p.tokensPerBlock()), p.Tokens-1), 0))
 		p.last = lastCached{blocks: blocks, alignment: alignment, tokens: int(tokens - tokens%alignment)}
 	}
 	return p.last.tokens
@@ -60,68 +60,68 @@ type lastCached struct {
 	alignment      uint32
 }
 
-// fill sets what was expected of a placed prompt, except for the part that the index had.
-func (e *Expectation) fill(p *Prompt, placed *Placement) {
+// setFrom sets what was expected of a placed prompt, except for the part that the index had.
+func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	s := ServerOf(placed.endpoint)
 	cached := p.cachedTokens(s)
-	uncached := s.estimator.learner.Costs().Uncached(p.prefill(placed.endpoint, cached))
-	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, bounded(p.Size.Text), bounded(p.Size.Other)
-	e.tokens, e.cached = bounded(p.Tokens), bounded(cached)
-	e.expected, e.history = bounded(max(p.Tokens-int(uncached), cached)), bounded(p.tokensOf(p.History))
-	e.whole, e.perBlock = p.Size.Whole, p.perBlock()
-	s.fit.placed(e, placed.chain)
+	uncached := s.estimator.learner.Costs().UncachedTokens(p.prefillFor(placed.endpoint, cached))
+	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, clampToInt32(p.Size.Text), clampToInt32(p.Size.Other)
+	e.tokens, e.cached = clampToInt32(p.Tokens), clampToInt32(cached)
+	e.expected, e.history = clampToInt32(max(p.Tokens-int(uncached), cached)), clampToInt32(p.blocksToTokens(p.History))
+	e.whole, e.perBlock = p.Size.Whole, p.tokensPerBlock()
+	s.fit.recordPlacement(e, placed.chain)
 }
 
-// Moved records that another server serves the prompt, so nothing of the expectation can be compared.
-func (e *Expectation) Moved() { e.server = nil }
+// Invalidate records that another server serves the prompt, so nothing of the expectation can be compared.
+func (e *Expectation) Invalidate() { e.server = nil }
 
-// bounded converts a number of tokens, which may be larger than the range if a client sends many media.
-func bounded(tokens int) int32 { return int32(min(tokens, math.MaxInt32)) }
+// clampToInt32 converts a number of tokens, which may be larger than the range if a client sends many media.
+func clampToInt32(tokens int) int32 { return int32(min(tokens, math.MaxInt32)) }
 
-// Began records that the answer to a placed prompt has begun, so the prompt is computed.
-func (x *Estimator) Began(e *Expectation) {
+// RecordFirstContent records that the answer to a placed prompt has begun, so the prompt is computed.
+func (x *Estimator) RecordFirstContent(e *Expectation) {
 	if e.server != nil {
-		e.server.fit.began(e.used)
+		e.server.fit.markComputed(e.used)
 	}
 }
 
-// Reported compares an expectation with the usage of the answer: the tokens of the prompt, and how many of them were cached, -1
+// RecordUsage compares an expectation with the usage of the answer: the tokens of the prompt, and how many of them were cached, -1
 // if the server does not report that.
-func (x *Estimator) Reported(e *Expectation, prompt, cached int) {
+func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	if prompt <= 0 || prompt > maxPrompt {
 		return
 	}
 	if e.text >= mostlyText*e.other {
-		x.tokenizers.observe(e.model, int(e.text), prompt-int(e.other))
+		x.tokenizers.observePrompt(e.model, int(e.text), prompt-int(e.other))
 	}
 	s := e.server
 	if s == nil {
 		return
 	}
-	s.fit.counted()
+	s.fit.markUsageReported()
 	if cached < 0 {
 		return
 	}
-	if lost := s.fit.report(e, prompt, cached, s.pool()); lost > 0 {
-		x.index.Expire(s.cache, lost)
+	if lost := s.fit.compareUsage(e, prompt, cached, s.newFitContext()); lost > 0 {
+		x.index.ExpireUntil(s.cache, lost)
 	}
-	s.resize(0)
+	s.resizeCache(0)
 }
 
-// SampleCounted sets what a model's tokens are before its first answer, from the tokens that a server counted in a text of prompts, of
+// RecordSampleCount sets what a model's tokens are before its first answer, from the tokens that a server counted in a text of prompts, of
 // which the length is given as written in JSON. It returns false, and changes nothing, if no tokenizer makes so few or so many of it.
-func (x *Estimator) SampleCounted(model string, bytes, tokens int) bool {
+func (x *Estimator) RecordSampleCount(model string, bytes, tokens int) bool {
 	ratio := float64(tokens) * prefixindex.BytesPerToken / float64(bytes)
 	if !(ratio >= 1/maxRatio && ratio <= maxRatio) { // also true for NaN
 		return false
 	}
-	x.tokenizers.sample(model, ratio)
+	x.tokenizers.setSample(model, ratio)
 	return true
 }
 
-// pool returns what the fit of the server needs to know.
-func (s *Server) pool() pool {
-	return pool{claimed: s.claimedSize(), alone: s.estimator.share.placedByOthers() <= minOthers}
+// newFitContext returns what the fit of the server needs to know.
+func (s *Server) newFitContext() fitContext {
+	return fitContext{claimed: s.claimedSize(), alone: s.estimator.share.placedByOthers() <= minOthers}
 }
 
 // observeCache learns from what a page shows of the cache.
@@ -130,12 +130,12 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 	if next.Alignment > 0 {
 		s.alignment.Store(uint32(min(next.Alignment, maxAlignment)))
 	}
-	r := s.fit.page(next, s.pool())
+	r := s.fit.observePage(next, s.newFitContext())
 	if r.restarted {
-		x.index.Expire(s.cache, ^prefixindex.Stamp(0))
+		x.index.ExpireUntil(s.cache, ^prefixindex.Stamp(0))
 	}
 	if r.text > 0 {
-		x.tokenizers.observeMany(r.text, r.textCount)
+		x.tokenizers.observePrompts(r.text, r.textCount)
 	}
-	s.resize(next.Blocks)
+	s.resizeCache(next.Blocks)
 }

@@ -40,46 +40,46 @@ const (
 	phaseDecode
 )
 
-// Place counts a request on an endpoint whose answer will be observed from its beginning.
-func (s *Server) Place(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
-	return s.place(e, now, p, Streamed)
+// PlaceStreamed counts a request on an endpoint whose answer will be observed from its beginning.
+func (s *Server) PlaceStreamed(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
+	return s.acquireLease(e, now, p, Streamed)
 }
 
-// place counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected duration.
+// acquireLease counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected duration.
 // A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
-func (s *Server) place(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
+func (s *Server) acquireLease(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerMode) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, false)
-	q.request = s.estimator.publishBegun(e, q, answer)
+	q.request = s.estimator.publishPlacement(e, q, answer)
 	e.AcquireInto(&q.lease, q)
 	return &q.lease
 }
 
 // placeRemote counts a request that another replica has placed.
-func (s *Server) placeRemote(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm) *endpoint.Lease {
+func (s *Server) placeRemote(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerMode) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, true)
 	e.AcquireRemote(&q.lease, q)
 	return &q.lease
 }
 
 // newSequence makes a sequence and counts it on its server.
-func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerForm, remote bool) *sequence {
+func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerMode, remote bool) *sequence {
 	q := &sequence{
-		server: s, placed: now, prefill: p, others: e.Sample().Others(), observed: answer == Streamed, late: answer == Late,
+		server: s, placed: now, prefill: p, others: e.Sample().OtherRequests(), observed: answer == Streamed, late: answer == Late,
 		decoding: s.decoding.Load(), remote: remote,
 	}
-	q.beginOnServer(now)
+	q.countOnServer(now)
 	return q
 }
 
-// beginOnServer counts the sequence on its server.
-func (q *sequence) beginOnServer(now time.Time) {
+// countOnServer counts the sequence on its server.
+func (q *sequence) countOnServer(now time.Time) {
 	s := q.server
 	learner := s.estimator.learner
 	costs := learner.Costs()
-	tokens, work := costs.Uncached(q.prefill), costs.Work(q.prefill)
+	tokens, work := costs.UncachedTokens(q.prefill), costs.PrefillWork(q.prefill)
 	q.backlog, q.work = int64(tokens), int64(work)
-	learner.tokens.observe(tokens, usualTokensWeight)
-	q.expectAnswer(now)
+	learner.tokens.addSample(tokens, usualTokensWeight)
+	q.countWaiting(now)
 	if !q.observed {
 		q.phase = phaseDecode
 		s.addUnobserved(now, work)
@@ -87,22 +87,22 @@ func (q *sequence) beginOnServer(now time.Time) {
 		s.decoding.Add(1)
 		return
 	}
-	q.beginPrefill(now)
+	q.startPrefill(now)
 }
 
-// beginPrefill counts the prompt on its server.
-func (q *sequence) beginPrefill(since time.Time) {
+// startPrefill counts the prompt on its server.
+func (q *sequence) startPrefill(since time.Time) {
 	s := q.server
 	if s.prefills.Load() == 0 {
-		s.lastProgress.Store(max(s.lastProgress.Load(), monotonic.From(since)))
+		s.lastProgress.Store(max(s.lastProgress.Load(), monotonic.FromTime(since)))
 	}
 	s.prefills.Add(1)
-	s.pending.add(q)
-	q.owe(1)
+	s.pending.addSequence(q)
+	q.changeBacklog(1)
 }
 
-// owe adds the prompt to the backlog of the server, or removes it.
-func (q *sequence) owe(sign int64) {
+// changeBacklog adds the prompt to the backlog of the server, or removes it.
+func (q *sequence) changeBacklog(sign int64) {
 	q.server.backlog.Add(sign * q.backlog)
 	q.server.work.Add(sign * q.work)
 	if q.remote {
@@ -112,42 +112,42 @@ func (q *sequence) owe(sign int64) {
 
 // endPrefill ends the count of the prompt on its server.
 func (q *sequence) endPrefill() {
-	q.owe(-1)
+	q.changeBacklog(-1)
 	q.server.prefills.Add(-1)
-	q.server.pending.remove(q)
+	q.server.pending.removeSequence(q)
 }
 
-// First implements endpoint.Tracker.
-func (q *sequence) First(now time.Time) {
+// OnFirstToken implements endpoint.Tracker.
+func (q *sequence) OnFirstToken(now time.Time) {
 	s := q.server
-	q.beginAnswer(now)
+	q.countFirstContent(now)
 	if q.late && !q.moved { // when it came to another server is unknown
 		s.observeFirst(q, now, q.decoding)
 	}
 	if q.phase == phaseDecode {
 		return
 	}
-	decoding := q.decode()
-	q.first = monotonic.From(now)
+	decoding := q.startDecode()
+	q.first = monotonic.FromTime(now)
 	q.progress = s.lastProgress.Swap(q.first)
 	s.observeFirst(q, now, decoding)
-	s.estimator.publish(q.request, Event{Kind: EventFirst})
+	s.estimator.publishEvent(q.request, Event{Kind: EventFirst})
 }
 
-// decode moves the sequence from prefill to decode. It returns the number of other sequences there.
-func (q *sequence) decode() (others int64) {
+// startDecode moves the sequence from prefill to decode. It returns the number of other sequences there.
+func (q *sequence) startDecode() (others int64) {
 	q.phase = phaseDecode
 	others = q.server.decoding.Add(1) - 1
 	q.endPrefill()
 	return others
 }
 
-// Failed implements endpoint.Tracker. Until its end, a failed request counts like one that has not failed: its prompt is work, and its first
+// OnFailure implements endpoint.Tracker. Until its end, a failed request counts like one that has not failed: its prompt is work, and its first
 // token, if there was one, was no progress. How much work it would have been is what its client says, who may have been wrong: it is
 // usual work at most.
-func (q *sequence) Failed() {
+func (q *sequence) OnFailure() {
 	s := q.server
-	q.failAnswer()
+	q.countFailure()
 	if !q.observed {
 		return
 	}
@@ -158,45 +158,45 @@ func (q *sequence) Failed() {
 	} else {
 		q.endPrefill()
 	}
-	usual := int64(s.estimator.learner.tokens.value())
+	usual := int64(s.estimator.learner.tokens.current())
 	q.backlog, q.work = min(q.backlog, usual), min(q.work, usual)
-	q.beginPrefill(q.placed)
+	q.startPrefill(q.placed)
 }
 
-// HeldFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
-func (q *sequence) HeldFirst(now time.Time) {
+// OnHeldFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
+func (q *sequence) OnHeldFirst(now time.Time) {
 	if q.phase == phaseDecode {
 		return
 	}
-	q.decode()
-	q.server.lastProgress.Store(monotonic.From(now))
-	q.server.estimator.publish(q.request, Event{Kind: EventEnded})
+	q.startDecode()
+	q.server.lastProgress.Store(monotonic.FromTime(now))
+	q.server.estimator.publishEvent(q.request, Event{Kind: EventEnded})
 	q.request = 0
 }
 
-// Continued implements endpoint.Tracker.
-func (q *sequence) Continued(now time.Time) { q.continueAnswer(now) }
+// OnMoreContent implements endpoint.Tracker.
+func (q *sequence) OnMoreContent(now time.Time) { q.countMoreContent(now) }
 
-// Moved implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
+// OnMove implements endpoint.Tracker. From now on the sequence is on the server that serves it. When the gateway's attempt
 // there began is unknown, so its first token shows progress, but teaches no time.
-func (q *sequence) Moved(to *endpoint.Endpoint, now time.Time) {
+func (q *sequence) OnMove(to *endpoint.Endpoint, now time.Time) {
 	q.leaveServer()
-	q.failAnswer()
+	q.countFailure()
 	q.signs = signs{}
-	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().Others()
-	q.beginOnServer(now)
-	q.server.estimator.publish(q.request, Event{Kind: EventMoved, Endpoint: to})
+	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().OtherRequests()
+	q.countOnServer(now)
+	q.server.estimator.publishEvent(q.request, Event{Kind: EventMoved, Endpoint: to})
 }
 
-// End implements endpoint.Tracker.
-func (q *sequence) End(how endpoint.Ending) {
+// OnEnd implements endpoint.Tracker.
+func (q *sequence) OnEnd(how endpoint.Ending) {
 	q.leaveServer()
-	q.endAnswer(how)
+	q.countEnd(how)
 	kind := EventEnded
 	if how == endpoint.Unobserved {
 		kind = EventLost
 	}
-	q.server.estimator.publish(q.request, Event{Kind: kind})
+	q.server.estimator.publishEvent(q.request, Event{Kind: kind})
 }
 
 // leaveServer ends the count of the sequence on its server.
@@ -236,7 +236,7 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 		s.step.tokens += float64(q.prefill.Tokens)
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)
-		s.step.pairs += q.prefill.pairs(float64(q.prefill.Tokens))
+		s.step.pairs += q.prefill.pairCount(float64(q.prefill.Tokens))
 		if q.placed.Before(s.step.began) {
 			s.step.began = q.placed
 		}
@@ -245,7 +245,7 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.learnStep()
 	s.step = step{before: s.step.ended, began: q.placed, ended: now, moved: q.moved, observation: observation{
 		decoding: float64(decoding), others: q.others, tokens: float64(q.prefill.Tokens), expected: float64(q.prefill.Expected),
-		history: float64(q.prefill.History), pairs: q.prefill.pairs(float64(q.prefill.Tokens)),
+		history: float64(q.prefill.History), pairs: q.prefill.pairCount(float64(q.prefill.Tokens)),
 	}}
 }
 
@@ -266,10 +266,10 @@ func (s *Server) learnStep() {
 	}
 	o, learner := s.step.observation, s.estimator.learner
 	costs := learner.Costs()
-	want := costs.ttft(o.decoding, o.others, costs.uncached(o.tokens, o.expected, o.history)) + costs.PerPair*o.pairs
+	want := costs.estimateTTFT(o.decoding, o.others, costs.estimateUncached(o.tokens, o.expected, o.history)) + costs.PerPair*o.pairs
 	took = min(took, maxOverrun*want)
-	prior := slowdownPrior * learner.observe(o, took, s.Slowdown())
-	s.observed.observe(took, slowdownWeight)
-	s.expected.observe(want, slowdownWeight)
-	s.slowdown.Store((s.observed.value() + prior) / (s.expected.value() + prior))
+	prior := slowdownPrior * learner.observeStep(o, took, s.Slowdown())
+	s.observed.addSample(took, slowdownWeight)
+	s.expected.addSample(want, slowdownWeight)
+	s.slowdown.Store((s.observed.current() + prior) / (s.expected.current() + prior))
 }

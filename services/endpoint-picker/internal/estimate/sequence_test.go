@@ -30,24 +30,24 @@ func TestSequence_CountsOnce(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	l := s.Place(e, noon, Prefill{Tokens: 7})
+	l := s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
 	assert.Equal(t, [3]int64{1, 7, 0}, s.counts())
-	l.First(after(1))
-	l.First(after(2))
+	l.MarkFirstContent(after(1))
+	l.MarkFirstContent(after(2))
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
 	l.Release()
 	l.Release()
-	l.First(after(3))
+	l.MarkFirstContent(after(3))
 	assert.Equal(t, [3]int64{}, s.counts())
 
-	l = s.Place(e, noon, Prefill{Tokens: 7})
+	l = s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
 	l.Abandon(noon)
 	l.Release()
 	assert.Equal(t, [3]int64{}, s.counts(), "ended before its first token")
 
-	l = s.place(e, noon, Prefill{Tokens: 7}, Whole)
+	l = s.acquireLease(e, noon, Prefill{Tokens: 7}, Whole)
 	assert.Equal(t, int64(7), s.unobserved.Load())
-	l.First(noon)
+	l.MarkFirstContent(noon)
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts(), "it decodes from the beginning")
 	l.Release()
 	assert.Equal(t, [3]int64{}, s.counts())
@@ -61,21 +61,21 @@ func TestSequence_FailedCountsLikeOthers(t *testing.T) {
 		x := New(1 << 20)
 		e := x.addEndpoint(1)
 		s := ServerOf(e)
-		other := s.Place(e, noon, Prefill{Tokens: 100})
-		s.Place(e, noon, Prefill{Tokens: 7}).First(after(1))
-		l := s.Place(e, after(1), Prefill{Tokens: 9})
+		other := s.PlaceStreamed(e, noon, Prefill{Tokens: 100})
+		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).MarkFirstContent(after(1))
+		l := s.PlaceStreamed(e, after(1), Prefill{Tokens: 9})
 		if begun {
-			l.First(after(2))
+			l.MarkFirstContent(after(2))
 		}
-		l.Hold(endpoint.Span{Arrived: after(1), Until: after(10)}, after(2))
+		l.HoldUntil(endpoint.LoadSpan{Arrived: after(1), Until: after(10)}, after(2))
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts())
-		assert.Equal(t, monotonic.From(after(1)), s.lastProgress.Load(), "its first token was no progress")
+		assert.Equal(t, monotonic.FromTime(after(1)), s.lastProgress.Load(), "its first token was no progress")
 		assert.Equal(t, int64(100), s.pending.next.Load())
 		e.ExpireHeld(after(3), 0)
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts(), "no first token is known")
 		e.ExpireHeld(after(4), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 2}, s.counts())
-		assert.Equal(t, monotonic.From(after(4)), s.lastProgress.Load())
+		assert.Equal(t, monotonic.FromTime(after(4)), s.lastProgress.Load())
 		e.ExpireHeld(after(10), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 1}, s.counts())
 		other.Release()
@@ -88,8 +88,8 @@ func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	l := s.place(e, noon, Prefill{Tokens: 9}, Whole)
-	l.Hold(endpoint.Span{Arrived: noon, Until: after(10)}, after(1))
+	l := s.acquireLease(e, noon, Prefill{Tokens: 9}, Whole)
+	l.HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, after(1))
 	e.ExpireHeld(after(3), time.Second)
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
 	e.ExpireHeld(after(10), time.Second)
@@ -104,7 +104,7 @@ func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range 2 {
-		s.Place(e, noon, Prefill{Tokens: 100_000}).Hold(endpoint.Span{Arrived: noon, Until: after(10)}, noon)
+		s.PlaceStreamed(e, noon, Prefill{Tokens: 100_000}).HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, noon)
 	}
 	assert.Less(t, s.work.Load(), int64(2*2000))
 	e.ExpireHeld(after(10), 0)
@@ -115,16 +115,16 @@ func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 // After a fallback the request is the work of the server that serves it.
 func TestSequence_MovesWithItsLease(t *testing.T) {
 	t.Parallel()
-	for form, want := range map[AnswerForm][3]int64{Streamed: {1, 100, 0}, Whole: {0, 0, 1}} {
+	for form, want := range map[AnswerMode][3]int64{Streamed: {1, 100, 0}, Whole: {0, 0, 1}} {
 		x := New(1 << 20)
 		from, to := x.addEndpoint(1), x.addEndpoint(2)
 		a, b := ServerOf(from), ServerOf(to)
-		l := a.place(from, noon, Prefill{Tokens: 100}, form)
+		l := a.acquireLease(from, noon, Prefill{Tokens: 100}, form)
 		assert.Equal(t, want, a.counts())
 		l.MoveTo(to, after(1))
 		assert.Equal(t, [3]int64{}, a.counts())
 		assert.Equal(t, want, b.counts())
-		l.First(after(2))
+		l.MarkFirstContent(after(2))
 		assert.Equal(t, [3]int64{0, 0, 1}, b.counts())
 		l.Release()
 		assert.Equal(t, [3]int64{}, b.counts())
@@ -141,15 +141,15 @@ func TestSequence_FallbackTeachesNoTime(t *testing.T) {
 	costs := *x.Costs()
 	for i := range 20 {
 		start := float64(100 * i)
-		l := ServerOf(from).Place(from, after(start), Prefill{Tokens: 300})
+		l := ServerOf(from).PlaceStreamed(from, after(start), Prefill{Tokens: 300})
 		l.MoveTo(to, after(start+30))
-		l.First(after(start + 31))
+		l.MarkFirstContent(after(start + 31))
 		l.Release()
 	}
 	assert.InDelta(t, 1, ServerOf(from).Slowdown(), 0)
 	assert.InDelta(t, 1, ServerOf(to).Slowdown(), 0)
 	assert.Equal(t, costs, *x.Costs())
-	assert.Equal(t, monotonic.From(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
+	assert.Equal(t, monotonic.FromTime(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
 }
 
 // In the middle of other steps the begin of the step is known from the step before.
@@ -158,14 +158,14 @@ func TestSequence_FallbackTeachesTheTimeOfABusyServer(t *testing.T) {
 	x := New(1 << 20)
 	from, to := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(to)
-	other := s.Place(to, noon, Prefill{Tokens: 300})
-	l := ServerOf(from).Place(from, noon, Prefill{Tokens: 300})
+	other := s.PlaceStreamed(to, noon, Prefill{Tokens: 300})
+	l := ServerOf(from).PlaceStreamed(from, noon, Prefill{Tokens: 300})
 	l.MoveTo(to, after(0.010))
-	other.First(after(0.020))
-	l.First(after(0.035))
-	before := s.observed.value()
+	other.MarkFirstContent(after(0.020))
+	l.MarkFirstContent(after(0.035))
+	before := s.observed.current()
 	s.learnStep()
-	assert.InDelta(t, slowdownWeight*0.015, s.observed.value()-before*(1-slowdownWeight), 1e-9)
+	assert.InDelta(t, slowdownWeight*0.015, s.observed.current()-before*(1-slowdownWeight), 1e-9)
 }
 
 func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
@@ -173,16 +173,16 @@ func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
 	s := newTestServer()
 	first := s.begin(noon, Prefill{Tokens: 1000}, 0)
 	second := s.begin(after(0.010), Prefill{Tokens: 500}, 0)
-	first.First(after(0.100))
-	second.First(after(0.1005)) // computed in the same step
+	first.OnFirstToken(after(0.100))
+	second.OnFirstToken(after(0.1005)) // computed in the same step
 	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500, pairs: 625_000}}, s.step)
 	third := s.begin(after(0.020), Prefill{Tokens: 100}, 0)
-	third.First(after(0.150))
+	third.OnFirstToken(after(0.150))
 	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, pairs: 5000, decoding: 2}}, s.step)
 	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
-	observed := s.observed.value()
-	fourth.First(after(1.1))
-	assert.InDelta(t, slowdownWeight*0.050, s.observed.value()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
+	observed := s.observed.current()
+	fourth.OnFirstToken(after(1.1))
+	assert.InDelta(t, slowdownWeight*0.050, s.observed.current()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
 }
 
 func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
@@ -194,8 +194,8 @@ func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
 		for i := range 200 {
 			q := s.begin(after(now-1), Prefill{Tokens: 100 * (i % 20)}, others)
 			now += 0.8
-			q.First(after(now))
-			q.End(endpoint.Finished)
+			q.OnFirstToken(after(now))
+			q.OnEnd(endpoint.Finished)
 		}
 	}
 	serve(1)
@@ -216,15 +216,15 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(worker), 0))
 			for i := range 1000 {
 				now := after(float64(i) / 100)
-				l := s.Place(a, now, Prefill{Tokens: random.IntN(100)})
+				l := s.PlaceStreamed(a, now, Prefill{Tokens: random.IntN(100)})
 				load := a.Load()
-				assert.False(t, math.IsNaN(s.TTFT(monotonic.From(now), x.Costs(), Prefill{Tokens: 10}, &load)))
+				assert.False(t, math.IsNaN(s.EstimateTTFT(monotonic.FromTime(now), x.Costs(), Prefill{Tokens: 10}, &load)))
 				switch random.IntN(4) {
 				case 0:
 				case 1:
 					l.MoveTo(b, now)
 				default:
-					l.First(now.Add(time.Duration(random.IntN(int(time.Second)))))
+					l.MarkFirstContent(now.Add(time.Duration(random.IntN(int(time.Second)))))
 				}
 				l.Release()
 			}
@@ -241,11 +241,11 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 	x := New(1 << 20)
 	a, b := x.addEndpoint(1), x.addEndpoint(2)
 	for range 300 {
-		l := ServerOf(a).Place(a, noon, Prefill{Tokens: 100})
+		l := ServerOf(a).PlaceStreamed(a, noon, Prefill{Tokens: 100})
 		var wg sync.WaitGroup
 		for _, call := range []func(){
-			func() { l.First(after(1)) }, func() { l.First(after(1)) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
-			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Address() },
+			func() { l.MarkFirstContent(after(1)) }, func() { l.MarkFirstContent(after(1)) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.EndpointAddress() },
 		} {
 			wg.Go(call)
 		}
@@ -253,9 +253,9 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 		l.Release()
 	}
 	for _, e := range []*endpoint.Endpoint{a, b} {
-		e.Record(e.BeginScrape(noon), endpoint.Gauges{}) // ends abandoned leases
+		e.RecordSample(e.StartScrape(noon), endpoint.Gauges{}) // ends abandoned leases
 		assert.Equal(t, [3]int64{}, ServerOf(e).counts())
-		assert.Zero(t, e.Stats(noon).InFlight)
+		assert.Zero(t, e.StatsAt(noon).InFlight)
 		assert.Zero(t, e.Load().Requests)
 	}
 }
@@ -267,23 +267,23 @@ func TestSequence_Late(t *testing.T) {
 	x := New(1 << 20)
 	e, other := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(e)
-	one, two := s.place(e, noon, Prefill{Tokens: 7}, Late), s.place(e, after(10), Prefill{Tokens: 8}, Late)
+	one, two := s.acquireLease(e, noon, Prefill{Tokens: 7}, Late), s.acquireLease(e, after(10), Prefill{Tokens: 8}, Late)
 	assert.Equal(t, [3]int64{0, 0, 2}, s.counts())
 	assert.Equal(t, int64(15), s.unobserved.Load())
-	two.First(after(12))
+	two.MarkFirstContent(after(12))
 	learned := s.step
 	assert.Equal(t, after(12), learned.ended)
 	assert.Equal(t, 1.0, learned.decoding, "the other one was there before")
-	one.First(after(3))
+	one.MarkFirstContent(after(3))
 	assert.Equal(t, learned, s.step, "reported after a later one")
 	one.Release()
 	two.Release()
 	assert.Equal(t, [3]int64{}, s.counts())
 	assert.Zero(t, s.unobserved.Load())
 
-	moved := s.place(e, after(20), Prefill{Tokens: 7}, Late)
+	moved := s.acquireLease(e, after(20), Prefill{Tokens: 7}, Late)
 	moved.MoveTo(other, after(21))
-	moved.First(after(22))
+	moved.MarkFirstContent(after(22))
 	assert.Zero(t, ServerOf(other).step, "when it came to the other server is unknown")
 	moved.Release()
 	assert.Equal(t, [3]int64{}, ServerOf(other).counts())

@@ -18,22 +18,22 @@ type Server struct {
 
 	backlog         atomic.Int64     // uncached prompt tokens of requests in prefill
 	work            atomic.Int64     // the same as work
-	pending         prefills         // requests in prefill
+	pending         prefillQueue     // requests in prefill
 	remoteBacklog   atomic.Int64     // the part of backlog that other replicas placed
 	prefills        atomic.Int64     // requests in prefill: placed here, and without a first token
 	decoding        atomic.Int64     // requests with a first token
 	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
 	slowdown        atomicFloat      // relative to the pool
-	fit             *fit             // of what it keeps in its cache
+	fit             *cacheFit        // of what it keeps in its cache
 	alignment       atomic.Uint32    // tokens of which cached prefixes are multiples
-	completions     average          // finished requests per second of all clients; 0 before the first page
+	completions     movingAverage    // finished requests per second of all clients; 0 before the first page
 	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64     // work for prompts of our own requests without an observed first token
 
 	activity activity
 
 	mu                 sync.Mutex
-	observed, expected average // seconds to first token
+	observed, expected movingAverage // seconds to first token
 	step               step
 
 	// Used only by ObservePage.
@@ -45,7 +45,7 @@ type Server struct {
 }
 
 func newServer(x *Estimator, cache prefixindex.Handle, blocks int) *Server {
-	s := &Server{estimator: x, cache: cache, blocks: blocks, fit: newFit()}
+	s := &Server{estimator: x, cache: cache, blocks: blocks, fit: newCacheFit()}
 	s.slowdown.Store(1)
 	s.alignment.Store(usualAlignment)
 	return s
@@ -68,7 +68,7 @@ func (s *Server) Estimates() endpoint.Estimates {
 	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
 		Backlog: backlog, Slowdown: s.Slowdown(),
-		Prefix: s.fit.total(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.BatchCapacity(),
+		Prefix: s.fit.totalTokens(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.BatchCapacity(),
 	}
 }
 
@@ -76,18 +76,18 @@ func (s *Server) Estimates() endpoint.Estimates {
 // last page, and no more unobserved work than its requests can have.
 func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	s.observeCache(next)
-	requests := min(next.Requests(), s.requests+maxNewRequests)
-	others := max(requests-next.Ours(), 0)
-	s.batch.observe(min(next.Running, requests), next.Waiting)
+	requests := min(next.RequestCount(), s.requests+maxNewRequests)
+	others := max(requests-next.OwnRequests(), 0)
+	s.batch.observePage(min(next.Running, requests), next.Waiting)
 	s.observeCompletions(last, next, requests)
 	if found := others - s.others; found > 0 {
-		tokens := found * s.estimator.learner.tokens.value()
+		tokens := found * s.estimator.learner.tokens.current()
 		s.addUnobserved(next.At, tokens)
-		s.estimator.index.Occupy(s.cache, int(s.estimator.blocks(tokens)))
+		s.estimator.index.OccupyBlocks(s.cache, int(s.estimator.tokensToBlocks(tokens)))
 	}
 	s.boundUnobserved(next.At, others)
 	s.requests, s.others = requests, others
-	s.estimator.share.observe(others, requests)
+	s.estimator.share.observePage(others, requests)
 }
 
 // observeCompletions estimates the finished requests per second of all clients: our own, scaled by the share of others on the
@@ -97,10 +97,10 @@ func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float6
 	if seconds <= 0 || last.Running == 0 {
 		return // it was idle, which does not show its speed
 	}
-	if ours := next.Ours(); ours > 0 {
+	if ours := next.OwnRequests(); ours > 0 {
 		ended *= max(requests/ours, 1)
 	}
-	s.completions.observeOrSet(ended/seconds, min(seconds/completionSeconds, 1))
+	s.completions.addOrSet(ended/seconds, min(seconds/completionSeconds, 1))
 }
 
 // unobservedBacklog returns the remaining time for prompts without an observed first token.
@@ -110,15 +110,15 @@ func (s *Server) unobservedBacklog(now monotonic.Time) time.Duration {
 
 // addUnobserved adds prompt tokens whose completion is not observed. Of two concurrent additions one may be lost.
 func (s *Server) addUnobserved(now time.Time, tokens float64) {
-	begin := max(s.unobservedUntil.Load(), monotonic.From(now))
+	begin := max(s.unobservedUntil.Load(), monotonic.FromTime(now))
 	s.unobservedUntil.Store(begin.Add(s.prefillTime(tokens)))
 }
 
 // boundUnobserved limits the unobserved backlog to what the requests on a page can have: others of them, and our own. An
 // engine that has finished them faster than expected, or a page that claimed too many, leaves no backlog behind.
 func (s *Server) boundUnobserved(now time.Time, others float64) {
-	tokens := others*s.estimator.learner.tokens.value() + float64(s.unobserved.Load())
-	until := monotonic.From(now).Add(s.prefillTime(backlogSlack * tokens))
+	tokens := others*s.estimator.learner.tokens.current() + float64(s.unobserved.Load())
+	until := monotonic.FromTime(now).Add(s.prefillTime(backlogSlack * tokens))
 	if s.unobservedUntil.Load() > until {
 		s.unobservedUntil.Store(until)
 	}

@@ -12,13 +12,13 @@ import (
 
 // scrape records a page that takes no time.
 func scrape(e *endpoint.Endpoint, seconds float64, g endpoint.Gauges) {
-	e.Record(e.BeginScrape(after(seconds)), g)
+	e.RecordSample(e.StartScrape(after(seconds)), g)
 }
 
 // ttft is the estimate for a prompt of 100 tokens some seconds after noon.
 func ttft(e *endpoint.Endpoint, seconds float64) float64 {
 	s, load := ServerOf(e), e.Load()
-	return s.TTFT(monotonic.From(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
+	return s.EstimateTTFT(monotonic.FromTime(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
 }
 
 func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {
@@ -40,20 +40,20 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	idle := ttft(e, 0)
-	placed := s.Place(e, noon, Prefill{Tokens: 1000})
+	placed := s.PlaceStreamed(e, noon, Prefill{Tokens: 1000})
 	prefilling := ttft(e, 0)
 	assert.Greater(t, prefilling, idle)
 	scrape(e, 0, endpoint.Gauges{Waiting: 1})
 	assert.InDelta(t, prefilling, ttft(e, 0), 0, "the page contains the same request")
-	assert.Equal(t, endpoint.Estimates{Backlog: 1000, Slowdown: 1, BacklogTime: s.prefillTime(1000)}, e.Stats(noon).Estimates)
-	placed.First(noon)
+	assert.Equal(t, endpoint.Estimates{Backlog: 1000, Slowdown: 1, BacklogTime: s.prefillTime(1000)}, e.StatsAt(noon).Estimates)
+	placed.MarkFirstContent(noon)
 	answering := ttft(e, 0)
 	assert.Less(t, answering, prefilling)
 	placed.Release()
-	placed.First(noon)
+	placed.MarkFirstContent(noon)
 	assert.InDelta(t, idle, ttft(e, 0), 1e-9)
-	s.place(e, noon, Prefill{}, Whole).Abandon(noon)
-	s.Place(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
+	s.acquireLease(e, noon, Prefill{}, Whole).Abandon(noon)
+	s.PlaceStreamed(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
 	scrape(e, 1, endpoint.Gauges{})
 	assert.InDelta(t, idle, ttft(e, 60), 1e-9)
 	assert.InDelta(t, 1, s.Slowdown(), 1e-9)
@@ -66,7 +66,7 @@ func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
 		e := x.addEndpoint(1)
 		var open []*endpoint.Lease
 		for range 100 {
-			open = append(open, ServerOf(e).place(e, noon, Prefill{}, Whole))
+			open = append(open, ServerOf(e).acquireLease(e, noon, Prefill{}, Whole))
 		}
 		for second := range 5 {
 			scrape(e, float64(second), endpoint.Gauges{Running: 48, Waiting: 52})
@@ -85,7 +85,7 @@ func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
 // matchedBlocks returns the blocks of a chain that are expected on the endpoint.
 func (x *Estimator) matchedBlocks(e *endpoint.Endpoint, chain ...uint64) int {
 	p := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}
-	p.match(x.index)
+	p.matchCaches(x.index)
 	return p.cachedBlocks(ServerOf(e))
 }
 
@@ -93,7 +93,7 @@ func TestServer_PageHasTheSizeOfTheCache(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
+	x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{})
 	assert.Equal(t, 4, x.matchedBlocks(e, 1, 2, 3, 4), "the page does not tell")
 	scrape(e, 0, endpoint.Gauges{Blocks: 3})
@@ -104,7 +104,7 @@ func TestServer_RequestsOfOtherReplicasEvictOurPrompts(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	x.Placed(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
+	x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{Blocks: 20})
 	scrape(e, 0, endpoint.Gauges{Blocks: 20, Running: 1}) // usually 300 tokens: 18 whole blocks
 	assert.Equal(t, 2, x.matchedBlocks(e, 1, 2, 3, 4))
@@ -126,7 +126,7 @@ func TestServer_RecoversFromAWrongPage(t *testing.T) {
 			e, other := x.addEndpoint(1), x.addEndpoint(2)
 			for second := range 5 {
 				for _, server := range []*endpoint.Endpoint{e, other} {
-					ServerOf(server).Place(server, after(float64(second)), Prefill{Tokens: 100}).Release()
+					ServerOf(server).PlaceStreamed(server, after(float64(second)), Prefill{Tokens: 100}).Release()
 					scrape(server, float64(second), endpoint.Gauges{Running: 2})
 				}
 			}
@@ -146,7 +146,7 @@ func TestServer_BacklogEndsWithItsRequests(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	idle := ttft(e, 0)
-	own := ServerOf(e).place(e, noon, Prefill{Tokens: 10_000}, Whole)
+	own := ServerOf(e).acquireLease(e, noon, Prefill{Tokens: 10_000}, Whole)
 	scrape(e, 0, endpoint.Gauges{Running: 101})
 	assert.Greater(t, ttft(e, 0.1), idle+1, "a hundred prompts")
 	scrape(e, 0.1, endpoint.Gauges{Running: 1})

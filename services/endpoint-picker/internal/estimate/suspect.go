@@ -31,8 +31,8 @@ type signs struct {
 
 // paces are what is usual in the pool.
 type paces struct {
-	first, whole average // seconds to the first content of a stream, and to an answer in one piece; 0 if unknown
-	gap          average // square of the seconds between two contents of a stream: long gaps count more
+	first, whole movingAverage // seconds to the first content of a stream, and to an answer in one piece; 0 if unknown
+	gap          movingAverage // square of the seconds between two contents of a stream: long gaps count more
 }
 
 // Paces are the usual times of a pool at one moment.
@@ -45,19 +45,19 @@ type Paces struct {
 
 // Paces returns the current ones.
 func (x *Estimator) Paces() Paces {
-	first := x.paces.first.value()
+	first := x.paces.first.current()
 	return Paces{
 		First: durationOf(first),
-		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.value())),
-		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.value())),
+		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.current())),
+		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.current())),
 	}
 }
 
 func durationOf(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// Suspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of several
+// IsSuspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of several
 // requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
-func (s *Server) Suspect(now monotonic.Time, p *Paces) bool {
+func (s *Server) IsSuspect(now monotonic.Time, p *Paces) bool {
 	a := &s.activity
 	return (a.failures.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)
 }
@@ -80,12 +80,12 @@ func (s *Server) seemsStopped(now monotonic.Time, p *Paces) bool {
 	return stalled && paused > p.Stall+prompts || waits && waited > p.wait+prompts
 }
 
-// expectAnswer counts a request that was placed.
-func (q *sequence) expectAnswer(now time.Time) {
+// countWaiting counts a request that was placed.
+func (q *sequence) countWaiting(now time.Time) {
 	if q.remote || q.late { // its answer becomes known too late, if at all
 		return
 	}
-	a, at := &q.server.activity, monotonic.From(now)
+	a, at := &q.server.activity, monotonic.FromTime(now)
 	a.lastPlaced.Store(at)
 	q.signs = signs{waiting: true}
 	if a.waiting.Add(1) == 1 {
@@ -93,8 +93,8 @@ func (q *sequence) expectAnswer(now time.Time) {
 	}
 }
 
-// beginAnswer counts the first content of an answer.
-func (q *sequence) beginAnswer(now time.Time) {
+// countFirstContent counts the first content of an answer.
+func (q *sequence) countFirstContent(now time.Time) {
 	switch {
 	case !q.signs.waiting:
 		return
@@ -102,7 +102,7 @@ func (q *sequence) beginAnswer(now time.Time) {
 		q.signs.last = now
 		return
 	}
-	a, at := &q.server.activity, monotonic.From(now)
+	a, at := &q.server.activity, monotonic.FromTime(now)
 	q.signs.waiting = false
 	a.waiting.Add(-1)
 	a.lastBegun.Store(at)
@@ -115,23 +115,23 @@ func (q *sequence) beginAnswer(now time.Time) {
 	}
 }
 
-// continueAnswer counts more content of a stream.
-func (q *sequence) continueAnswer(now time.Time) {
+// countMoreContent counts more content of a stream.
+func (q *sequence) countMoreContent(now time.Time) {
 	if !q.signs.streaming {
 		q.signs.last = now
 		return
 	}
 	a := &q.server.activity
-	a.lastMore.Store(monotonic.From(now))
+	a.lastMore.Store(monotonic.FromTime(now))
 	gap := now.Sub(q.signs.last).Seconds()
-	q.server.estimator.paces.gap.observe(gap*gap, gapWeight)
+	q.server.estimator.paces.gap.addSample(gap*gap, gapWeight)
 	q.signs.last = now
 	q.recordWork()
 }
 
 // recordWork records a sign of work.
 func (q *sequence) recordWork() {
-	if a := &q.server.activity; a.failures.Load() != 0 && monotonic.From(q.placed) > a.firstFail.Load() {
+	if a := &q.server.activity; a.failures.Load() != 0 && monotonic.FromTime(q.placed) > a.firstFail.Load() {
 		a.failures.Store(0)
 	}
 	if q.signs.took == 0 {
@@ -141,27 +141,27 @@ func (q *sequence) recordWork() {
 	if q.observed {
 		usual = &q.server.estimator.paces.first
 	}
-	usual.observeOrSet(q.signs.took, paceWeight)
+	usual.addOrSet(q.signs.took, paceWeight)
 	q.signs.took = 0
 }
 
-// failAnswer counts a failure.
-func (q *sequence) failAnswer() {
+// countFailure counts a failure.
+func (q *sequence) countFailure() {
 	q.leaveActivity()
 	q.signs.failed = true
 	if a := &q.server.activity; !q.remote && a.failures.Add(1) == 1 {
-		a.firstFail.Store(monotonic.From(q.placed))
+		a.firstFail.Store(monotonic.FromTime(q.placed))
 	}
 }
 
-// endAnswer counts the end of a request. One that did not fail was answered, as far as is known.
-func (q *sequence) endAnswer(how endpoint.Ending) {
+// countEnd counts the end of a request. One that did not fail was answered, as far as is known.
+func (q *sequence) countEnd(how endpoint.Ending) {
 	q.leaveActivity()
 	if how != endpoint.Finished || q.remote || q.signs.failed {
 		return
 	}
 	if !q.observed && !q.signs.last.IsZero() {
-		q.server.activity.lastBegun.Store(monotonic.From(q.signs.last))
+		q.server.activity.lastBegun.Store(monotonic.FromTime(q.signs.last))
 		q.signs.took = q.signs.last.Sub(q.placed).Seconds()
 	}
 	q.recordWork()

@@ -13,11 +13,11 @@ import (
 // suspects reports whether a server is suspect at a time, in seconds after noon.
 func suspects(s *Server, seconds float64) bool {
 	paces := s.estimator.Paces()
-	return s.Suspect(monotonic.From(after(seconds)), &paces)
+	return s.IsSuspect(monotonic.FromTime(after(seconds)), &paces)
 }
 
 // span is the time of a request at noon that fails.
-var span = endpoint.Span{Arrived: noon, Until: after(10)}
+var span = endpoint.LoadSpan{Arrived: noon, Until: after(10)}
 
 func TestSuspect_FailuresInARow(t *testing.T) {
 	t.Parallel()
@@ -26,27 +26,27 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 	s := ServerOf(e)
 	fail := func(n int) {
 		for range n {
-			l := s.Place(e, noon, Prefill{Tokens: 7})
-			l.First(noon) // and nothing more
-			l.Hold(span, noon)
+			l := s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
+			l.MarkFirstContent(noon) // and nothing more
+			l.HoldUntil(span, noon)
 		}
 	}
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0))
-	s.place(e, after(0.1), Prefill{}, Whole).Release()
+	s.acquireLease(e, after(0.1), Prefill{}, Whole).Release()
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0), "not in a row")
-	before := s.Place(e, noon.Add(-time.Second), Prefill{Tokens: 7})
-	before.First(noon)
+	before := s.PlaceStreamed(e, noon.Add(-time.Second), Prefill{Tokens: 7})
+	before.MarkFirstContent(noon)
 	fail(1)
-	before.Continued(after(0.1))
+	before.MarkMoreContent(after(0.1))
 	assert.True(t, suspects(s, 0.999), "what came before the failures says nothing")
 	assert.False(t, suspects(s, 1), "one may see")
-	l := s.Place(e, after(1), Prefill{Tokens: 7})
+	l := s.PlaceStreamed(e, after(1), Prefill{Tokens: 7})
 	assert.True(t, suspects(s, 1))
-	l.First(after(1.1))
+	l.MarkFirstContent(after(1.1))
 	assert.True(t, suspects(s, 1.1), "so did the others")
-	l.Continued(after(1.2))
+	l.MarkMoreContent(after(1.2))
 	assert.False(t, suspects(s, 1.2))
 }
 
@@ -56,7 +56,7 @@ func TestSuspect_FailuresBeyondThoseThatAreHeld(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range minFailing {
-		s.Place(e, noon, Prefill{Tokens: 7}).Hold(endpoint.Span{Arrived: noon, Until: noon}, noon)
+		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: noon}, noon)
 	}
 	assert.True(t, suspects(s, 0), "all count, however long they took")
 }
@@ -66,9 +66,9 @@ func TestSuspect_MovedRequests(t *testing.T) {
 	x := New(1 << 20)
 	e, to := x.addEndpoint(1), x.addEndpoint(2)
 	for range minFailing {
-		l := ServerOf(e).Place(e, noon, Prefill{Tokens: 7})
+		l := ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7})
 		l.MoveTo(to, noon)
-		l.First(noon)
+		l.MarkFirstContent(noon)
 	}
 	assert.True(t, suspects(ServerOf(e), 0))
 	assert.False(t, suspects(ServerOf(to), 0))
@@ -81,8 +81,8 @@ func TestSuspect_StreamsThatStall(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	begin := func(seconds float64) *endpoint.Lease {
-		l := s.Place(e, after(seconds), Prefill{Tokens: 7})
-		l.First(after(seconds))
+		l := s.PlaceStreamed(e, after(seconds), Prefill{Tokens: 7})
+		l.MarkFirstContent(after(seconds))
 		return l
 	}
 	stall := x.Paces().Stall.Seconds()
@@ -91,7 +91,7 @@ func TestSuspect_StreamsThatStall(t *testing.T) {
 	assert.False(t, suspects(s, stall+0.01), "they may be read by a slow client")
 	l := begin(stall)
 	assert.True(t, suspects(s, stall+0.01))
-	l.Continued(after(stall + 0.02))
+	l.MarkMoreContent(after(stall + 0.02))
 	assert.False(t, suspects(s, stall+0.03))
 	assert.False(t, suspects(s, 2*stall))
 	assert.True(t, suspects(s, 2.3*stall))
@@ -104,36 +104,36 @@ func TestStallIsOfTheUsualPace(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
-	l := ServerOf(e).Place(e, noon, Prefill{Tokens: 7})
-	l.First(noon)
+	l := ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7})
+	l.MarkFirstContent(noon)
 	for i := range 500 {
-		l.Continued(after(0.05 * float64(i+1)))
+		l.MarkMoreContent(after(0.05 * float64(i+1)))
 	}
 	assert.InDelta(t, 20*0.05, x.Paces().Stall.Seconds(), 0.01)
 }
 
 func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
 	t.Parallel()
-	for _, form := range []AnswerForm{Streamed, Whole} {
+	for _, form := range []AnswerMode{Streamed, Whole} {
 		x := New(1 << 20)
 		e, works := x.addEndpoint(1), x.addEndpoint(2)
 		s := ServerOf(e)
 		for range minStalled {
-			s.place(e, noon, Prefill{Tokens: 7}, form)
+			s.acquireLease(e, noon, Prefill{Tokens: 7}, form)
 		}
 		assert.False(t, suspects(s, 0.9), "what is usual is not known")
-		l := ServerOf(works).place(works, noon, Prefill{Tokens: 7}, form)
-		l.First(after(0.5))
+		l := ServerOf(works).acquireLease(works, noon, Prefill{Tokens: 7}, form)
+		l.MarkFirstContent(after(0.5))
 		if form == Streamed {
 			assert.Zero(t, x.Paces().First, "a server that fails may be fast")
-			l.Continued(after(0.5))
+			l.MarkMoreContent(after(0.5))
 			assert.Equal(t, 500*time.Millisecond, x.Paces().First)
 		}
 		l.Release()
 		assert.False(t, suspects(s, 0.7))
 		assert.True(t, suspects(s, 0.8))
-		answered := s.place(e, after(0.8), Prefill{Tokens: 7}, form)
-		answered.First(after(0.8))
+		answered := s.acquireLease(e, after(0.8), Prefill{Tokens: 7}, form)
+		answered.MarkFirstContent(after(0.8))
 		answered.Release()
 		assert.False(t, suspects(s, 1.5))
 		assert.True(t, suspects(s, 1.6))
@@ -146,10 +146,10 @@ func TestSuspect_RequestsOfOthers(t *testing.T) {
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	x.paces.first.set(0.1)
+	x.paces.first.setTo(0.1)
 	for range minFailing {
-		s.place(e, noon, Prefill{Tokens: 7}, Late)
-		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).First(noon)
+		s.acquireLease(e, noon, Prefill{Tokens: 7}, Late)
+		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).MarkFirstContent(noon)
 		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed)
 	}
 	assert.False(t, suspects(s, 0.9))
@@ -162,7 +162,7 @@ func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
 	heard := &heard{}
 	x.SetPublisher(heard)
 	e := x.addEndpoint(1)
-	ServerOf(e).Place(e, noon, Prefill{Tokens: 7}).Hold(span, noon)
+	ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7}).HoldUntil(span, noon)
 	e.ExpireHeld(after(1), time.Second)
 	e.ExpireHeld(after(10), time.Second)
 	assert.Equal(t, []EventKind{EventBegun, EventEnded}, heard.kinds)
@@ -171,4 +171,4 @@ func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
 // heard are the kinds of published events.
 type heard struct{ kinds []EventKind }
 
-func (h *heard) Publish(e Event) { h.kinds = append(h.kinds, e.Kind) }
+func (h *heard) PublishEvent(e Event) { h.kinds = append(h.kinds, e.Kind) }

@@ -48,19 +48,19 @@ func newTokenizers() *tokenizers {
 	return t
 }
 
-// of returns the ratio of a model.
-func (t *tokenizers) of(model string) float64 {
+// ratioOf returns the ratio of a model.
+func (t *tokenizers) ratioOf(model string) float64 {
 	if r := (*t.models.Load())[model]; r != nil {
 		return r.ratio.Load()
 	}
 	return t.mean.ratio.Load()
 }
 
-// pool returns the mean ratio.
-func (t *tokenizers) pool() float64 { return t.mean.ratio.Load() }
+// meanRatio returns the mean ratio.
+func (t *tokenizers) meanRatio() float64 { return t.mean.ratio.Load() }
 
-// observe adds the counted tokens of the text of one prompt of a model, and their estimate without a ratio.
-func (t *tokenizers) observe(model string, estimated, counted int) {
+// observePrompt adds the counted tokens of the text of one prompt of a model, and their estimate without a ratio.
+func (t *tokenizers) observePrompt(model string, estimated, counted int) {
 	if estimated <= 0 || counted <= 0 {
 		return
 	}
@@ -68,25 +68,25 @@ func (t *tokenizers) observe(model string, estimated, counted int) {
 	defer t.mu.Unlock()
 	t.uses++
 	ratio, weight := float64(counted)/float64(estimated), ratioWeight*min(float64(estimated)/ratioTokens, 1)
-	t.mean.observe(ratio, weight)
+	t.mean.addRatio(ratio, weight)
 	r := (*t.models.Load())[model]
 	if r == nil {
-		r = t.add(model)
+		r = t.addModel(model)
 	}
 	r.used = t.uses
-	r.observe(ratio, weight)
+	r.addRatio(ratio, weight)
 }
 
-// observeMany adds the counts of many prompts of any models.
-func (t *tokenizers) observeMany(estimated, counted float64) {
+// observePrompts adds the counts of many prompts of any models.
+func (t *tokenizers) observePrompts(estimated, counted float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mean.observe(counted/estimated, manyWeight)
+	t.mean.addRatio(counted/estimated, manyWeight)
 }
 
-// sample sets the ratio of a model before observations, from the tokens counted in a sample text. The mean starts with the mean of all
+// setSample sets the ratio of a model before observations, from the tokens counted in a sample text. The mean starts with the mean of all
 // models with samples.
-func (t *tokenizers) sample(model string, ratio float64) {
+func (t *tokenizers) setSample(model string, ratio float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := (*t.models.Load())[model]
@@ -94,7 +94,7 @@ func (t *tokenizers) sample(model string, ratio float64) {
 		if len(*t.models.Load()) >= maxModels {
 			return
 		}
-		r = t.add(model)
+		r = t.addModel(model)
 	}
 	r.startAt(ratio)
 	var sum, sampled float64
@@ -106,8 +106,8 @@ func (t *tokenizers) sample(model string, ratio float64) {
 	t.mean.startAt(sum / sampled)
 }
 
-// add adds a model, in place of the least recently used one if there are too many. mu is held.
-func (t *tokenizers) add(model string) *tokenRatio {
+// addModel adds a model, in place of the least recently used one if there are too many. mu is held.
+func (t *tokenizers) addModel(model string) *tokenRatio {
 	next := maps.Clone(*t.models.Load())
 	if len(next) >= maxModels {
 		oldest, used := "", t.uses+1
@@ -124,23 +124,23 @@ func (t *tokenizers) add(model string) *tokenRatio {
 	return r
 }
 
-// observe adds a ratio with a weight. One count moves the mean by a bounded part, whatever it claims: it counts as at most twice,
+// addRatio adds a ratio with a weight. One count moves the mean by a bounded part, whatever it claims: it counts as at most twice,
 // and at least half, of what is known.
-func (r *tokenRatio) observe(ratio, weight float64) {
+func (r *tokenRatio) addRatio(ratio, weight float64) {
 	last := r.ratio.Load()
 	ratio = min(max(ratio, last/maxSurprise), last*maxSurprise)
 	r.sum += weight * (ratio - r.sum)
 	r.weight += weight * (1 - r.weight)
-	r.update()
+	r.updateRatio()
 }
 
 // startAt replaces the ratio without observations by that of a sample text.
 func (r *tokenRatio) startAt(ratio float64) {
 	r.start, r.prior, r.sampled = ratio, samplePrior, true
-	r.update()
+	r.updateRatio()
 }
 
-func (r *tokenRatio) update() {
+func (r *tokenRatio) updateRatio() {
 	next := (r.sum + r.prior*r.start) / (r.weight + r.prior)
 	r.ratio.Store(min(max(next, 1/maxRatio), maxRatio))
 }

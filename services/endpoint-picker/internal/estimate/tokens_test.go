@@ -12,17 +12,17 @@ import (
 func TestTokens_AreLearnedForEachModel(t *testing.T) {
 	t.Parallel()
 	x := newTokenizers()
-	assert.InDelta(t, 1, x.of("new"), 0)
+	assert.InDelta(t, 1, x.ratioOf("new"), 0)
 	for range 10 {
-		x.observe("short", 1000, 1600)
-		x.observe("long", 1000, 700)
+		x.observePrompt("short", 1000, 1600)
+		x.observePrompt("long", 1000, 700)
 	}
-	assert.InDelta(t, 1.6, x.of("short"), 0.05)
-	assert.InDelta(t, 0.7, x.of("long"), 0.05)
-	assert.InDelta(t, 1.1, x.pool(), 0.1)
-	assert.InDelta(t, x.pool(), x.of("another"), 0, "what is not known is like the pool")
-	x.observe("another", 0, 5)
-	x.observe("another", 5, 0)
+	assert.InDelta(t, 1.6, x.ratioOf("short"), 0.05)
+	assert.InDelta(t, 0.7, x.ratioOf("long"), 0.05)
+	assert.InDelta(t, 1.1, x.meanRatio(), 0.1)
+	assert.InDelta(t, x.meanRatio(), x.ratioOf("another"), 0, "what is not known is like the pool")
+	x.observePrompt("another", 0, 5)
+	x.observePrompt("another", 5, 0)
 	assert.Len(t, *x.models.Load(), 2, "an empty count says nothing")
 }
 
@@ -30,9 +30,9 @@ func TestTokens_AreLearnedFromPages(t *testing.T) {
 	t.Parallel()
 	x := newTokenizers()
 	for range 10 {
-		x.observeMany(40_000, 60_000)
+		x.observePrompts(40_000, 60_000)
 	}
-	assert.InDelta(t, 1.5, x.of("any"), 0.06)
+	assert.InDelta(t, 1.5, x.ratioOf("any"), 0.06)
 }
 
 // What a server claims changes little, and nothing for long.
@@ -43,20 +43,20 @@ func TestTokens_OneWrongCount(t *testing.T) {
 			t.Parallel()
 			x := newTokenizers()
 			for range 100 {
-				x.observe("m", 2000, 2800)
+				x.observePrompt("m", 2000, 2800)
 			}
-			x.observe("m", 2000, wrong)
-			assert.InEpsilon(t, 1.4, x.of("m"), 0.05)
-			assert.InEpsilon(t, 1.4, x.pool(), 0.05)
+			x.observePrompt("m", 2000, wrong)
+			assert.InEpsilon(t, 1.4, x.ratioOf("m"), 0.05)
+			assert.InEpsilon(t, 1.4, x.meanRatio(), 0.05)
 			for range 100 {
-				x.observe("m", 2000, wrong)
+				x.observePrompt("m", 2000, wrong)
 			}
-			assert.LessOrEqual(t, x.of("m"), maxRatio)
-			assert.GreaterOrEqual(t, x.of("m"), 1/maxRatio)
+			assert.LessOrEqual(t, x.ratioOf("m"), maxRatio)
+			assert.GreaterOrEqual(t, x.ratioOf("m"), 1/maxRatio)
 			for range 150 {
-				x.observe("m", 2000, 2800)
+				x.observePrompt("m", 2000, 2800)
 			}
-			assert.InEpsilon(t, 1.4, x.of("m"), 0.02)
+			assert.InEpsilon(t, 1.4, x.ratioOf("m"), 0.02)
 		})
 	}
 }
@@ -65,52 +65,52 @@ func TestTokens_OneWrongCount(t *testing.T) {
 func TestTokens_StartAtASample(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
-	require.True(t, x.SampleCounted("m", 4096, 1536))
+	require.True(t, x.RecordSampleCount("m", 4096, 1536))
 	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "m", Text: 1000}), 0)
 	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "an adapter", Text: 1000}), 0, "the pool starts there, too")
-	require.True(t, x.SampleCounted("other", 4096, 512))
-	assert.InDelta(t, 0.5, x.tokenizers.of("other"), 1e-9)
-	assert.InDelta(t, 1.5, x.tokenizers.of("m"), 1e-9)
-	assert.InDelta(t, 1, x.tokenizers.pool(), 1e-9, "the mean of both")
+	require.True(t, x.RecordSampleCount("other", 4096, 512))
+	assert.InDelta(t, 0.5, x.tokenizers.ratioOf("other"), 1e-9)
+	assert.InDelta(t, 1.5, x.tokenizers.ratioOf("m"), 1e-9)
+	assert.InDelta(t, 1, x.tokenizers.meanRatio(), 1e-9, "the mean of both")
 
-	x.Reported(&Expectation{model: "m", text: 2000}, 4000, -1)
-	assert.InDelta(t, 1.75, x.tokenizers.of("m"), 0.01, "halfway after one long prompt")
+	x.RecordUsage(&Expectation{model: "m", text: 2000}, 4000, -1)
+	assert.InDelta(t, 1.75, x.tokenizers.ratioOf("m"), 0.01, "halfway after one long prompt")
 	for range 20 {
-		x.Reported(&Expectation{model: "m", text: 2000}, 4000, -1)
+		x.RecordUsage(&Expectation{model: "m", text: 2000}, 4000, -1)
 	}
-	assert.InDelta(t, 2, x.tokenizers.of("m"), 0.05)
-	require.True(t, x.SampleCounted("m", 4096, 1024))
-	assert.InDelta(t, 1.92, x.tokenizers.of("m"), 0.05, "usage outweighs a later sample")
+	assert.InDelta(t, 2, x.tokenizers.ratioOf("m"), 0.05)
+	require.True(t, x.RecordSampleCount("m", 4096, 1024))
+	assert.InDelta(t, 1.92, x.tokenizers.ratioOf("m"), 0.05, "usage outweighs a later sample")
 }
 
 func TestTokens_ImpossibleSamples(t *testing.T) {
 	t.Parallel()
 	for tokens, want := range map[int]bool{-1: false, 0: false, 255: false, 256: true, 4096: true, 4097: false, math.MaxInt: false, math.MinInt: false} {
 		x := New(1 << 20)
-		assert.Equal(t, want, x.SampleCounted("m", 4096, tokens), tokens)
+		assert.Equal(t, want, x.RecordSampleCount("m", 4096, tokens), tokens)
 		assert.Equal(t, want, len(*x.tokenizers.models.Load()) == 1, tokens)
 	}
-	assert.False(t, New(1<<20).SampleCounted("m", 0, 0))
+	assert.False(t, New(1<<20).RecordSampleCount("m", 0, 0))
 }
 
 // A page can name any number of models.
 func TestTokens_SamplesDisplaceNoModel(t *testing.T) {
 	t.Parallel()
 	x := newTokenizers()
-	x.observe("used", 1000, 500)
+	x.observePrompt("used", 1000, 500)
 	for i := range 10 * maxModels {
-		x.sample(fmt.Sprint("sampled ", i), 2)
+		x.setSample(fmt.Sprint("sampled ", i), 2)
 	}
 	models := *x.models.Load()
 	assert.Len(t, models, maxModels)
 	assert.Contains(t, models, "used")
 	for i := range maxModels - 1 {
-		x.observe(fmt.Sprint("answered ", i), 1000, 1000)
+		x.observePrompt(fmt.Sprint("answered ", i), 1000, 1000)
 	}
 	models = *x.models.Load()
 	assert.Len(t, models, maxModels)
 	assert.Contains(t, models, "used", "samples leave first")
-	x.sample("late", 2)
+	x.setSample("late", 2)
 	assert.Equal(t, models, *x.models.Load(), "no answered model leaves for a sample")
 }
 
@@ -119,15 +119,15 @@ func TestTokens_ModelsAreBounded(t *testing.T) {
 	x := newTokenizers()
 	for i := range 10 * maxModels {
 		for range 5 {
-			x.observe("used", 1000, 500)
+			x.observePrompt("used", 1000, 500)
 		}
-		x.observe(fmt.Sprint("once ", i), 1000, 2000)
+		x.observePrompt(fmt.Sprint("once ", i), 1000, 2000)
 	}
 	models := *x.models.Load()
 	assert.Len(t, models, maxModels)
 	assert.Contains(t, models, "used", "the least recently used one leaves")
 	assert.NotContains(t, models, "once 0")
-	assert.InDelta(t, 0.5, x.of("used"), 0.01)
+	assert.InDelta(t, 0.5, x.ratioOf("used"), 0.01)
 }
 
 // The tokens of other parts of a prompt are known, or guessed, and stay as they are.
@@ -135,7 +135,7 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	for range 100 {
-		x.Reported(&Expectation{model: "m", text: 1000, other: 100}, 2100, -1)
+		x.RecordUsage(&Expectation{model: "m", text: 1000, other: 100}, 2100, -1)
 	}
 	ids := PromptSize{Model: "m", Other: 300}
 	assert.Equal(t, 300, x.Measure(&ids))
@@ -144,7 +144,7 @@ func TestMeasure(t *testing.T) {
 	assert.InDelta(t, 1400, x.Measure(&mixed), 10)
 	assert.InDelta(t, 28, mixed.PerBlock, 0.3)
 	for range 100 {
-		x.Reported(&Expectation{model: "m", text: 100, other: 1000}, 9000, -1)
+		x.RecordUsage(&Expectation{model: "m", text: 100, other: 1000}, 9000, -1)
 	}
 	assert.InDelta(t, 1400, x.Measure(&mixed), 10, "prompts that are mostly images say nothing of texts")
 	assert.Zero(t, x.Measure(&PromptSize{}))

@@ -4,29 +4,29 @@ import (
 	"sync"
 )
 
-// share is the share of the load of a pool that this picker did not place. Usually its other replicas did.
-type share struct {
-	mu            sync.Mutex // serializes writers, so that both means have the same weights
-	others, total average    // requests on pages
+// loadShare is the share of the load of a pool that this picker did not place. Usually its other replicas did.
+type loadShare struct {
+	mu            sync.Mutex    // serializes writers, so that both means have the same weights
+	others, total movingAverage // requests on pages
 }
 
-// observe records the requests of one page, and how many of them others placed.
-func (s *share) observe(others, total float64) {
+// observePage records the requests of one page, and how many of them others placed.
+func (s *loadShare) observePage(others, total float64) {
 	if total <= 0 {
 		return // an empty page has no information
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.others.observe(others, shareWeight)
-	s.total.observe(total, shareWeight)
+	s.others.addSample(others, shareWeight)
+	s.total.addSample(total, shareWeight)
 }
 
 // placedByOthers returns the share that others placed, 0 to 1. Between two stores of a writer it is one page old in one of
 // its means, which does not matter.
-func (s *share) placedByOthers() float64 {
-	total := s.total.value()
+func (s *loadShare) placedByOthers() float64 {
+	total := s.total.current()
 	if total <= 0 {
 		return 0
 	}
-	return min(s.others.value()/total, 1)
+	return min(s.others.current()/total, 1)
 }

@@ -24,28 +24,28 @@ type Prefill struct {
 	Context  int // tokens of the prompt in the cache, before the others
 }
 
-// pairs returns the number of pairs of a token to compute and one before it, with as many tokens to compute.
-func (p *Prefill) pairs(tokens float64) float64 {
+// pairCount returns the number of pairs of a token to compute and one before it, with as many tokens to compute.
+func (p *Prefill) pairCount(tokens float64) float64 {
 	return tokens * (float64(p.Context+p.Tokens) - tokens/2)
 }
 
-// Uncached estimates the number of prompt tokens to compute: at least one.
-func (c *Costs) Uncached(p Prefill) float64 {
-	return max(c.uncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
+// UncachedTokens estimates the number of prompt tokens to compute: at least one.
+func (c *Costs) UncachedTokens(p Prefill) float64 {
+	return max(c.estimateUncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
 }
 
-func (c *Costs) uncached(tokens, expected, history float64) float64 {
+func (c *Costs) estimateUncached(tokens, expected, history float64) float64 {
 	return tokens - c.ExpectedHitRate*expected - c.HistoryHitRate*history
 }
 
-// Work returns the work for a prompt in tokens without a context: it costs as much as so many tokens of a short prompt.
-func (c *Costs) Work(p Prefill) float64 {
-	tokens := c.Uncached(p)
-	return tokens + p.pairs(tokens)*c.PerPair/c.PerToken
+// PrefillWork returns the work for a prompt in tokens without a context: it costs as much as so many tokens of a short prompt.
+func (c *Costs) PrefillWork(p Prefill) float64 {
+	tokens := c.UncachedTokens(p)
+	return tokens + p.pairCount(tokens)*c.PerPair/c.PerToken
 }
 
-// ttft returns the TTFT for an amount of work, without a slowdown.
-func (c *Costs) ttft(decoding, others, work float64) float64 {
+// estimateTTFT returns the TTFT for an amount of work, without a slowdown.
+func (c *Costs) estimateTTFT(decoding, others, work float64) float64 {
 	return c.Base + c.PerDecoding*decoding + c.PerOther*others + c.PerToken*work
 }
 
@@ -59,44 +59,44 @@ type serverLoad struct {
 	rate    float64 // finished requests per second; 0 if unknown
 }
 
-// TTFT estimates the seconds to first token of a request that is placed now.
-func (s *Server) TTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
+// EstimateTTFT estimates the seconds to first token of a request that is placed now.
+func (s *Server) EstimateTTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
-		others: l.Others(), all: max(l.Sample.Requests()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
-		rate: s.completions.value(),
+		others: l.OtherRequests(), all: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
+		rate: s.completions.current(),
 	}
 	if l.Waiting > 0 {
 		load.waiting = max(l.Waiting+l.Since, 0)
 	}
-	return s.ttft(now, c, p, load)
+	return s.computeTTFT(now, c, p, load)
 }
 
-// ttft is TTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue lasts as
+// computeTTFT computes EstimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue lasts as
 // many requests arrive as are in it.
-func (s *Server) ttft(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
+func (s *Server) computeTTFT(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
 	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
-	slowdown, own := s.Slowdown(), c.Work(p)
+	slowdown, own := s.Slowdown(), c.PrefillWork(p)
 	later := max(prefills, l.waiting, 1) - 1
-	compute := slowdown*(c.ttft(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
+	compute := slowdown*(c.estimateTTFT(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
 	room := s.secondsToRoom(queued, l)
 	if prefills <= 0 {
 		return compute + room
 	}
 	// Credit a part of the time since the last first token as progress on the next prompt. Time beyond its expected duration is
 	// delay, which may last as long again.
-	next := slowdown * c.ttft(decoding, l.others, float64(s.pending.next.Load()))
+	next := slowdown * c.estimateTTFT(decoding, l.others, float64(s.pending.next.Load()))
 	elapsed := max(now.Sub(s.lastProgress.Load()).Seconds(), 0)
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
 
-// delay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt holds up
+// mutualDelay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt holds up
 // their tokens, and each of its own tokens comes with theirs. The more requests other replicas place, the less it counts: they do not know
 // of a prompt that went elsewhere because of it.
-func (s *Server) delay(c *Costs, p Prefill, l *endpoint.Load) float64 {
-	x, there := s.estimator, max(l.Sample.Requests()+l.Since, 0)
+func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
+	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
 	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()
-	return weight * there * (c.PerToken*c.Work(p) + c.PerDecoding*x.learner.answer.value())
+	return weight * there * (c.PerToken*c.PrefillWork(p) + c.PerDecoding*x.learner.answer.current())
 }
 
 // secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end
@@ -105,8 +105,8 @@ func (s *Server) secondsToRoom(queued float64, l serverLoad) float64 {
 	if l.rate <= 0 {
 		return 0
 	}
-	if l.kvUsage < crowdedCache && !s.batch.full(l.running) {
+	if l.kvUsage < crowdedCache && !s.batch.isFull(l.running) {
 		queued = 0
 	}
-	return max(queued, s.batch.excess(l.all+1)) / l.rate
+	return max(queued, s.batch.excessRequests(l.all+1)) / l.rate
 }

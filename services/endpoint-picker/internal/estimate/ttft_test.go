@@ -20,25 +20,27 @@ func after(seconds float64) time.Time {
 func newTestServer() *Server { return New(1 << 20).addServer() }
 
 // addServer adds a server without an endpoint.
-func (x *Estimator) addServer() *Server { return newServer(x, x.index.Add(usualBlocks), usualBlocks) }
+func (x *Estimator) addServer() *Server {
+	return newServer(x, x.index.AddCache(usualBlocks), usualBlocks)
+}
 
 // begin places a request whose answer is streamed.
 func (s *Server) begin(now time.Time, p Prefill, others float64) *sequence {
 	q := &sequence{server: s, placed: now, prefill: p, others: others, observed: true}
-	q.beginOnServer(now)
+	q.countOnServer(now)
 	return q
 }
 
 // beginUnobserved places a request whose answer comes in one piece.
 func (s *Server) beginUnobserved(now time.Time, p Prefill) *sequence {
 	q := &sequence{server: s, placed: now, prefill: p}
-	q.beginOnServer(now)
+	q.countOnServer(now)
 	return q
 }
 
 // ttftAfter is the estimate for a prompt some seconds after noon.
 func (s *Server) ttftAfter(seconds float64, c *Costs, tokens int, l serverLoad) float64 {
-	return s.ttft(monotonic.From(after(seconds)), c, Prefill{Tokens: tokens}, l)
+	return s.computeTTFT(monotonic.FromTime(after(seconds)), c, Prefill{Tokens: tokens}, l)
 }
 
 func TestTTFT(t *testing.T) {
@@ -73,12 +75,12 @@ func TestTTFT(t *testing.T) {
 			do: func(s *Server) {
 				q := s.begin(noon, Prefill{Tokens: 300}, 0)
 				s.begin(noon, Prefill{Tokens: 300}, 0)
-				q.First(after(0.040))
+				q.OnFirstToken(after(0.040))
 			},
 		},
 		{name: "answer in one piece", do: func(s *Server) { s.beginUnobserved(noon, Prefill{Tokens: 300}) }, at: 9, want: 0.010 + 0.001 + 0.010},
 		{name: "time before the placement", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0) }, at: -1, want: 0.010 + 0.040},
-		{name: "request ended", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0).End(endpoint.Finished) }, at: 5, want: 0.010 + 0.010},
+		{name: "request ended", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0).OnEnd(endpoint.Finished) }, at: 5, want: 0.010 + 0.010},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,27 +102,27 @@ func TestDelay(t *testing.T) {
 	there := func(requests float64) *endpoint.Load {
 		return &endpoint.Load{Sample: &endpoint.Sample{Gauges: endpoint.Gauges{Running: requests}}}
 	}
-	assert.Zero(t, s.delay(costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
-	one := s.delay(costs, Prefill{Tokens: 1000}, there(1))
+	assert.Zero(t, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
+	one := s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1))
 	assert.InDelta(t, delayWeight*(0.1+0.001*usualAnswer), one, 1e-9)
-	assert.InDelta(t, 3*one, s.delay(costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
-	assert.InDelta(t, one-delayWeight*0.05, s.delay(costs, Prefill{Tokens: 500}, there(1)), 1e-9)
+	assert.InDelta(t, 3*one, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
+	assert.InDelta(t, one-delayWeight*0.05, s.mutualDelay(costs, Prefill{Tokens: 500}, there(1)), 1e-9)
 	s.slowdown.Store(2)
-	assert.InDelta(t, 2*one, s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
+	assert.InDelta(t, 2*one, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
 	s.slowdown.Store(1)
 	for range 1000 {
-		x.Answered(e, 20)
+		x.RecordAnswer(e, 20)
 	}
-	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
-	short := s.delay(costs, Prefill{Tokens: 1000}, there(1))
-	x.share.observe(1, 2)
-	assert.InDelta(t, short/2, s.delay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
-	before := x.learner.answer.value()
-	x.Answered(e, 0)
-	assert.InDelta(t, before, x.learner.answer.value(), 0, "a length that is not known")
-	x.Answered(e, 1<<40)
-	x.Answered(e, -5)
-	assert.LessOrEqual(t, x.learner.answer.value(), before+usualTokensWeight*maxAnswer, "one wrong answer")
+	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
+	short := s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1))
+	x.share.observePage(1, 2)
+	assert.InDelta(t, short/2, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
+	before := x.learner.answer.current()
+	x.RecordAnswer(e, 0)
+	assert.InDelta(t, before, x.learner.answer.current(), 0, "a length that is not known")
+	x.RecordAnswer(e, 1<<40)
+	x.RecordAnswer(e, -5)
+	assert.LessOrEqual(t, x.learner.answer.current(), before+usualTokensWeight*maxAnswer, "one wrong answer")
 }
 
 func TestTTFT_CountsRequestsOfOtherReplicas(t *testing.T) {
@@ -167,9 +169,9 @@ func BenchmarkTTFT(b *testing.B) {
 	x := New(1 << 20)
 	s := x.addServer()
 	s.begin(noon, Prefill{Tokens: 300}, 0)
-	costs, now := x.Costs(), monotonic.From(noon)
+	costs, now := x.Costs(), monotonic.FromTime(noon)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.ttft(now, costs, Prefill{Tokens: 100}, serverLoad{})
+		s.computeTTFT(now, costs, Prefill{Tokens: 100}, serverLoad{})
 	}
 }

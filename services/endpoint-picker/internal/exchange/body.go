@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A ErrorFormat is the form of a refusal's body.
+// An ErrorFormat is the form of a refusal's body.
 type ErrorFormat uint8
 
 // The forms. OpenAI's is that of all APIs without another one, as vLLM and SGLang have it, too.
@@ -70,7 +70,7 @@ func isExcluded(parameters string) bool {
 	return false
 }
 
-// A errorNames names the errors of one status.
+// errorNames are the names of the error with one status.
 type errorNames struct {
 	text, openAI, anthropic string
 }

@@ -339,7 +339,7 @@ func (x *RequestContext) MarkNotReceived() { x.Placements.abandonAll(x.options.N
 // releaseLoad ends the load of the request.
 func (x *RequestContext) releaseLoad() {
 	if !x.busyUntil.IsZero() {
-		x.Placements.holdAll(endpoint.Span{Arrived: x.DispatchTime(), Until: x.busyUntil}, x.options.Now())
+		x.Placements.holdAll(endpoint.LoadSpan{Arrived: x.DispatchTime(), Until: x.busyUntil}, x.options.Now())
 		return
 	}
 	x.Placements.releaseAll()

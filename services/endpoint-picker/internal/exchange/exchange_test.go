@@ -171,7 +171,7 @@ func TestExchange_End(t *testing.T) {
 			}
 			x.EndRequest(nil)
 			assert.Equal(t, append(tt.wantCalls, string(tt.want)), pool.calls)
-			assert.Equal(t, tt.wantOpen, pool.endpoint.Stats(noon).InFlight)
+			assert.Equal(t, tt.wantOpen, pool.endpoint.StatsAt(noon).InFlight)
 		})
 	}
 }
@@ -205,7 +205,7 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 			x.MarkSent()
 			tt.steps(x)
 			inFlight := func() [roles]int64 {
-				return [roles]int64{Decode: pool.endpoint.Stats(noon).InFlight, Prefill: prefill.Stats(noon).InFlight}
+				return [roles]int64{Decode: pool.endpoint.StatsAt(noon).InFlight, Prefill: prefill.StatsAt(noon).InFlight}
 			}
 			assert.Equal(t, tt.wantDuring, inFlight())
 			x.EndRequest(nil)
@@ -223,7 +223,7 @@ func TestExchange_EndWithAnError(t *testing.T) {
 	x.EndRequest(status.Error(codes.InvalidArgument, "message out of order"))
 	assert.Equal(t, Failed, x.Outcome)
 	assert.Equal(t, codes.InvalidArgument, x.Code)
-	assert.EqualValues(t, 1, pool.endpoint.Stats(noon).InFlight, "the server may still have the request")
+	assert.EqualValues(t, 1, pool.endpoint.StatsAt(noon).InFlight, "the server may still have the request")
 }
 
 func TestExchange_DecideRefuses(t *testing.T) {

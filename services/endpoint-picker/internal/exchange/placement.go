@@ -27,7 +27,7 @@ func (p *Placements) AnsweringLease() *endpoint.Lease { return p[Decode] }
 func (p *Placements) markFirstContent(now time.Time) {
 	for _, l := range p {
 		if l != nil {
-			l.First(now)
+			l.MarkFirstContent(now)
 		}
 	}
 	if l := p[Prefill]; l != nil {
@@ -47,15 +47,15 @@ func (p *Placements) releaseAll() {
 // markMoreContent records more of an answer that has begun.
 func (p *Placements) markMoreContent(now time.Time) {
 	if l := p[Decode]; l != nil {
-		l.Continued(now)
+		l.MarkMoreContent(now)
 	}
 }
 
 // holdAll counts the request, which has failed, for the rest of its time.
-func (p *Placements) holdAll(s endpoint.Span, now time.Time) {
+func (p *Placements) holdAll(s endpoint.LoadSpan, now time.Time) {
 	for _, l := range p {
 		if l != nil {
-			l.Hold(s, now)
+			l.HoldUntil(s, now)
 		}
 	}
 }

@@ -42,19 +42,19 @@ func FuzzExchange(f *testing.F) {
 		m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 18, Options: life})
 		g := strictGateway()
 		for i := range messages {
-			if g.Immediate() != nil {
+			if g.ImmediateResponse() != nil {
 				break // the stream is closed
 			}
-			g.Sent(toEnvoy(&messages[i]))
+			g.RecordSent(toEnvoy(&messages[i]))
 			replies, err := m.Step(context.Background(), &messages[i], nil)
 			require.NoError(t, err)
 			deliver(t, g, replies)
 		}
 		if len(messages) == len(s.list) {
-			require.NoError(t, g.Finish())
+			require.NoError(t, g.CheckFinished())
 		}
 		outcome := m.close()
-		require.Equal(t, outcome.Outcome == exchange.Refused, g.Immediate() != nil)
+		require.Equal(t, outcome.Outcome == exchange.Refused, g.ImmediateResponse() != nil)
 		settle(t, picker)
 	})
 }
@@ -103,7 +103,7 @@ func FuzzAnyOrder(f *testing.F) {
 // settle brings a scrape and checks that nothing is counted any more.
 func settle(t *testing.T, o *one) {
 	t.Helper()
-	o.endpoint.Record(o.endpoint.BeginScrape(noon), endpoint.Gauges{})
+	o.endpoint.RecordSample(o.endpoint.StartScrape(noon), endpoint.Gauges{})
 	require.Zero(t, o.inFlight())
 	require.Zero(t, o.endpoint.Load().Requests)
 }
@@ -112,7 +112,7 @@ func deliver(t *testing.T, g *envoytest.Gateway, replies []Reply) {
 	t.Helper()
 	for i := range replies {
 		out := encoded(&replies[i])
-		require.NoError(t, g.Take(out))
+		require.NoError(t, g.CheckReply(out))
 	}
 }
 

@@ -85,7 +85,7 @@ func (p *onePick) PlaceRequest() *exchange.Refusal {
 	x, private := p.exchange, p.exchange.Remove
 	x.Decision = p.decision
 	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).Place(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	x.Endpoint, x.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
 	x.Destination, x.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
@@ -133,7 +133,7 @@ func (m *Machine) close() *exchange.Record {
 	return &m.requestContext.Record
 }
 
-func (o *one) inFlight() int { return int(o.endpoint.Stats(noon).InFlight) }
+func (o *one) inFlight() int { return int(o.endpoint.StatsAt(noon).InFlight) }
 
 // Messages, short.
 func reply() Message { return answered(200) }
@@ -451,7 +451,7 @@ func TestMachine(t *testing.T) {
 			require.ErrorIs(t, err, tt.wantErr)
 			assert.Equal(t, tt.want, resultOf(m.close()))
 			assert.Equal(t, m.requestContext.Placements.AnsweringLease() != nil, picker.placed == 1, "the picker hears once of each pick")
-			picker.endpoint.Record(picker.endpoint.BeginScrape(noon), endpoint.Gauges{})
+			picker.endpoint.RecordSample(picker.endpoint.StartScrape(noon), endpoint.Gauges{})
 			assert.Zero(t, picker.inFlight(), "at rest nothing is counted")
 		})
 	}
@@ -676,7 +676,7 @@ func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 			if tt.want {
 				want = 0
 			}
-			assert.Equal(t, want, picker.endpoint.Stats(noon).Backlog, "the prompt is backlog until it comes")
+			assert.Equal(t, want, picker.endpoint.StatsAt(noon).Backlog, "the prompt is backlog until it comes")
 		})
 	}
 }

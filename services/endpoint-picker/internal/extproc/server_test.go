@@ -125,7 +125,7 @@ func (g *gateway) send(messages ...Message) {
 	g.t.Helper()
 	for i := range messages {
 		out := toEnvoy(&messages[i])
-		g.Sent(out)
+		g.RecordSent(out)
 		if err := g.stream.Send(out); err != nil {
 			require.ErrorIs(g.t, err, io.EOF)
 		}
@@ -138,14 +138,14 @@ func (g *gateway) receive(n int) {
 	for range n {
 		out, err := g.stream.Recv()
 		require.NoError(g.t, err)
-		require.NoError(g.t, g.Take(out))
+		require.NoError(g.t, g.CheckReply(out))
 	}
 }
 
 // receiveAll takes replies until everything that was sent is answered.
 func (g *gateway) receiveAll() {
 	g.t.Helper()
-	for g.Finish() != nil {
+	for g.CheckFinished() != nil {
 		g.receive(1)
 	}
 }
@@ -246,7 +246,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			}
 			g.send(pieceEnd("data: [DONE]\n\n"))
 			g.receiveAll()
-			assert.Equal(t, address, g.Picked())
+			assert.Equal(t, address, g.PickedEndpoint())
 			g.end()
 			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.picker.ended(t, 1))
 			assert.Zero(t, r.picker.inFlight())
@@ -331,13 +331,13 @@ func TestRefusals(t *testing.T) {
 			g := r.open(t)
 			g.send(tt.steps...)
 			g.receive(1)
-			require.NotNil(t, g.Immediate())
-			assert.EqualValues(t, tt.code, g.Immediate().GetStatus().GetCode())
+			require.NotNil(t, g.ImmediateResponse())
+			assert.EqualValues(t, tt.code, g.ImmediateResponse().GetStatus().GetCode())
 			var body struct{ Error exchange.Error }
-			require.NoError(t, json.Unmarshal(g.Immediate().GetBody(), &body))
+			require.NoError(t, json.Unmarshal(g.ImmediateResponse().GetBody(), &body))
 			assert.Equal(t, tt.text, body.Error.Message)
 			set := map[string]string{}
-			for _, h := range g.Immediate().GetHeaders().GetSetHeaders() {
+			for _, h := range g.ImmediateResponse().GetHeaders().GetSetHeaders() {
 				set[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
 			}
 			want := map[string]string{headerContentType: "application/json"}
@@ -377,13 +377,13 @@ func TestBodyModeOfGatewaysThatDoNotTell(t *testing.T) {
 			in := toEnvoy(&first)
 			in.ProtocolConfig = nil
 			g.SetModes(envoyMode(mode), envoyMode(mode))
-			g.Sent(in)
+			g.RecordSent(in)
 			require.NoError(t, g.stream.Send(in))
 			if mode != None {
 				g.send(bodyEnd("abc"))
 			}
 			g.receiveAll()
-			assert.Equal(t, address, g.Picked())
+			assert.Equal(t, address, g.PickedEndpoint())
 			g.end()
 		})
 	}

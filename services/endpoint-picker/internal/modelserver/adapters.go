@@ -24,7 +24,7 @@ type lora struct {
 	running, waiting []byte // as on the page; the memory is reused for the next page
 }
 
-func (l *lora) take(labels []byte, at float64) {
+func (l *lora) readLabels(labels []byte, at float64) {
 	if l.seen && at < l.at {
 		return
 	}
@@ -41,9 +41,9 @@ type pageMemory struct {
 	of   []metricValue // of the custom metrics
 }
 
-// page returns the values of a reading other than gauges, nil if there are none.
-func (m *pageMemory) page(r *reading) *endpoint.Page {
-	if m.same(r) {
+// pageOf returns the values of a reading other than gauges, nil if there are none.
+func (m *pageMemory) pageOf(r *reading) *endpoint.Page {
+	if m.isUnchanged(r) {
 		return m.made
 	}
 	m.lora = lora{seen: r.lora.seen, most: r.lora.most, running: bytes.Clone(r.lora.running), waiting: bytes.Clone(r.lora.waiting)}
@@ -55,7 +55,7 @@ func (m *pageMemory) page(r *reading) *endpoint.Page {
 	return m.made
 }
 
-func (m *pageMemory) same(r *reading) bool {
+func (m *pageMemory) isUnchanged(r *reading) bool {
 	if m.lora.seen != r.lora.seen || len(m.of) != len(r.custom) {
 		return false
 	}

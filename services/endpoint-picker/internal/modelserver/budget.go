@@ -17,8 +17,8 @@ type Budget struct {
 // NewBudget returns a budget of scrapes per second.
 func NewBudget(perSecond float64) *Budget { return &Budget{perSecond: perSecond} }
 
-// take takes up to a number of scrapes, and returns how many it took. What nobody takes accumulates for a burst.
-func (b *Budget) take(wanted int, now time.Time, burst time.Duration) int {
+// takeScrapes takes up to a number of scrapes, and returns how many it took. What nobody takes accumulates for a burst.
+func (b *Budget) takeScrapes(wanted int, now time.Time, burst time.Duration) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if passed := now.Sub(b.filledAt); passed > 0 {

@@ -48,8 +48,8 @@ var pooled = sync.Pool{New: func() any {
 // dialer opens connections, as net.Dialer.DialContext does.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connect opens a connection that ends with ctx.
-func (d dialer) connect(ctx context.Context, address netip.AddrPort, secure *tls.Config, deadline time.Time) (*connection, error) {
+// openConnection opens a connection that ends with ctx.
+func (d dialer) openConnection(ctx context.Context, address netip.AddrPort, secure *tls.Config, deadline time.Time) (*connection, error) {
 	limited, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	conn, err := d(limited, "tcp", address.String())
@@ -75,15 +75,15 @@ func serverNamed(c *tls.Config, address netip.AddrPort) *tls.Config {
 	return c
 }
 
-// close ends the connection.
-func (c *connection) close() {
+// closeConn ends the connection.
+func (c *connection) closeConn() {
 	c.stop()
 	_ = c.Close()
 }
 
-// ask fetches and reads the page. It reports whether the connection can be used again. The error is errSilent if the
+// fetchPage fetches and reads the page. It reports whether the connection can be used again. The error is errSilent if the
 // connection ended without an answer, as it does if the server had closed it before.
-func (c *connection) ask(request []byte, r *reading, deadline time.Time) (endpoint.Gauges, bool, error) {
+func (c *connection) fetchPage(request []byte, r *reading, deadline time.Time) (endpoint.Gauges, bool, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return endpoint.Gauges{}, false, fmt.Errorf("%w: %w", errSilent, err)
 	}
@@ -113,7 +113,7 @@ func readResponse(b *buffers, r *reading) (endpoint.Gauges, bool, error) {
 		return endpoint.Gauges{}, false, fmt.Errorf("status %d", h.status)
 	}
 	page := newBody(b.response, h)
-	g, err := r.read(page, b.lines)
+	g, err := r.readPage(page, b.lines)
 	if err != nil && !errors.Is(err, ErrNoGauges) {
 		return endpoint.Gauges{}, false, err
 	}

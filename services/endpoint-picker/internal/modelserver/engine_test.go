@@ -73,7 +73,7 @@ func TestBuiltinEngines(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := reader(t, tt.engine).read(strings.NewReader(tt.page), make([]byte, maxLine))
+			got, err := reader(t, tt.engine).readPage(strings.NewReader(tt.page), make([]byte, maxLine))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})
@@ -82,7 +82,7 @@ func TestBuiltinEngines(t *testing.T) {
 
 func TestAnotherEnginesPageIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := reader(t, EngineSGLang).read(strings.NewReader("vllm:num_requests_running 1\n"), make([]byte, maxLine))
+	_, err := reader(t, EngineSGLang).readPage(strings.NewReader("vllm:num_requests_running 1\n"), make([]byte, maxLine))
 	require.ErrorIs(t, err, ErrNoGauges)
 	assert.EqualError(t, err, "page without the request gauges of sglang")
 }
@@ -118,7 +118,7 @@ func TestAdapters(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := vllm(t).read(strings.NewReader("vllm:num_requests_running 1\n"+tt.page), make([]byte, maxLine))
+			got, err := vllm(t).readPage(strings.NewReader("vllm:num_requests_running 1\n"+tt.page), make([]byte, maxLine))
 			require.NoError(t, err)
 			if tt.want == nil {
 				assert.Nil(t, got.Page)
@@ -133,13 +133,13 @@ func TestAdapters(t *testing.T) {
 func TestCustomMetrics(t *testing.T) {
 	t.Parallel()
 	r := custom(t)
-	got, err := r.read(strings.NewReader("mine_queue 1\nmine_heat{chip=\"0\"} -3\nmine_heat{chip=\"1\"} -2\nmine_heat{chip=\"2\"} NaN\n"), make([]byte, maxLine))
+	got, err := r.readPage(strings.NewReader("mine_queue 1\nmine_heat{chip=\"0\"} -3\nmine_heat{chip=\"1\"} -2\nmine_heat{chip=\"2\"} NaN\n"), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]float64{"heat": -2}, got.Page.Attributes, "the greatest; what is not on the page is not there")
-	got, err = r.read(strings.NewReader("mine_queue 1\nother{kind=\"x\"} 7\nother{kind=\"y\"} 8\n"), make([]byte, maxLine))
+	got, err = r.readPage(strings.NewReader("mine_queue 1\nother{kind=\"x\"} 7\nother{kind=\"y\"} 8\n"), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]float64{"other": 7}, got.Page.Attributes)
-	got, err = r.read(strings.NewReader("mine_queue 1\n"), make([]byte, maxLine))
+	got, err = r.readPage(strings.NewReader("mine_queue 1\n"), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Nil(t, got.Page)
 }
@@ -157,7 +157,7 @@ func TestPageIsMadeAnewOnlyWhenItSaysSomethingElse(t *testing.T) {
 	t.Parallel()
 	r, buf := vllm(t), make([]byte, maxLine)
 	read := func(running, at string) *scheduling.Page {
-		got, err := r.read(strings.NewReader("vllm:num_requests_running 1\nvllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\""+
+		got, err := r.readPage(strings.NewReader("vllm:num_requests_running 1\nvllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\""+
 			running+"\",waiting_lora_adapters=\"\"} "+at+"\n"), buf)
 		require.NoError(t, err)
 		return got.Page
@@ -199,7 +199,7 @@ func TestDeclaredEngines(t *testing.T) {
 			require.NoError(t, s.Validate())
 			p, err := newPlan(s, DefaultOptions().Interval)
 			require.NoError(t, err)
-			got, err := newReading(p.engines["mine"].matcher).read(strings.NewReader(tt.page), make([]byte, maxLine))
+			got, err := newReading(p.engines["mine"].matcher).readPage(strings.NewReader(tt.page), make([]byte, maxLine))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})
@@ -231,7 +231,7 @@ func TestSharedBeginningsOfNames(t *testing.T) {
 			t.Parallel()
 			m, err := newMatcher(&tt.give)
 			require.NoError(t, err)
-			got, err := newReading(m).read(strings.NewReader(page), make([]byte, maxLine))
+			got, err := newReading(m).readPage(strings.NewReader(page), make([]byte, maxLine))
 			require.NoError(t, err)
 			assert.Equal(t, endpoint.Gauges{Waiting: 1, Running: 2}, got)
 		})

@@ -19,9 +19,9 @@ func splitSeries(b []byte) (labels, rest []byte, ok bool) {
 	return b[1 : end-1], b[end:], true
 }
 
-// number parses a value, which a timestamp may follow. It refuses invalid numbers, and notations of Go that the format does
+// parseNumber parses a value, which a timestamp may follow. It refuses invalid numbers, and notations of Go that the format does
 // not have.
-func number(b []byte) (float64, bool) {
+func parseNumber(b []byte) (float64, bool) {
 	b = trimBlanks(b)
 	if i := bytes.IndexAny(b, " \t"); i >= 0 {
 		b = b[:i]
@@ -49,7 +49,7 @@ func labelValue(labels []byte, name string) []byte {
 
 // cutSeriesLabel removes the first label, with its raw value, from those of a series. The name may be in quotes.
 func cutSeriesLabel(labels []byte) (name, value, rest []byte, ok bool) {
-	for len(labels) > 0 && (labels[0] == ',' || blank(labels[0])) {
+	for len(labels) > 0 && (labels[0] == ',' || isBlank(labels[0])) {
 		labels = labels[1:]
 	}
 	if name, labels, ok = cutName(labels); !ok {
@@ -73,7 +73,7 @@ func cutName(labels []byte) (name, rest []byte, ok bool) {
 		return nil, nil, false
 	}
 	name, rest = labels[:end+equals], trimBlanks(labels[end+equals+1:])
-	for len(name) > 0 && blank(name[len(name)-1]) {
+	for len(name) > 0 && isBlank(name[len(name)-1]) {
 		name = name[:len(name)-1]
 	}
 	if end > 0 {
@@ -130,10 +130,10 @@ func labelsEnd(b []byte) int {
 
 // trimBlanks removes leading blanks.
 func trimBlanks(b []byte) []byte {
-	for len(b) > 0 && blank(b[0]) {
+	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
 	}
 	return b
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' }
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }

@@ -18,8 +18,8 @@ const (
 	asFigure             // a custom metric
 )
 
-// wanted is a metric to look for.
-type wanted struct {
+// wantedMetric is a metric to look for.
+type wantedMetric struct {
 	spec
 
 	role role
@@ -30,7 +30,7 @@ type wanted struct {
 type group struct {
 	prefix string    // common prefix of their names
 	next   [256]bool // the bytes that may follow the prefix
-	wanted []wanted
+	wanted []wantedMetric
 }
 
 // A matcher finds the lines of a page with an engine's metrics. It is never changed.
@@ -58,20 +58,20 @@ func newMatcher(e *Engine) (*matcher, error) {
 		engine: e.Name, blockSizeLabel: cmp.Or(e.BlockSizeLabel, usualBlockSizeLabel), blocksLabel: cmp.Or(e.BlocksLabel, usualBlocksLabel),
 		tokensLabel: e.TokensLabel, alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks, modelLabel: e.ModelLabel,
 	}}
-	c.m.waiting = c.add("queuedRequestsSpec", asCount, e.Waiting...)
-	c.m.running = c.add("runningRequestsSpec", asCount, e.Running...)
-	c.m.kvUsage = c.add("kvUsageSpec", asShare, e.KVUsage...)
-	c.add("loraSpec", asLoRA, e.LoRA)
-	c.m.cacheInfo = c.add("cacheInfoSpec", asInfo, e.CacheInfo)
-	c.m.blockSize = c.add("cacheBlockSizeSpec", asCount, e.BlockSize)
-	c.m.blocks = c.add("cacheNumBlocksSpec", asCount, e.Blocks)
-	c.m.tokens = c.add("cacheTokensSpec", asCount, e.Tokens)
-	c.m.hostTokens = c.add("cacheHostTokensSpec", asCount, e.HostTokens)
-	c.m.queries = c.add("cacheQueriesSpec", asTotal, e.Queries...)
-	c.m.hits = c.add("cacheHitsSpec", asTotal, e.Hits...)
-	c.m.missed = c.add("cacheMissedSpec", asTotal, e.Missed...)
+	c.m.waiting = c.addMetrics("queuedRequestsSpec", asCount, e.Waiting...)
+	c.m.running = c.addMetrics("runningRequestsSpec", asCount, e.Running...)
+	c.m.kvUsage = c.addMetrics("kvUsageSpec", asShare, e.KVUsage...)
+	c.addMetrics("loraSpec", asLoRA, e.LoRA)
+	c.m.cacheInfo = c.addMetrics("cacheInfoSpec", asInfo, e.CacheInfo)
+	c.m.blockSize = c.addMetrics("cacheBlockSizeSpec", asCount, e.BlockSize)
+	c.m.blocks = c.addMetrics("cacheNumBlocksSpec", asCount, e.Blocks)
+	c.m.tokens = c.addMetrics("cacheTokensSpec", asCount, e.Tokens)
+	c.m.hostTokens = c.addMetrics("cacheHostTokensSpec", asCount, e.HostTokens)
+	c.m.queries = c.addMetrics("cacheQueriesSpec", asTotal, e.Queries...)
+	c.m.hits = c.addMetrics("cacheHitsSpec", asTotal, e.Hits...)
+	c.m.missed = c.addMetrics("cacheMissedSpec", asTotal, e.Missed...)
 	for i, metric := range e.Custom {
-		c.m.custom = append(c.m.custom, c.add(fmt.Sprintf("customMetrics[%d].metricSpec", i), asFigure, metric.Metric)...)
+		c.m.custom = append(c.m.custom, c.addMetrics(fmt.Sprintf("customMetrics[%d].metricSpec", i), asFigure, metric.Metric)...)
 		c.m.attributes = append(c.m.attributes, metric.Attribute)
 	}
 	if c.err != nil {
@@ -79,7 +79,7 @@ func newMatcher(e *Engine) (*matcher, error) {
 	}
 	for _, g := range c.m.groups {
 		if g != nil {
-			g.close()
+			g.computePrefix()
 		}
 	}
 	return c.m, nil
@@ -100,8 +100,8 @@ type compiler struct {
 	err error
 }
 
-// add adds metrics and returns their slots. It skips empty ones.
-func (c *compiler) add(field string, r role, metrics ...string) []int {
+// addMetrics adds metrics and returns their slots. It skips empty ones.
+func (c *compiler) addMetrics(field string, r role, metrics ...string) []int {
 	var slots []int
 	for _, text := range metrics {
 		if text == "" || c.err != nil {
@@ -117,15 +117,15 @@ func (c *compiler) add(field string, r role, metrics ...string) []int {
 			g = &group{}
 			c.m.groups[s.name[0]] = g
 		}
-		g.wanted = append(g.wanted, wanted{spec: s, role: r, slot: c.m.slots})
+		g.wanted = append(g.wanted, wantedMetric{spec: s, role: r, slot: c.m.slots})
 		slots = append(slots, c.m.slots)
 		c.m.slots++
 	}
 	return slots
 }
 
-// close computes the common prefix of the group.
-func (g *group) close() {
+// computePrefix computes the common prefix of the group.
+func (g *group) computePrefix() {
 	g.prefix = g.wanted[0].name
 	for _, w := range g.wanted {
 		n := 0
@@ -143,8 +143,8 @@ func (g *group) close() {
 	}
 }
 
-// may reports whether a line, without leading blanks, may belong to a wanted metric.
-func (m *matcher) may(line []byte) (*group, bool) {
+// mayMatch reports whether a line, without leading blanks, may belong to a wanted metric.
+func (m *matcher) mayMatch(line []byte) (*group, bool) {
 	if len(line) == 0 {
 		return nil, false
 	}
@@ -155,10 +155,10 @@ func (m *matcher) may(line []byte) (*group, bool) {
 	return g, g.next[line[len(g.prefix)]] && string(line[:len(g.prefix)]) == g.prefix
 }
 
-// of reports whether a line belongs to the metric, and returns the text after its name.
-func (w *wanted) of(line []byte) ([]byte, bool) {
+// matchLine reports whether a line belongs to the metric, and returns the text after its name.
+func (w *wantedMetric) matchLine(line []byte) ([]byte, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(w.name))
-	if !ok || len(rest) == 0 || (rest[0] != '{' && !blank(rest[0])) {
+	if !ok || len(rest) == 0 || (rest[0] != '{' && !isBlank(rest[0])) {
 		return nil, false
 	}
 	return rest, true

@@ -20,68 +20,68 @@ func (_m *mockOutliers) EXPECT() *mockOutliers_Expecter {
 	return &mockOutliers_Expecter{mock: &_m.Mock}
 }
 
-// OnScrapeRefused provides a mock function with given fields: e
-func (_m *mockOutliers) OnScrapeRefused(e *endpoint.Endpoint) {
-	_m.Called(e)
-}
-
-// mockOutliers_ScrapeRefused_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ScrapeRefused'
-type mockOutliers_ScrapeRefused_Call struct {
-	*mock.Call
-}
-
-// ScrapeRefused is a helper method to define mock.On call
-//   - e *endpoint.Endpoint
-func (_e *mockOutliers_Expecter) ScrapeRefused(e interface{}) *mockOutliers_ScrapeRefused_Call {
-	return &mockOutliers_ScrapeRefused_Call{Call: _e.mock.On("ScrapeRefused", e)}
-}
-
-func (_c *mockOutliers_ScrapeRefused_Call) Run(run func(e *endpoint.Endpoint)) *mockOutliers_ScrapeRefused_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(*endpoint.Endpoint))
-	})
-	return _c
-}
-
-func (_c *mockOutliers_ScrapeRefused_Call) Return() *mockOutliers_ScrapeRefused_Call {
-	_c.Call.Return()
-	return _c
-}
-
-func (_c *mockOutliers_ScrapeRefused_Call) RunAndReturn(run func(*endpoint.Endpoint)) *mockOutliers_ScrapeRefused_Call {
-	_c.Run(run)
-	return _c
-}
-
 // OnScrape provides a mock function with given fields: e
 func (_m *mockOutliers) OnScrape(e *endpoint.Endpoint) {
 	_m.Called(e)
 }
 
-// mockOutliers_Scraped_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Scraped'
-type mockOutliers_Scraped_Call struct {
+// mockOutliers_OnScrape_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'OnScrape'
+type mockOutliers_OnScrape_Call struct {
 	*mock.Call
 }
 
-// Scraped is a helper method to define mock.On call
+// OnScrape is a helper method to define mock.On call
 //   - e *endpoint.Endpoint
-func (_e *mockOutliers_Expecter) Scraped(e interface{}) *mockOutliers_Scraped_Call {
-	return &mockOutliers_Scraped_Call{Call: _e.mock.On("Scraped", e)}
+func (_e *mockOutliers_Expecter) OnScrape(e interface{}) *mockOutliers_OnScrape_Call {
+	return &mockOutliers_OnScrape_Call{Call: _e.mock.On("OnScrape", e)}
 }
 
-func (_c *mockOutliers_Scraped_Call) Run(run func(e *endpoint.Endpoint)) *mockOutliers_Scraped_Call {
+func (_c *mockOutliers_OnScrape_Call) Run(run func(e *endpoint.Endpoint)) *mockOutliers_OnScrape_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*endpoint.Endpoint))
 	})
 	return _c
 }
 
-func (_c *mockOutliers_Scraped_Call) Return() *mockOutliers_Scraped_Call {
+func (_c *mockOutliers_OnScrape_Call) Return() *mockOutliers_OnScrape_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockOutliers_Scraped_Call) RunAndReturn(run func(*endpoint.Endpoint)) *mockOutliers_Scraped_Call {
+func (_c *mockOutliers_OnScrape_Call) RunAndReturn(run func(*endpoint.Endpoint)) *mockOutliers_OnScrape_Call {
+	_c.Run(run)
+	return _c
+}
+
+// OnScrapeRefused provides a mock function with given fields: e
+func (_m *mockOutliers) OnScrapeRefused(e *endpoint.Endpoint) {
+	_m.Called(e)
+}
+
+// mockOutliers_OnScrapeRefused_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'OnScrapeRefused'
+type mockOutliers_OnScrapeRefused_Call struct {
+	*mock.Call
+}
+
+// OnScrapeRefused is a helper method to define mock.On call
+//   - e *endpoint.Endpoint
+func (_e *mockOutliers_Expecter) OnScrapeRefused(e interface{}) *mockOutliers_OnScrapeRefused_Call {
+	return &mockOutliers_OnScrapeRefused_Call{Call: _e.mock.On("OnScrapeRefused", e)}
+}
+
+func (_c *mockOutliers_OnScrapeRefused_Call) Run(run func(e *endpoint.Endpoint)) *mockOutliers_OnScrapeRefused_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(*endpoint.Endpoint))
+	})
+	return _c
+}
+
+func (_c *mockOutliers_OnScrapeRefused_Call) Return() *mockOutliers_OnScrapeRefused_Call {
+	_c.Call.Return()
+	return _c
+}
+
+func (_c *mockOutliers_OnScrapeRefused_Call) RunAndReturn(run func(*endpoint.Endpoint)) *mockOutliers_OnScrapeRefused_Call {
 	_c.Run(run)
 	return _c
 }

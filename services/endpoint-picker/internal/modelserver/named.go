@@ -16,14 +16,14 @@ var sizesElsewhere = map[string]string{EngineSGLang: "sglang:cache_config_info",
 // FindEngine returns the first built-in engine that has all the metrics.
 func FindEngine(n MetricNames) (name string, ok bool) {
 	for _, e := range builtinEngines() {
-		if e.has(n) {
+		if e.hasMetrics(n) {
 			return e.Name, true
 		}
 	}
 	return "", false
 }
 
-func (e *Engine) has(n MetricNames) bool {
+func (e *Engine) hasMetrics(n MetricNames) bool {
 	return isOneOf(n.Waiting, e.Waiting...) && isOneOf(n.Running, e.Running...) && isOneOf(n.KVUsage, e.KVUsage...) && isOneOf(n.LoRA, e.LoRA) &&
 		isOneOf(n.CacheInfo, e.CacheInfo, sizesElsewhere[e.Name])
 }

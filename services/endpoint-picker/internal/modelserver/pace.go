@@ -35,7 +35,7 @@ type pace struct {
 	streak  int // consecutive failed scrapes, or else consecutive pages without news
 }
 
-func (p *pace) news() { *p = pace{} }
+func (p *pace) resetPace() { *p = pace{} }
 
 func (p *pace) noNews() {
 	if p.failing {
@@ -45,7 +45,7 @@ func (p *pace) noNews() {
 	p.streak++
 }
 
-func (p *pace) failed() {
+func (p *pace) recordFailure() {
 	if !p.failing {
 		*p = pace{failing: true}
 		return
@@ -53,14 +53,14 @@ func (p *pace) failed() {
 	p.streak++
 }
 
-// interval returns the time between the starts of the last and the next scrape.
+// scrapeInterval returns the time between the starts of the last and the next scrape.
 //
 //	failing                 the fastest, doubling up to a second
 //	unwatched               the slowest: no request would use the values
 //	news                    the fastest
 //	no news                 doubling up to the slowest; while our leases change, at most twice the fastest, because
 //	                        the split into waiting and running and the KV cache change with them
-func (p *pace) interval(i Interval, a attention) time.Duration {
+func (p *pace) scrapeInterval(i Interval, a attention) time.Duration {
 	if a == unwatched && !p.failing {
 		return i.Slowest
 	}
@@ -74,18 +74,18 @@ func (p *pace) interval(i Interval, a attention) time.Duration {
 	return min(i.Fastest<<min(p.streak, 10), limit)
 }
 
-// foresight is the prediction of a page.
-type foresight struct {
+// prediction is the prediction of a page.
+type prediction struct {
 	requests float64
 	last     endpoint.Gauges
 }
 
-// surprised reports whether a page differs from its prediction: by others' requests, or the progress of ours.
-func (f *foresight) surprised(g *endpoint.Gauges) bool {
-	return differ(f.requests, g.Waiting+g.Running) || differ(f.last.Waiting, g.Waiting) ||
+// isSurprising reports whether a page differs from its prediction: by others' requests, or the progress of ours.
+func (f *prediction) isSurprising(g *endpoint.Gauges) bool {
+	return isDifferent(f.requests, g.Waiting+g.Running) || isDifferent(f.last.Waiting, g.Waiting) ||
 		math.Abs(f.last.KVUsage-g.KVUsage) > newsKVUsage
 }
 
-func differ(foreseen, found float64) bool {
+func isDifferent(foreseen, found float64) bool {
 	return math.Abs(foreseen-found) > newsRequests+newsShare*foreseen
 }

@@ -13,7 +13,7 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	usual := Interval{Fastest: 100 * ms, Slowest: time.Second}
-	quiet, bad := (*pace).noNews, (*pace).failed
+	quiet, bad := (*pace).noNews, (*pace).recordFailure
 	tests := []struct {
 		name string
 		give []func(*pace)
@@ -27,7 +27,7 @@ func TestPace(t *testing.T) {
 		{name: "many", give: []func(*pace){quiet, quiet, quiet, quiet, quiet}, with: usual, to: watched, want: time.Second},
 		{name: "our own leases move", give: []func(*pace){quiet, quiet, quiet, quiet, quiet}, with: usual, to: moved, want: 200 * ms},
 		{name: "our own leases move, and news", with: usual, to: moved, want: 100 * ms},
-		{name: "news", give: []func(*pace){quiet, quiet, (*pace).news}, with: usual, to: watched, want: 100 * ms},
+		{name: "news", give: []func(*pace){quiet, quiet, (*pace).resetPace}, with: usual, to: watched, want: 100 * ms},
 		{name: "news that nobody wants", with: usual, to: unwatched, want: time.Second},
 		{name: "first failure", give: []func(*pace){quiet, quiet, quiet, bad}, with: usual, to: watched, want: 100 * ms},
 		{name: "third failure", give: []func(*pace){bad, bad, bad}, with: usual, to: watched, want: 400 * ms},
@@ -50,7 +50,7 @@ func TestPace(t *testing.T) {
 			for _, step := range tt.give {
 				step(&p)
 			}
-			assert.Equal(t, tt.want, p.interval(tt.with, tt.to))
+			assert.Equal(t, tt.want, p.scrapeInterval(tt.with, tt.to))
 		})
 	}
 }
@@ -60,8 +60,8 @@ func TestPaceNeverLeavesItsRange(t *testing.T) {
 	var p pace
 	for range 100 { // doubling must not overflow
 		p.noNews()
-		assert.LessOrEqual(t, p.interval(Interval{Fastest: time.Second, Slowest: time.Hour}, watched), time.Hour)
-		assert.GreaterOrEqual(t, p.interval(Interval{Fastest: time.Second, Slowest: time.Hour}, watched), time.Second)
+		assert.LessOrEqual(t, p.scrapeInterval(Interval{Fastest: time.Second, Slowest: time.Hour}, watched), time.Hour)
+		assert.GreaterOrEqual(t, p.scrapeInterval(Interval{Fastest: time.Second, Slowest: time.Hour}, watched), time.Second)
 	}
 }
 
@@ -69,24 +69,24 @@ func TestSurprise(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		give foresight
+		give prediction
 		page endpoint.Gauges
 		want bool
 	}{
-		{name: "as foreseen", give: foresight{requests: 5}, page: endpoint.Gauges{Running: 5}},
-		{name: "requests on their way", give: foresight{requests: 5}, page: endpoint.Gauges{Running: 3}},
-		{name: "many on their way to a busy server", give: foresight{requests: 100}, page: endpoint.Gauges{Running: 110}},
-		{name: "others' requests", give: foresight{requests: 5}, page: endpoint.Gauges{Running: 9}, want: true},
-		{name: "requests have gone", give: foresight{requests: 9}, page: endpoint.Gauges{Running: 5}, want: true},
-		{name: "a queue", give: foresight{requests: 9}, page: endpoint.Gauges{Running: 5, Waiting: 4}, want: true},
-		{name: "the queue that was", give: foresight{requests: 9, last: endpoint.Gauges{Waiting: 4}}, page: endpoint.Gauges{Running: 5, Waiting: 4}},
-		{name: "a KV cache that fills", give: foresight{}, page: endpoint.Gauges{KVUsage: 0.2}, want: true},
-		{name: "a KV cache that moves", give: foresight{last: endpoint.Gauges{KVUsage: 0.22}}, page: endpoint.Gauges{KVUsage: 0.2}},
+		{name: "as foreseen", give: prediction{requests: 5}, page: endpoint.Gauges{Running: 5}},
+		{name: "requests on their way", give: prediction{requests: 5}, page: endpoint.Gauges{Running: 3}},
+		{name: "many on their way to a busy server", give: prediction{requests: 100}, page: endpoint.Gauges{Running: 110}},
+		{name: "others' requests", give: prediction{requests: 5}, page: endpoint.Gauges{Running: 9}, want: true},
+		{name: "requests have gone", give: prediction{requests: 9}, page: endpoint.Gauges{Running: 5}, want: true},
+		{name: "a queue", give: prediction{requests: 9}, page: endpoint.Gauges{Running: 5, Waiting: 4}, want: true},
+		{name: "the queue that was", give: prediction{requests: 9, last: endpoint.Gauges{Waiting: 4}}, page: endpoint.Gauges{Running: 5, Waiting: 4}},
+		{name: "a KV cache that fills", give: prediction{}, page: endpoint.Gauges{KVUsage: 0.2}, want: true},
+		{name: "a KV cache that moves", give: prediction{last: endpoint.Gauges{KVUsage: 0.22}}, page: endpoint.Gauges{KVUsage: 0.2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, tt.give.surprised(&tt.page))
+			assert.Equal(t, tt.want, tt.give.isSurprising(&tt.page))
 		})
 	}
 }

@@ -41,10 +41,10 @@ func newReading(m *matcher) *reading {
 	return &reading{matcher: m, tally: newTally(m.slots)}
 }
 
-// read reads a metrics page in the Prometheus text format, with the given buffer. It does not validate lines that it does
+// readPage reads a metrics page in the Prometheus text format, with the given buffer. It does not validate lines that it does
 // not need.
-func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
-	r.reset()
+func (r *reading) readPage(page io.Reader, buf []byte) (endpoint.Gauges, error) {
+	r.resetReading()
 	var held, total int // bytes of an incomplete line at the start of buf; bytes read
 	skipping := false   // inside a line that is too long
 	for {
@@ -63,8 +63,8 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 		rest = r.readLines(rest, min(fresh, len(rest)))
 		switch {
 		case errors.Is(err, io.EOF):
-			r.line(rest)
-			return r.gauges()
+			r.readLine(rest)
+			return r.toGauges()
 		case err != nil:
 			return endpoint.Gauges{}, fmt.Errorf("read metrics page: %w", err)
 		case total > maxPage:
@@ -77,8 +77,8 @@ func (r *reading) read(page io.Reader, buf []byte) (endpoint.Gauges, error) {
 	}
 }
 
-func (r *reading) reset() {
-	r.tally.reset()
+func (r *reading) resetReading() {
+	r.tally.resetTally()
 	r.align = 0
 	r.lora.seen = false
 	r.model = r.model[:0]
@@ -92,31 +92,31 @@ func (r *reading) readLines(b []byte, fresh int) []byte {
 		if i < 0 {
 			return b
 		}
-		r.line(b[:fresh+i])
+		r.readLine(b[:fresh+i])
 		b, fresh = b[fresh+i+1:], 0
 	}
 }
 
-// line processes one line, without its end.
-func (r *reading) line(line []byte) {
+// readLine processes one line, without its end.
+func (r *reading) readLine(line []byte) {
 	r.work.lines++
-	if len(line) > 0 && blank(line[0]) {
+	if len(line) > 0 && isBlank(line[0]) {
 		line = trimBlanks(line)
 	}
-	g, may := r.may(line)
+	g, may := r.mayMatch(line)
 	if !may {
 		return
 	}
 	r.work.candidates++
 	for i := range g.wanted {
-		if series, ok := g.wanted[i].of(line); ok {
-			r.take(&g.wanted[i], series)
+		if series, ok := g.wanted[i].matchLine(line); ok {
+			r.readSeries(&g.wanted[i], series)
 		}
 	}
 }
 
-// take processes a series of a wanted metric.
-func (r *reading) take(w *wanted, series []byte) {
+// readSeries processes a series of a wanted metric.
+func (r *reading) readSeries(w *wantedMetric, series []byte) {
 	r.work.series++
 	r.work.seriesBytes += len(series)
 	labels, rest, ok := splitSeries(series)
@@ -128,7 +128,7 @@ func (r *reading) take(w *wanted, series []byte) {
 			return
 		}
 	}
-	value, ok := number(rest)
+	value, ok := parseNumber(rest)
 	switch {
 	case !ok:
 		return
@@ -136,15 +136,15 @@ func (r *reading) take(w *wanted, series []byte) {
 		value = r.infoTokens(labels)
 		r.align = max(r.align, r.infoAlignment(labels))
 	case w.role == asLoRA:
-		r.lora.take(labels, value)
+		r.lora.readLabels(labels, value)
 		return
-	case !w.role.possible(value):
+	case !w.role.isPossible(value):
 		return
 	}
 	if w.role == asCount && len(r.model) == 0 {
 		r.takeModel(labels)
 	}
-	r.add(w.slot, w.role, labels, value)
+	r.addSeries(w.slot, w.role, labels, value)
 }
 
 // takeModel takes the name of the model from the labels of a gauge.
@@ -157,8 +157,8 @@ func (r *reading) takeModel(labels []byte) {
 	}
 }
 
-// possible reports whether a metric of a role can have a value.
-func (r role) possible(value float64) bool {
+// isPossible reports whether a metric of a role can have a value.
+func (r role) isPossible(value float64) bool {
 	switch r {
 	case asFigure, asInfo:
 		return true
@@ -189,30 +189,30 @@ func (r *reading) infoAlignment(labels []byte) int {
 	return labelNumber(labels, r.blockSizeLabel)
 }
 
-// gauges returns the values of the page.
-func (r *reading) gauges() (endpoint.Gauges, error) {
-	if err := r.finish(); err != nil {
+// toGauges returns the values of the page.
+func (r *reading) toGauges() (endpoint.Gauges, error) {
+	if err := r.computeSums(); err != nil {
 		return endpoint.Gauges{}, err
 	}
-	waiting, running := r.first(r.waiting), r.first(r.running)
+	waiting, running := r.firstValue(r.waiting), r.firstValue(r.running)
 	if !waiting.seen && !running.seen {
 		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
 	}
 	g := endpoint.Gauges{
 		Waiting:   waiting.sum,
 		Running:   running.sum,
-		KVUsage:   min(r.first(r.kvUsage).greatest, 1),
+		KVUsage:   min(r.firstValue(r.kvUsage).greatest, 1),
 		Blocks:    int(min(r.cacheTokens()/prefixindex.BlockTokens, maxCount)),
-		Alignment: max(r.align, int(r.first(r.blockSize).greatest)),
-		Page:      r.last.page(r),
+		Alignment: max(r.align, int(r.firstValue(r.blockSize).greatest)),
+		Page:      r.last.pageOf(r),
 	}
-	r.totals(&g)
+	r.setTotals(&g)
 	return g, nil
 }
 
-// totals sets the counters of the prefix cache, if the page has them.
-func (r *reading) totals(g *endpoint.Gauges) {
-	queries, hits, missed := r.first(r.queries), r.first(r.hits), r.first(r.missed)
+// setTotals sets the counters of the prefix cache, if the page has them.
+func (r *reading) setTotals(g *endpoint.Gauges) {
+	queries, hits, missed := r.firstValue(r.queries), r.firstValue(r.hits), r.firstValue(r.missed)
 	if missed.seen {
 		queries = metricValue{sum: hits.sum + missed.sum, seen: true}
 	}
@@ -221,22 +221,22 @@ func (r *reading) totals(g *endpoint.Gauges) {
 	}
 	unit := 1.0
 	if r.inBlocks {
-		unit = r.first(r.blockSize).greatest
+		unit = r.firstValue(r.blockSize).greatest
 	}
 	g.Queries, g.Hits, g.Counted = queries.sum*unit, hits.sum*unit, true
 }
 
 // cacheTokens returns the size of the KV cache, 0 if unknown.
 func (r *reading) cacheTokens() float64 {
-	tokens := r.first(r.cacheInfo).sum
+	tokens := r.firstValue(r.cacheInfo).sum
 	if tokens == 0 {
-		tokens = r.first(r.blockSize).greatest * r.first(r.blocks).sum
+		tokens = r.firstValue(r.blockSize).greatest * r.firstValue(r.blocks).sum
 	}
 	if tokens == 0 {
-		tokens = r.first(r.tokens).sum
+		tokens = r.firstValue(r.tokens).sum
 	}
 	if tokens == 0 {
 		return 0 // the host's part alone is no size
 	}
-	return tokens + r.first(r.hostTokens).sum
+	return tokens + r.firstValue(r.hostTokens).sum
 }

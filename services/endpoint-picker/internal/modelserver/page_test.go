@@ -159,7 +159,7 @@ func TestReadPage(t *testing.T) {
 				"byte by byte":      iotest.OneByteReader(strings.NewReader(tt.give)),
 				"data with the EOF": iotest.DataErrReader(strings.NewReader(tt.give)),
 			} {
-				got, err := vllm(t).read(r, make([]byte, 256))
+				got, err := vllm(t).readPage(r, make([]byte, 256))
 				require.ErrorIs(t, err, tt.wantError, name)
 				assert.Equal(t, tt.want, got, name)
 			}
@@ -172,7 +172,7 @@ func TestReadPageOfVLLM(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("testdata/vllm-0.32.0.txt")
 	require.NoError(t, err)
-	got, err := vllm(t).read(bytes.NewReader(page), make([]byte, maxLine))
+	got, err := vllm(t).readPage(bytes.NewReader(page), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Blocks: 2048, Alignment: 128, Counted: true}, got, "256 blocks of 128 tokens")
 }
@@ -180,7 +180,7 @@ func TestReadPageOfVLLM(t *testing.T) {
 func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 3*64) // what is dropped ends just where a wanted name begins
-	got, err := vllm(t).read(strings.NewReader("vllm:num_requests_running 1\n"+long+"vllm:num_requests_running 5\n"+
+	got, err := vllm(t).readPage(strings.NewReader("vllm:num_requests_running 1\n"+long+"vllm:num_requests_running 5\n"+
 		"vllm:num_requests_waiting 2\n"+long+"vllm:num_requests_waiting 7"), make([]byte, 64))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Running: 1, Waiting: 2}, got)
@@ -189,10 +189,10 @@ func TestReadPageSkipsLinesLongerThanItsBuffer(t *testing.T) {
 func TestReadPageReportsWhatBrokeIt(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
-	_, err := vllm(t).read(iotest.ErrReader(broken), make([]byte, 64))
+	_, err := vllm(t).readPage(iotest.ErrReader(broken), make([]byte, 64))
 	require.ErrorIs(t, err, broken)
 
-	_, err = vllm(t).read(endless{}, make([]byte, maxLine))
+	_, err = vllm(t).readPage(endless{}, make([]byte, maxLine))
 	require.ErrorIs(t, err, errLargePage)
 }
 
@@ -222,8 +222,8 @@ func FuzzReadPage(f *testing.F) {
 		"vllm:num_requests_running{dp_rank=\"1\",priority=\"5\"} 4\nvllm:num_requests_running{priority=\"\",dp_rank=\"1\"} 3\n"), uint8(11))
 	buf, fresh := make([]byte, maxLine), vllm(f)
 	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
-		got, err := newReading(fresh.matcher).read(bytes.NewReader(text), buf)
-		stepped, steppedErr := newReading(fresh.matcher).read(&stepReader{text, int(step)%37 + 1}, buf)
+		got, err := newReading(fresh.matcher).readPage(bytes.NewReader(text), buf)
+		stepped, steppedErr := newReading(fresh.matcher).readPage(&stepReader{text, int(step)%37 + 1}, buf)
 		require.Equal(t, err, steppedErr)
 		require.Equal(t, got, stepped)
 		require.False(t, got.Waiting < 0 || got.Running < 0 || got.KVUsage < 0 || got.KVUsage > 1)
@@ -419,7 +419,7 @@ func BenchmarkReadPage(b *testing.B) {
 	b.ReportAllocs()
 	for r := bytes.NewReader(nil); b.Loop(); {
 		r.Reset(text)
-		if _, err := v.read(r, buf); err != nil {
+		if _, err := v.readPage(r, buf); err != nil {
 			b.Fatal(err)
 		}
 	}

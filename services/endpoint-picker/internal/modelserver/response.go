@@ -62,7 +62,7 @@ func readOneHead(r *bufio.Reader, left *int) (head, error) {
 		if len(line) == 0 {
 			return h, nil
 		}
-		if err = h.add(line); err != nil {
+		if err = h.addHeader(line); err != nil {
 			return head{}, err
 		}
 	}
@@ -96,8 +96,8 @@ func parseStatus(line []byte) (head, error) {
 	return head{status: int(status), length: lengthUnknown, last: rest[0] == '0'}, nil // HTTP/1.0 does not keep connections
 }
 
-// add processes one header.
-func (h *head) add(line []byte) error {
+// addHeader processes one header.
+func (h *head) addHeader(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte{':'})
 	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
 		return errHeader

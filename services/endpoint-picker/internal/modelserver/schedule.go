@@ -20,7 +20,7 @@ const (
 //
 //	Beat ---> turns, which have begun ---> Read or Failed ---> End ---> due again
 //
-// Only one goroutine may use a Schedule. A turn belongs to its scrape until End.
+// Only one goroutine may use a Schedule. A turn belongs to its scrape until EndTurn.
 type Schedule struct {
 	budget *Budget
 	random func() float64 // from 0 to 1
@@ -69,11 +69,11 @@ func (s *Schedule) SetEndpoints(endpoints []*endpoint.Endpoint) []*Turn {
 	return s.turns
 }
 
-// Beat begins the due turns and returns them, the longest overdue first, within the budget. A wake-up costs more than a scrape, so it
+// StartDue begins the due turns and returns them, the longest overdue first, within the budget. A wake-up costs more than a scrape, so it
 // includes those that are due before the next beat. The result is valid until the next call.
-func (s *Schedule) Beat(now time.Time, i Interval) []*Turn {
-	period := period(i)
-	a, soon := s.attention(now, i), now.Add(period/2)
+func (s *Schedule) StartDue(now time.Time, i Interval) []*Turn {
+	period := beatPeriod(i)
+	a, soon := s.attentionAt(now, i), now.Add(period/2)
 	s.due = s.due[:0]
 	for _, t := range s.turns {
 		if t.busy.Load() {
@@ -84,25 +84,25 @@ func (s *Schedule) Beat(now time.Time, i Interval) []*Turn {
 		}
 	}
 	slices.SortStableFunc(s.due, func(a, b *Turn) int { return a.due.Compare(b.due) })
-	chosen := s.due[:s.budget.take(len(s.due), now, burstBeats*period)]
+	chosen := s.due[:s.budget.takeScrapes(len(s.due), now, burstBeats*period)]
 	for _, t := range chosen {
-		t.begin(now, s.vary())
+		t.startScrape(now, s.randomFactor())
 	}
 	return chosen
 }
 
-// Wait returns the time until the next beat.
-func (s *Schedule) Wait(i Interval) time.Duration {
-	return time.Duration(s.vary() * float64(period(i)))
+// WaitTime returns the time until the next beat.
+func (s *Schedule) WaitTime(i Interval) time.Duration {
+	return time.Duration(s.randomFactor() * float64(beatPeriod(i)))
 }
 
-// period is the mean time between two beats.
-func period(i Interval) time.Duration {
+// beatPeriod is the mean time between two beats.
+func beatPeriod(i Interval) time.Duration {
 	return min(max(i.Fastest/beatsInInterval, shortestBeat), longestBeat)
 }
 
-// attention returns whether requests were placed recently.
-func (s *Schedule) attention(now time.Time, i Interval) attention {
+// attentionAt returns whether requests were placed recently.
+func (s *Schedule) attentionAt(now time.Time, i Interval) attention {
 	var movements int64
 	for _, t := range s.turns {
 		movements += t.endpoint.Movements()
@@ -116,8 +116,8 @@ func (s *Schedule) attention(now time.Time, i Interval) attention {
 	return watched
 }
 
-// vary returns a random factor for an interval.
-func (s *Schedule) vary() float64 { return 1 - jitter + 2*jitter*s.random() }
+// randomFactor returns a random factor for an interval.
+func (s *Schedule) randomFactor() float64 { return 1 - jitter + 2*jitter*s.random() }
 
 // Endpoint returns the endpoint.
 func (t *Turn) Endpoint() *endpoint.Endpoint { return t.endpoint }
@@ -130,39 +130,39 @@ func (t *Turn) dueAt(i Interval, a attention, period time.Duration) time.Time {
 	if a == watched && t.endpoint.Movements() != t.movements {
 		a = moved
 	}
-	interval := time.Duration(t.varied * float64(t.pace.interval(i, a)))
+	interval := time.Duration(t.varied * float64(t.pace.scrapeInterval(i, a)))
 	return t.began.Add(max(interval, time.Duration(float64(t.work)/maxWorkShare)+period/2))
 }
 
-// begin records the start of a scrape.
-func (t *Turn) begin(now time.Time, varied float64) {
+// startScrape records the start of a scrape.
+func (t *Turn) startScrape(now time.Time, varied float64) {
 	t.busy.Store(true)
 	t.began, t.varied, t.movements = now, varied, t.endpoint.Movements()
 }
 
-// Read records the page of a scrape.
-func (t *Turn) Read(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
+// RecordPage records the page of a scrape.
+func (t *Turn) RecordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	requests, last, sampled := t.endpoint.PredictPage(mark)
 	if t.onlyWaiting {
 		requests = g.Waiting
 	}
-	foreseen := foresight{requests: requests, last: last}
-	if !sampled || foreseen.surprised(g) {
-		t.pace.news()
+	foreseen := prediction{requests: requests, last: last}
+	if !sampled || foreseen.isSurprising(g) {
+		t.pace.resetPace()
 	} else {
 		t.pace.noNews()
 	}
-	t.endpoint.Record(mark, *g)
+	t.endpoint.RecordSample(mark, *g)
 }
 
-// Failed records that a scrape failed.
-func (t *Turn) Failed(mark endpoint.ScrapeStart) {
-	t.pace.failed()
+// RecordFailure records that a scrape failed.
+func (t *Turn) RecordFailure(mark endpoint.ScrapeStart) {
+	t.pace.recordFailure()
 	t.endpoint.RecordFailure(mark)
 }
 
-// End ends the turn, whose scrape took some processor time.
-func (t *Turn) End(work time.Duration) {
+// EndTurn ends the turn, whose scrape took some processor time.
+func (t *Turn) EndTurn(work time.Duration) {
 	t.work = work
 	t.busy.Store(false)
 }

@@ -42,11 +42,11 @@ func anEndpoint() *endpoint.Endpoint {
 // run lets a time pass. Before each beat the traffic comes, and each scrape ends as told.
 func (s *simulation) run(d time.Duration, traffic func(), tell func(*pace)) (scrapes int) {
 	clear(s.scrapes)
-	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(period(s.interval)) {
+	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(beatPeriod(s.interval)) {
 		traffic()
-		for _, turn := range s.Beat(s.now, s.interval) {
+		for _, turn := range s.StartDue(s.now, s.interval) {
 			tell(&turn.pace)
-			turn.End(s.work)
+			turn.EndTurn(s.work)
 			s.scrapes[turn.Endpoint()]++
 			scrapes++
 		}
@@ -62,15 +62,15 @@ func nothing() {}
 func TestIdlePoolIsScrapedSlowly(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
-	s.run(5*time.Second, nothing, (*pace).news)
-	assert.InDelta(t, 8*10, s.run(10*time.Second, nothing, (*pace).news), 8, "others' traffic is nobody's business")
+	s.run(5*time.Second, nothing, (*pace).resetPace)
+	assert.InDelta(t, 8*10, s.run(10*time.Second, nothing, (*pace).resetPace), 8, "others' traffic is nobody's business")
 }
 
 func TestPagesThatTellSomethingNewAreScrapedFast(t *testing.T) {
 	t.Parallel()
 	s := simulate(DefaultOptions(), 8)
 	traffic := place(s.turns[0].endpoint)
-	assert.InDelta(t, 8*100, s.run(10*time.Second, traffic, (*pace).news), 8*10)
+	assert.InDelta(t, 8*100, s.run(10*time.Second, traffic, (*pace).resetPace), 8*10)
 }
 
 func TestPagesThatOnlyConfirmAreScrapedLess(t *testing.T) {
@@ -98,8 +98,8 @@ func TestBudgetHoldsWhateverTheNumberOfEndpoints(t *testing.T) {
 	for _, n := range []int{64, 256, 1000} {
 		s := simulate(DefaultOptions(), n)
 		traffic := place(s.turns[0].endpoint)
-		s.run(5*time.Second, traffic, (*pace).news)
-		assert.LessOrEqual(t, s.run(10*time.Second, traffic, (*pace).news), 10*400+40, n)
+		s.run(5*time.Second, traffic, (*pace).resetPace)
+		assert.LessOrEqual(t, s.run(10*time.Second, traffic, (*pace).resetPace), 10*400+40, n)
 		least, most := len(s.turns)*1000, 0
 		for _, w := range s.turns {
 			least, most = min(least, s.scrapes[w.endpoint]), max(most, s.scrapes[w.endpoint])
@@ -120,7 +120,7 @@ func TestBudgetIsSharedByTheBusyAndTheIdle(t *testing.T) {
 	}
 	s.run(20*time.Second, place(loud[0].endpoint), func(p *pace) {
 		if p.streak == 0 {
-			p.news()
+			p.resetPace()
 		}
 	})
 	for _, w := range s.turns {
@@ -149,8 +149,8 @@ func TestCostlyPagesAreScrapedLess(t *testing.T) {
 			s := simulate(o, 1)
 			s.work = work
 			traffic := place(s.turns[0].endpoint)
-			s.run(5*time.Second, traffic, (*pace).news)
-			scrapes := s.run(10*time.Second, traffic, (*pace).news)
+			s.run(5*time.Second, traffic, (*pace).resetPace)
+			scrapes := s.run(10*time.Second, traffic, (*pace).resetPace)
 			assert.LessOrEqual(t, float64(scrapes-1)*work.Seconds()/10, maxWorkShare, "%s, every %s", work, fastest)
 			if fastest > MinInterval {
 				assert.InDelta(t, most, scrapes, 0.1*float64(most)+1, work)
@@ -174,8 +174,8 @@ func TestSchedulesShareOneBudget(t *testing.T) {
 			if now.Before(beats[pool]) {
 				continue
 			}
-			beats[pool], pool.now = now.Add(pool.Wait(pool.interval)), now
-			scrapes[pool] += pool.run(time.Millisecond, place(pool.turns[0].endpoint), (*pace).news)
+			beats[pool], pool.now = now.Add(pool.WaitTime(pool.interval)), now
+			scrapes[pool] += pool.run(time.Millisecond, place(pool.turns[0].endpoint), (*pace).resetPace)
 		}
 	}
 	sum := 0
@@ -203,7 +203,7 @@ func TestBeats(t *testing.T) {
 	} {
 		o := DefaultOptions()
 		o.Interval.Fastest = fastest
-		assert.Equal(t, want, period(o.Interval))
+		assert.Equal(t, want, beatPeriod(o.Interval))
 	}
 }
 
@@ -213,8 +213,8 @@ func TestBeatsVary(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	s := NewSchedule(NewBudget(1), rand.Float64)
 	for range 100 {
-		wait := s.Wait(interval)
-		assert.InDelta(t, period(interval), wait, jitter*float64(period(interval)))
+		wait := s.WaitTime(interval)
+		assert.InDelta(t, beatPeriod(interval), wait, jitter*float64(beatPeriod(interval)))
 		seen[wait] = true
 	}
 	assert.Greater(t, len(seen), 50)
@@ -228,7 +228,7 @@ func TestScheduleRepeatsItself(t *testing.T) {
 		s.random = rand.New(rand.NewPCG(seed, 1)).Float64
 		for range 50 {
 			s.run(time.Second, place(s.turns[3].endpoint), (*pace).noNews)
-			waits = append(waits, s.Wait(s.interval))
+			waits = append(waits, s.WaitTime(s.interval))
 		}
 		for _, turn := range s.turns {
 			scrapes = append(scrapes, s.scrapes[turn.endpoint])
@@ -249,12 +249,12 @@ func TestEndpointsKeepTheirTurns(t *testing.T) {
 	s := NewSchedule(NewBudget(DefaultOptions().Budget), rand.Float64)
 	a, b, c := anEndpoint(), anEndpoint(), anEndpoint()
 	first := s.SetEndpoints([]*endpoint.Endpoint{a, b})
-	require.Len(t, s.Beat(noon, DefaultOptions().Interval), 2)
+	require.Len(t, s.StartDue(noon, DefaultOptions().Interval), 2)
 	second := s.SetEndpoints([]*endpoint.Endpoint{c, a})
 	assert.Same(t, first[0], second[1])
-	begun := s.Beat(noon.Add(time.Second), DefaultOptions().Interval)
+	begun := s.StartDue(noon.Add(time.Second), DefaultOptions().Interval)
 	require.Len(t, begun, 1, "the scrape of the first is under way")
 	assert.Same(t, c, begun[0].Endpoint())
-	second[1].End(0)
-	assert.Len(t, s.Beat(noon.Add(2*time.Second), DefaultOptions().Interval), 1)
+	second[1].EndTurn(0)
+	assert.Len(t, s.StartDue(noon.Add(2*time.Second), DefaultOptions().Interval), 1)
 }

@@ -90,16 +90,16 @@ func NewScraper(p ScraperParams) *Scraper {
 		wanted:     make(chan []*endpoint.Endpoint, 1),
 		schedule:   NewSchedule(p.Budget, rand.Float64),
 	}
-	plan, err := Prepare(DefaultSettings(), p.Options)
+	plan, err := CompilePlan(DefaultSettings(), p.Options)
 	if err != nil {
 		panic(fmt.Sprintf("built-in engines: %v", err)) // tests make them
 	}
-	s.Use(plan)
+	s.SetPlan(plan)
 	return s
 }
 
-// Prepare compiles settings, and reads the files that they name. Scrapers with the same options can share the plan.
-func Prepare(settings Settings, o Options) (*Plan, error) {
+// CompilePlan compiles settings, and reads the files that they name. Scrapers with the same options can share the plan.
+func CompilePlan(settings Settings, o Options) (*Plan, error) {
 	p, err := newPlan(settings, o.Interval)
 	if err != nil {
 		return nil, fmt.Errorf("prepare scraping: %w", err)
@@ -107,8 +107,8 @@ func Prepare(settings Settings, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Use makes a plan effective, from the next scrape of each endpoint.
-func (s *Scraper) Use(p *Plan) { s.plan.Store(p) }
+// SetPlan makes a plan effective, from the next scrape of each endpoint.
+func (s *Scraper) SetPlan(p *Plan) { s.plan.Store(p) }
 
 // SetEndpoints sets the list of endpoints. Only one goroutine may call it.
 func (s *Scraper) SetEndpoints(endpoints []*endpoint.Endpoint) {
@@ -131,19 +131,19 @@ func (s *Scraper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case endpoints := <-s.wanted:
-			s.apply(ctx, endpoints)
+			s.applyEndpoints(ctx, endpoints)
 		case <-timer.C():
 		}
 		if len(s.workers) == 0 {
 			timer.Stop()
 			continue
 		}
-		timer.Reset(s.beat(s.clock.Now()))
+		timer.Reset(s.startDueScrapes(s.clock.Now()))
 	}
 }
 
-// apply creates workers for new endpoints and ends those of removed ones.
-func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
+// applyEndpoints creates workers for new endpoints and ends those of removed ones.
+func (s *Scraper) applyEndpoints(ctx context.Context, endpoints []*endpoint.Endpoint) {
 	gone := s.workers
 	s.workers = make(map[*Turn]*worker, len(endpoints))
 	for _, t := range s.schedule.SetEndpoints(endpoints) {
@@ -160,21 +160,21 @@ func (s *Scraper) apply(ctx context.Context, endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// beat starts the due scrapes, and returns the time until the next beat.
-func (s *Scraper) beat(now time.Time) time.Duration {
+// startDueScrapes starts the due scrapes, and returns the time until the next beat.
+func (s *Scraper) startDueScrapes(now time.Time) time.Duration {
 	p := s.plan.Load()
 	if !p.settings.Off {
-		for _, t := range s.schedule.Beat(now, p.interval) {
-			s.start(s.workers[t], now)
+		for _, t := range s.schedule.StartDue(now, p.interval) {
+			s.startScrape(s.workers[t], now)
 		}
 	}
-	return s.schedule.Wait(p.interval)
+	return s.schedule.WaitTime(p.interval)
 }
 
-// start starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
-func (s *Scraper) start(w *worker, now time.Time) {
+// startScrape starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
+func (s *Scraper) startScrape(w *worker, now time.Time) {
 	s.scrapes.Go(func() {
-		defer func() { w.End(w.worked) }()
-		w.scrape(now)
+		defer func() { w.EndTurn(w.worked) }()
+		w.scrapeOnce(now)
 	})
 }

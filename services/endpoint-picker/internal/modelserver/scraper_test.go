@@ -32,9 +32,9 @@ func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 // configure makes settings effective.
 func configure(t *testing.T, s *Scraper, settings Settings) {
 	t.Helper()
-	p, err := Prepare(settings, s.options)
+	p, err := CompilePlan(settings, s.options)
 	require.NoError(t, err)
-	s.Use(p)
+	s.SetPlan(p)
 }
 
 // inMemory returns a Scraper of servers in memory.
@@ -136,7 +136,7 @@ func TestFailingPagesAreCountedAndSaidOnce(t *testing.T) {
 				o.Timeout = 200 * time.Millisecond
 				_, logs := start(t, o, e)
 				time.Sleep(2 * time.Second)
-				assert.Greater(t, e.Stats(time.Now()).ScrapeFailures, int64(5))
+				assert.Greater(t, e.StatsAt(time.Now()).ScrapeFailures, int64(5))
 				require.Len(t, logs.All(), 1)
 				entry := logs.All()[0]
 				assert.Equal(t, "Lost metrics of endpoint, preferred other endpoints", entry.Message)
@@ -198,14 +198,14 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, ErrRefused) })).Once()
 	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return errors.Is(err, ErrRefused) })).Once()
 	told := newMockOutliers(t)
-	told.EXPECT().ScrapeRefused(nobody).Once()
-	told.EXPECT().Scraped(refused).Once()
+	told.EXPECT().OnScrapeRefused(nobody).Once()
+	told.EXPECT().OnScrape(refused).Once()
 	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: observed, Outliers: told})
 	for _, e := range []*endpoint.Endpoint{refused, bad.endpoint(), nobody} {
-		newWorker(t, s, e).scrape(time.Now())
+		newWorker(t, s, e).scrapeOnce(time.Now())
 	}
-	assert.EqualValues(t, 1, nobody.Stats(time.Now()).ScrapeFailures)
-	assert.Zero(t, refused.Stats(time.Now()).ScrapeFailures)
+	assert.EqualValues(t, 1, nobody.StatsAt(time.Now()).ScrapeFailures)
+	assert.Zero(t, refused.StatsAt(time.Now()).ScrapeFailures)
 }
 
 func newWorker(t *testing.T, s *Scraper, e *endpoint.Endpoint) *worker {

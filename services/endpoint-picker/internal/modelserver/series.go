@@ -53,20 +53,20 @@ func newTally(slots int) tally {
 	return tally{metrics: make([]metricValue, slots), index: map[seriesKey]int{}, seed: maphash.MakeSeed()}
 }
 
-func (t *tally) reset() {
+func (t *tally) resetTally() {
 	clear(t.metrics)
 	clear(t.index)
 	t.keys, t.values, t.full = t.keys[:0], t.values[:0], false
 }
 
-// add adds a series.
-func (t *tally) add(slot int, r role, labels []byte, value float64) {
+// addSeries adds a series.
+func (t *tally) addSeries(slot int, r role, labels []byte, value float64) {
 	f := &t.metrics[slot]
 	if !f.seen || value > f.greatest {
 		f.greatest = value
 	}
 	f.seen = true
-	key := t.key(slot, r, labels)
+	key := t.seriesKeyOf(slot, r, labels)
 	switch at, known := t.index[key]; {
 	case known:
 		t.values[at] = max(t.values[at], value)
@@ -79,8 +79,8 @@ func (t *tally) add(slot int, r role, labels []byte, value float64) {
 	}
 }
 
-// key returns the key of a series. Counters have no total: SGLang counts requests without a priority under the empty one.
-func (t *tally) key(slot int, r role, labels []byte) seriesKey {
+// seriesKeyOf returns the key of a series. Counters have no total: SGLang counts requests without a priority under the empty one.
+func (t *tally) seriesKeyOf(slot int, r role, labels []byte) seriesKey {
 	key := seriesKey{slot: slot}
 	for {
 		name, value, rest, ok := cutSeriesLabel(labels)
@@ -110,8 +110,8 @@ func (t *tally) isContained(key seriesKey) bool {
 	return known
 }
 
-// finish computes the sums. Its error is errManySeries.
-func (t *tally) finish() error {
+// computeSums computes the sums. Its error is errManySeries.
+func (t *tally) computeSums() error {
 	if t.full {
 		return errManySeries
 	}
@@ -123,8 +123,8 @@ func (t *tally) finish() error {
 	return nil
 }
 
-// first returns the first of the slots with values.
-func (t *tally) first(slots []int) metricValue {
+// firstValue returns the first of the slots with values.
+func (t *tally) firstValue(slots []int) metricValue {
 	for _, i := range slots {
 		if t.metrics[i].seen {
 			return t.metrics[i]

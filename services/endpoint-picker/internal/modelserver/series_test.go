@@ -116,7 +116,7 @@ func TestReadPageCollectsSeriesByTheirLabels(t *testing.T) {
 				page := prefix + strings.ReplaceAll(strings.TrimSpace(tt.give), "\n", "\n"+prefix)
 				r := newReading(engine.matcher)
 				for range 2 { // the second page finds no trace of the first
-					got, err := r.read(strings.NewReader(page), make([]byte, maxLine))
+					got, err := r.readPage(strings.NewReader(page), make([]byte, maxLine))
 					require.NoError(t, err)
 					assert.Equal(t, tt.want, got)
 				}
@@ -145,7 +145,7 @@ func TestReadPageCollectsSizesInLabels(t *testing.T) {
 		Name: "mine", Running: Metrics{"mine:running"}, CacheInfo: "mine:cache", BlockSizeLabel: "page_size", BlocksLabel: "num_pages",
 	})
 	require.NoError(t, err)
-	got, err := newReading(m).read(strings.NewReader("mine:running 1\n"+
+	got, err := newReading(m).readPage(strings.NewReader("mine:running 1\n"+
 		ranks(8, `mine:cache{num_pages="10",page_size="32",tp_rank="%d"} 1`)+ranks(2, `mine:cache{dp_rank="%d",num_pages="10",page_size="32"} 1`)), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, 3*10*32/16, got.Blocks, "a scheduler without a data parallel rank, and two with one")
@@ -173,7 +173,7 @@ func TestReadPageReadsTheLabelsOfVLLMIfTheEngineHasNone(t *testing.T) {
 			require.NoError(t, s.Validate())
 			m, err := newMatcher(&e)
 			require.NoError(t, err)
-			got, err := newReading(m).read(strings.NewReader("mine:running 1\n"+tt.page+"\n"), make([]byte, maxLine))
+			got, err := newReading(m).readPage(strings.NewReader("mine:running 1\n"+tt.page+"\n"), make([]byte, maxLine))
 			require.NoError(t, err)
 			assert.Equal(t, 10*32/16, got.Blocks)
 		})
@@ -183,11 +183,11 @@ func TestReadPageReadsTheLabelsOfVLLMIfTheEngineHasNone(t *testing.T) {
 func TestReadPageLimitsSeries(t *testing.T) {
 	t.Parallel()
 	priorities := ranks(2*maxSeries, `sglang:num_running_reqs{priority="%d"} 1`)
-	_, err := reader(t, EngineSGLang).read(strings.NewReader(priorities), make([]byte, maxLine))
+	_, err := reader(t, EngineSGLang).readPage(strings.NewReader(priorities), make([]byte, maxLine))
 	require.ErrorIs(t, err, errManySeries)
 
 	// SGLang never forgets a priority, and clients choose them. It lists the total first.
-	got, err := reader(t, EngineSGLang).read(strings.NewReader(`sglang:num_running_reqs{priority=""} 7`+"\n"+priorities), make([]byte, maxLine))
+	got, err := reader(t, EngineSGLang).readPage(strings.NewReader(`sglang:num_running_reqs{priority=""} 7`+"\n"+priorities), make([]byte, maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Running: 7}, got)
 }

@@ -70,8 +70,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Interval returns the interval, with flags for what the settings do not have.
-func (s *Settings) Interval(flags Interval) Interval {
+// ScrapeInterval returns the interval, with flags for what the settings do not have.
+func (s *Settings) ScrapeInterval(flags Interval) Interval {
 	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
 	return Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}
 }
@@ -100,7 +100,7 @@ func (s *Settings) Validate() error {
 // Validate checks the parameters.
 func (s *Source) Validate(c *strictyaml.Checker) {
 	c.OneOf("scheme", s.Scheme, schemeHTTP, schemeHTTPS)
-	if s.Path != "" || c.Has("path") {
+	if s.Path != "" || c.HasField("path") {
 		c.Require(strings.HasPrefix(s.Path, "/"), "path", "%.100q does not begin with /", s.Path)
 		c.Require(!strings.ContainsFunc(s.Path, mustBeEscaped), "path", "%.100q has characters that must be escaped, as in a URL", s.Path)
 	}
@@ -127,7 +127,7 @@ func (e *Extractor) Validate(c *strictyaml.Checker) {
 	seen := map[string]bool{}
 	for i := range e.Engines {
 		at, engine := strictyaml.Indexed("engineConfigs", i), &e.Engines[i]
-		engine.validate(c, at)
+		engine.validateEngine(c, at)
 		c.Require(!seen[engine.Name], at+".name", "engine %.100q is listed twice: keep one", engine.Name)
 		seen[engine.Name] = true
 	}
@@ -142,8 +142,8 @@ func (e *Extractor) Validate(c *strictyaml.Checker) {
 	c.OneOf("defaultEngine", e.DefaultEngine, names...)
 }
 
-// validate checks one of engineConfigs.
-func (e *Engine) validate(c *strictyaml.Checker, at string) {
+// validateEngine checks one of engineConfigs.
+func (e *Engine) validateEngine(c *strictyaml.Checker, at string) {
 	c.Require(e.Name != "" && e.Name != engineReserved, at+".name", "give the engine a name other than %q", engineReserved)
 	c.Require(len(e.Waiting)+len(e.Running) > 0, at, "give at least one of queuedRequestsSpec and runningRequestsSpec")
 	if e.CacheInfo == "" && e.BlockSizeLabel+e.BlocksLabel != "" {
@@ -186,7 +186,7 @@ func newPlan(s Settings, flags Interval) (*Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Plan{settings: s, interval: s.Interval(flags), engines: map[string]*compiled{}}
+	p := &Plan{settings: s, interval: s.ScrapeInterval(flags), engines: map[string]*compiled{}}
 	for _, e := range mergeEngines(s.Extractor.Engines) {
 		m, err := newMatcher(&e)
 		if err != nil {
@@ -244,9 +244,9 @@ func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	return p.engines[e.DefaultEngine], false
 }
 
-// target returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the engine, and
+// pageAddress returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the engine, and
 // that of requests.
-func (p *Plan) target(d *endpoint.Description, e *compiled) netip.AddrPort {
+func (p *Plan) pageAddress(d *endpoint.Description, e *compiled) netip.AddrPort {
 	port := int(d.MetricsPort)
 	if port == 0 && p.settings.Source.Port != nil {
 		port = *p.settings.Source.Port
@@ -254,7 +254,7 @@ func (p *Plan) target(d *endpoint.Description, e *compiled) netip.AddrPort {
 	return netip.AddrPortFrom(d.Address.Addr(), uint16(cmp.Or(port, e.port, int(d.Address.Port()))))
 }
 
-// request returns the bytes of the request for a server's page.
-func (p *Plan) request(host string, e *compiled) []byte {
+// requestBytes returns the bytes of the request for a server's page.
+func (p *Plan) requestBytes(host string, e *compiled) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path, host, userAgent)
 }

@@ -102,7 +102,7 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 			s := DefaultSettings()
 			s.Source = tt.give
 			s.Source.Scheme = schemeHTTPS
-			_, err := Prepare(s, scraper.options)
+			_, err := CompilePlan(s, scraper.options)
 			require.ErrorContains(t, err, tt.want)
 			assert.Same(t, before, scraper.plan.Load(), "the settings in force stay")
 		})
@@ -171,14 +171,14 @@ func TestPreparedSettingsTakeEffectWhenTheyAreUsed(t *testing.T) {
 	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval)
 	settings := DefaultSettings()
 	settings.Source.Interval = 5 * time.Second
-	p, err := Prepare(settings, s.options)
+	p, err := CompilePlan(settings, s.options)
 	require.NoError(t, err)
 	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval, "Prepare changes nothing")
-	s.Use(p)
+	s.SetPlan(p)
 	assert.Equal(t, Interval{Fastest: 5 * time.Second, Slowest: 5 * time.Second}, s.plan.Load().interval)
 
 	settings.Source.Scheme = "ftp"
-	_, err = Prepare(settings, s.options)
+	_, err = CompilePlan(settings, s.options)
 	require.EqualError(t, err, `prepare scraping: scheme: "ftp" is not known: use one of http, https`)
 }
 
@@ -253,8 +253,8 @@ func scrapes(t *testing.T, change func(*Settings)) string {
 	fmt.Fprint(&text, p.interval, reflect.Indirect(reflect.ValueOf(p.settings.Source.Port)))
 	for _, labels := range []map[string]string{nil, {LabelEngine: "mine"}, {LabelEngine: "another"}, {"other": "mine"}} {
 		e, known := p.engineOf(&endpoint.Description{Labels: labels})
-		gauges, err := newReading(e.matcher).read(strings.NewReader(page), make([]byte, maxLine))
-		fmt.Fprintf(&text, "\n%s%v %+v %v", p.request("host", e), known, gauges, err)
+		gauges, err := newReading(e.matcher).readPage(strings.NewReader(page), make([]byte, maxLine))
+		fmt.Fprintf(&text, "\n%s%v %+v %v", p.requestBytes("host", e), known, gauges, err)
 		if values := gauges.Page; values != nil {
 			fmt.Fprintf(&text, " %+v %+v", values.Adapters, values.Attributes)
 		}

@@ -36,7 +36,7 @@ var errNoTokenizer = errors.New("server does not count tokens")
 
 // tokenizers receives the tokens that a server counted in a text. It returns false if no tokenizer makes so few or so many of it.
 type tokenizers interface {
-	SampleCounted(model string, bytes, tokens int) bool
+	RecordSampleCount(model string, bytes, tokens int) bool
 }
 
 // sampling is the state of asking one endpoint for the tokens of the sample. It belongs to the worker's scrape, except while busy.
@@ -69,28 +69,28 @@ func (w *worker) sampleTokens(now time.Time) {
 		return
 	}
 	s.left--
-	s.pace.failed()
-	s.due = now.Add(s.pace.interval(w.plan.interval, watched))
+	s.pace.recordFailure()
+	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
 	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)
-		if w.sample(&q) {
+		if w.askSample(&q) {
 			s.left = 0
 		}
 	})
 }
 
-// sample asks once, and reports whether the matter is settled.
-func (w *worker) sample(q *sampleQuestion) bool {
-	tokens, err := q.ask(w.ctx)
-	fields := append(w.fields(), zap.String("model", q.model))
+// askSample asks once, and reports whether the matter is settled.
+func (w *worker) askSample(q *sampleQuestion) bool {
+	tokens, err := q.askTokens(w.ctx)
+	fields := append(w.logFields(), zap.String("model", q.model))
 	switch {
 	case w.ctx.Err() != nil: // the endpoint was removed
 	case err != nil:
 		w.log.Debug("Could not count tokens of the sample text on endpoint, used those of answers", append(fields, zap.Error(err))...)
 		return errors.Is(err, errNoTokenizer)
-	case !w.tokenizers.SampleCounted(q.model, sampleBytes, tokens):
+	case !w.tokenizers.RecordSampleCount(q.model, sampleBytes, tokens):
 		w.log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
 	default:
 		w.log.Debug("Counted tokens of the sample text on endpoint", append(fields, zap.Int("tokens", tokens), zap.Int("bytes", sampleBytes))...)
@@ -107,13 +107,13 @@ type sampleQuestion struct {
 	deadline time.Time
 }
 
-// ask sends the request on a connection of its own, so that no scrape waits for it.
-func (q *sampleQuestion) ask(ctx context.Context) (tokens int, err error) {
-	c, err := q.dial.connect(ctx, q.target, q.tls, q.deadline)
+// askTokens sends the request on a connection of its own, so that no scrape waits for it.
+func (q *sampleQuestion) askTokens(ctx context.Context) (tokens int, err error) {
+	c, err := q.dial.openConnection(ctx, q.target, q.tls, q.deadline)
 	if err != nil {
 		return 0, fmt.Errorf("count tokens: %w", err)
 	}
-	defer c.close()
+	defer c.closeConn()
 	if err := c.SetDeadline(q.deadline); err != nil {
 		return 0, fmt.Errorf("count tokens: %w", err)
 	}

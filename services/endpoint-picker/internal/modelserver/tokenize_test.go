@@ -33,7 +33,7 @@ type counts struct {
 	got []string
 }
 
-func (c *counts) SampleCounted(model string, bytes, tokens int) bool {
+func (c *counts) RecordSampleCount(model string, bytes, tokens int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if tokens <= 0 || tokens > bytes {
@@ -87,7 +87,7 @@ func newProbingWorker(t *testing.T, e *endpoint.Endpoint, timeout time.Duration)
 // scrapeAll scrapes a number of times, an hour apart, and waits for what each scrape begins.
 func (w *worker) scrapeAll(times int) {
 	for i := range times {
-		w.scrape(time.Now().Add(time.Duration(i) * time.Hour))
+		w.scrapeOnce(time.Now().Add(time.Duration(i) * time.Hour))
 		w.scrapes.Wait()
 	}
 }
@@ -184,7 +184,7 @@ func TestTokensOfTheSample(t *testing.T) {
 			w.scrapeAll(maxSampleTries + 3)
 			assert.Equal(t, tt.want, got.all())
 			assert.Equal(t, tt.asked, server.asked.Load())
-			assert.Zero(t, e.Stats(time.Now()).ScrapeFailures, "the page does not suffer from it")
+			assert.Zero(t, e.StatsAt(time.Now()).ScrapeFailures, "the page does not suffer from it")
 		})
 	}
 }
@@ -196,10 +196,10 @@ func TestSilentTokenizerDelaysNoScrape(t *testing.T) {
 		silent := make(chan struct{})
 		server := newTokenServer(t, namedPage("m"), silence(silent))
 		w, got := newProbingWorker(t, server.endpoint(), 300*time.Millisecond)
-		w.scrape(time.Now())
+		w.scrapeOnce(time.Now())
 		<-silent
 		for i := range 10 {
-			w.scrape(time.Now().Add(time.Duration(i) * time.Hour))
+			w.scrapeOnce(time.Now().Add(time.Duration(i) * time.Hour))
 		}
 		assert.EqualValues(t, 1, server.asked.Load(), "one at a time")
 		w.scrapes.Wait()
@@ -215,7 +215,7 @@ func TestRemovedEndpointEndsTheQuestion(t *testing.T) {
 		silent := make(chan struct{})
 		server := newTokenServer(t, namedPage("m"), silence(silent))
 		w, got := newProbingWorker(t, server.endpoint(), time.Hour)
-		w.scrape(time.Now())
+		w.scrapeOnce(time.Now())
 		<-silent
 		w.cancel()
 		w.scrapes.Wait()
@@ -234,7 +234,7 @@ func TestRetriesBackOff(t *testing.T) {
 	var at []time.Duration
 	for since := time.Duration(0); since < 10*time.Second; since += 50 * time.Millisecond {
 		before := server.asked.Load()
-		w.scrape(began.Add(since))
+		w.scrapeOnce(began.Add(since))
 		w.scrapes.Wait()
 		if server.asked.Load() > before {
 			at = append(at, since)
@@ -303,7 +303,7 @@ func TestChangingNamesAreAskedForOnceASecond(t *testing.T) {
 	configure(t, w.Scraper, DefaultSettings())
 	began := time.Now()
 	for i := range 200 { // 20 seconds
-		w.scrape(began.Add(time.Duration(i) * 100 * time.Millisecond))
+		w.scrapeOnce(began.Add(time.Duration(i) * 100 * time.Millisecond))
 		w.scrapes.Wait()
 	}
 	assert.InDelta(t, 20, server.asked.Load(), 4)

@@ -25,8 +25,8 @@ type work struct {
 	bytes, seriesBytes               int
 }
 
-// time returns the estimated processor time.
-func (w *work) time() time.Duration {
+// estimatedTime returns the estimated processor time.
+func (w *work) estimatedTime() time.Duration {
 	return time.Duration(w.reads)*workOfRead + time.Duration(w.lines)*workOfLine + time.Duration(w.candidates)*workOfCandidate +
 		time.Duration(w.series)*workOfSeries + time.Duration(w.bytes)*workOfKiB/1024 + time.Duration(w.seriesBytes)*workOfLabelsKiB/1024
 }

@@ -50,9 +50,9 @@ func BenchmarkHostilePages(b *testing.B) {
 			r, buf := vllm(b), make([]byte, maxLine)
 			for b.Loop() {
 				r.work = work{}
-				_, _ = r.read(page(), buf)
+				_, _ = r.readPage(page(), buf)
 			}
-			b.ReportMetric(float64(r.work.time().Nanoseconds()), "estimated-ns")
+			b.ReportMetric(float64(r.work.estimatedTime().Nanoseconds()), "estimated-ns")
 		})
 	}
 }
@@ -62,14 +62,14 @@ func TestWorkOfPages(t *testing.T) {
 	t.Parallel()
 	for name, page := range hostilePages() {
 		r := vllm(t)
-		_, _ = r.read(page(), make([]byte, maxLine))
+		_, _ = r.readPage(page(), make([]byte, maxLine))
 		assert.GreaterOrEqual(t, r.work.bytes, maxPage-maxLine, name)
-		assert.Greater(t, r.work.time(), 2*time.Millisecond, name)
+		assert.Greater(t, r.work.estimatedTime(), 2*time.Millisecond, name)
 	}
 	r := vllm(t)
-	_, err := r.read(strings.NewReader(samplePage(3, 1, 0.5)), make([]byte, maxLine))
+	_, err := r.readPage(strings.NewReader(samplePage(3, 1, 0.5)), make([]byte, maxLine))
 	require.NoError(t, err)
-	assert.Less(t, r.work.time(), 100*time.Microsecond, "a usual page is never slowed")
+	assert.Less(t, r.work.estimatedTime(), 100*time.Microsecond, "a usual page is never slowed")
 	assert.Equal(t, 4, r.work.series)
 }
 
@@ -78,7 +78,7 @@ func TestReadPageScansBytesOnce(t *testing.T) {
 	t.Parallel()
 	line := "vllm:num_requests_running{model_name=\"" + strings.Repeat("m", maxLine/2) + "\"} 3"
 	for _, text := range []string{line + "\n", line, strings.Repeat(line+"\n", 3), strings.Repeat("x", 2*maxLine) + "\n" + line} {
-		got, err := vllm(t).read(iotest.OneByteReader(strings.NewReader(text)), make([]byte, maxLine))
+		got, err := vllm(t).readPage(iotest.OneByteReader(strings.NewReader(text)), make([]byte, maxLine))
 		require.NoError(t, err)
 		assert.InDelta(t, 3, got.Running, 0)
 	}
@@ -89,8 +89,8 @@ func TestCostOfAPageDelaysTheNext(t *testing.T) {
 	server := newModelServer(t, text("vllm:num_requests_running 1\n"+strings.Repeat("\n", 100_000)))
 	s, _ := newScraper(t)
 	w := newWorker(t, s, server.endpoint())
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
 	assert.Greater(t, w.worked, workOfConnection+100_000*workOfLine)
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
 	assert.Less(t, w.worked, workOfConnection+100_000*workOfLine+100*workOfKiB+100*workOfRead, "the connection is kept")
 }

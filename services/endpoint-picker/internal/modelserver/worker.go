@@ -36,36 +36,36 @@ type worker struct {
 	said         bool // the lack of valid pages was logged
 }
 
-// scrape fetches one page and records its values.
-func (w *worker) scrape(began time.Time) {
-	w.prepare()
-	mark := w.endpoint.BeginScrape(began)
-	gauges, err := w.get()
+// scrapeOnce fetches one page and records its values.
+func (w *worker) scrapeOnce(began time.Time) {
+	w.refreshTarget()
+	mark := w.endpoint.StartScrape(began)
+	gauges, err := w.readPage()
 	if w.ctx.Err() != nil {
 		return // the endpoint was removed
 	}
 	w.observer.ObserveScrape(w.clock.Now().Sub(began), err)
 	if err != nil {
-		w.fail(mark, began, err)
+		w.recordFailure(mark, began, err)
 		return
 	}
-	w.record(mark, &gauges)
+	w.recordPage(mark, &gauges)
 	w.sampleTokens(began)
 }
 
-func (w *worker) record(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
-	w.Read(mark, g)
+func (w *worker) recordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
+	w.RecordPage(mark, g)
 	w.outliers.OnScrape(w.endpoint)
 	w.failingSince = time.Time{}
 	if w.said {
 		w.said = false
-		w.log.Info("Recovered metrics of endpoint", w.fields()...)
+		w.log.Info("Recovered metrics of endpoint", w.logFields()...)
 	}
 }
 
-// fail counts a failure, and logs once when an endpoint's values become stale.
-func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
-	w.Failed(mark)
+// recordFailure counts a failure, and logs once when an endpoint's values become stale.
+func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err error) {
+	w.RecordFailure(mark)
 	if errors.Is(err, ErrRefused) {
 		w.outliers.OnScrapeRefused(w.endpoint)
 		w.sampling.again = true
@@ -81,11 +81,11 @@ func (w *worker) fail(mark endpoint.ScrapeStart, began time.Time, err error) {
 		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path",
 			err, w.plan.settings.Extractor.EngineLabel)
 	}
-	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.fields(), zap.Error(err))...)
+	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.logFields(), zap.Error(err))...)
 }
 
-// prepare applies changes of the configuration and of the endpoint's description since the last scrape.
-func (w *worker) prepare() {
+// refreshTarget applies changes of the configuration and of the endpoint's description since the last scrape.
+func (w *worker) refreshTarget() {
 	p, d := w.Scraper.plan.Load(), w.endpoint.Description()
 	if p == w.plan && d == w.described {
 		return
@@ -96,11 +96,11 @@ func (w *worker) prepare() {
 	}
 	engine, known := p.engineOf(d)
 	if !known {
-		w.log.Warn("Could not find engine of endpoint, used the default", append(w.fields(),
+		w.log.Warn("Could not find engine of endpoint, used the default", append(w.logFields(),
 			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.engine))...)
 	}
 	w.plan, w.described = p, d
-	target := p.target(d, engine)
+	target := p.pageAddress(d, engine)
 	if engine == w.engine && target == w.target {
 		return
 	}
@@ -109,11 +109,11 @@ func (w *worker) prepare() {
 		w.target = target
 	}
 	w.engine, w.reading, w.onlyWaiting = engine, newReading(engine.matcher), len(engine.running) == 0
-	w.request = p.request(w.target.String(), engine)
+	w.request = p.requestBytes(w.target.String(), engine)
 }
 
-// get reads the page, over the existing connection or a new one.
-func (w *worker) get() (endpoint.Gauges, error) {
+// readPage reads the page, over the existing connection or a new one.
+func (w *worker) readPage() (endpoint.Gauges, error) {
 	deadline := time.Now().Add(w.options.Timeout)
 	w.worked = 0
 	for {
@@ -123,15 +123,15 @@ func (w *worker) get() (endpoint.Gauges, error) {
 			if w.plan.tls != nil {
 				w.worked += workOfHandshake
 			}
-			conn, err := w.dial.connect(w.ctx, w.target, w.plan.tls, deadline)
+			conn, err := w.dial.openConnection(w.ctx, w.target, w.plan.tls, deadline)
 			if err != nil {
 				return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
 			}
 			w.conn = conn
 		}
 		w.reading.work = work{}
-		gauges, again, err := w.conn.ask(w.request, w.reading, deadline)
-		w.worked += w.reading.work.time()
+		gauges, again, err := w.conn.fetchPage(w.request, w.reading, deadline)
+		w.worked += w.reading.work.estimatedTime()
 		if !again {
 			w.hangUp()
 		}
@@ -148,12 +148,12 @@ func (w *worker) get() (endpoint.Gauges, error) {
 // hangUp closes the connection, if there is one.
 func (w *worker) hangUp() {
 	if w.conn != nil {
-		w.conn.close()
+		w.conn.closeConn()
 		w.conn = nil
 	}
 }
 
-func (w *worker) fields() []zap.Field {
+func (w *worker) logFields() []zap.Field {
 	id := w.endpoint.Identity()
 	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, w.endpoint.Address())}
 }

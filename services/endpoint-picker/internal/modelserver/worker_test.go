@@ -34,7 +34,7 @@ func newScraper(t *testing.T) (*Scraper, *zaptest.ObservedLogs) {
 func relabel(e *endpoint.Endpoint, engine string) {
 	d := *e.Description()
 	d.Labels = map[string]string{LabelEngine: engine}
-	e.Describe(d)
+	e.UpdateDescription(d)
 }
 
 func TestEngineFollowsTheLabel(t *testing.T) {
@@ -56,7 +56,7 @@ func TestEngineFollowsTheLabel(t *testing.T) {
 		if tt.engine != "" {
 			relabel(e, tt.engine)
 		}
-		w.scrape(time.Now())
+		w.scrapeOnce(time.Now())
 		assert.InDelta(t, tt.want, e.Load().Running, 0, tt.engine)
 	}
 	assert.Zero(t, logs.Len())
@@ -69,8 +69,8 @@ func TestUnknownEngineIsSaidOnceAndReadAsTheDefault(t *testing.T) {
 	e := server.endpoint()
 	relabel(e, "tgi")
 	w := newWorker(t, s, e)
-	w.scrape(time.Now())
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
+	w.scrapeOnce(time.Now())
 	assert.InDelta(t, 1, e.Load().Running, 0)
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "tgi", logs.All()[0].ContextMap()["engine"])
@@ -132,8 +132,8 @@ func TestPagesOverTLS(t *testing.T) {
 				configure(t, s, settings)
 				e := server.endpoint()
 				w := newWorker(t, s, e)
-				w.scrape(time.Now())
-				w.scrape(time.Now())
+				w.scrapeOnce(time.Now())
+				w.scrapeOnce(time.Now())
 				assert.InDelta(t, tt.want, e.Load().Running, 0)
 			})
 		})
@@ -152,7 +152,7 @@ func endpointAt(address string) *endpoint.Endpoint {
 	e := anEndpoint()
 	d := *e.Description()
 	d.Address = netip.MustParseAddrPort(address)
-	e.Describe(d)
+	e.UpdateDescription(d)
 	return e
 }
 
@@ -162,15 +162,15 @@ func TestConnectionThatTheServerClosedIsReplaced(t *testing.T) {
 	s, _ := newScraper(t)
 	e := server.endpoint()
 	w := newWorker(t, s, e)
-	w.scrape(time.Now())
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
+	w.scrapeOnce(time.Now())
 	_, all := server.connections()
 	require.Equal(t, 1, all)
 	require.NoError(t, server.closeConnections())
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
 	_, all = server.connections()
 	assert.Equal(t, 2, all)
-	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+	assert.Zero(t, e.StatsAt(time.Now()).ScrapeFailures)
 }
 
 func TestPagesInChunks(t *testing.T) {
@@ -185,11 +185,11 @@ func TestPagesInChunks(t *testing.T) {
 	e := server.endpoint()
 	w := newWorker(t, s, e)
 	for range 3 {
-		w.scrape(time.Now())
+		w.scrapeOnce(time.Now())
 	}
 	assert.InDelta(t, 12, e.Load().Running, 0)
 	assert.NotNil(t, w.conn, "the connection is kept")
-	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+	assert.Zero(t, e.StatsAt(time.Now()).ScrapeFailures)
 }
 
 // A server that accepts and says nothing is not one that is gone: its connection may time out, but is not tried twice.
@@ -199,7 +199,7 @@ func TestSilenceIsNotRetried(t *testing.T) {
 		server := newModelServer(t, hang)
 		s, _ := newScraper(t)
 		e := server.endpoint()
-		newWorker(t, s, e).scrape(time.Now())
+		newWorker(t, s, e).scrapeOnce(time.Now())
 		assert.EqualValues(t, 1, server.scrapes.Load())
 		assert.NotZero(t, e.Load().Failing)
 	})
@@ -212,8 +212,8 @@ func TestNothingIsRecordedOfAnEndpointThatHasGone(t *testing.T) {
 	e := server.endpoint()
 	w := newWorker(t, s, e)
 	w.cancel()
-	w.scrape(time.Now())
-	assert.Zero(t, e.Stats(time.Now()).ScrapeFailures)
+	w.scrapeOnce(time.Now())
+	assert.Zero(t, e.StatsAt(time.Now()).ScrapeFailures)
 	assert.Zero(t, e.Load().Running)
 }
 
@@ -239,7 +239,7 @@ func TestPagesSetThePace(t *testing.T) {
 	}
 	for i, step := range steps {
 		server.page.Store(&step.page)
-		w.scrape(time.Now())
+		w.scrapeOnce(time.Now())
 		assert.Equal(t, step.want, w.pace, "step %d", i)
 	}
 	for range 5 {
@@ -247,7 +247,7 @@ func TestPagesSetThePace(t *testing.T) {
 	}
 	foreseen := text(samplePage(14, 0, 0))
 	server.page.Store(&foreseen)
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
 	assert.Equal(t, pace{streak: 2}, w.pace, "our own requests are no news")
 }
 
@@ -298,7 +298,7 @@ func TestPortOfThePage(t *testing.T) {
 			d.Address = netip.MustParseAddrPort("10.0.0.1:8000")
 			engine, known := p.engineOf(d)
 			require.True(t, known)
-			assert.Equal(t, netip.AddrPortFrom(d.Address.Addr(), tt.want), p.target(d, engine))
+			assert.Equal(t, netip.AddrPortFrom(d.Address.Addr(), tt.want), p.pageAddress(d, engine))
 		})
 	}
 }
@@ -311,11 +311,11 @@ func TestPortOfThePageChanges(t *testing.T) {
 	s, _ := newScraper(t)
 	e := requests.endpoint()
 	w := newWorker(t, s, e)
-	w.scrape(time.Now())
+	w.scrapeOnce(time.Now())
 	assert.InDelta(t, 1, e.Load().Running, 0)
 	d := *e.Description()
 	d.MetricsPort = netip.MustParseAddrPort(metrics.address).Port()
-	e.Describe(d)
-	w.scrape(time.Now())
+	e.UpdateDescription(d)
+	w.scrapeOnce(time.Now())
 	assert.InDelta(t, 2, e.Load().Running, 0)
 }

@@ -17,8 +17,8 @@ var reference = time.Now().Add(-100 * 365 * 24 * time.Hour)
 // are valid in one process only.
 type Time int64
 
-// From converts a time. It uses the monotonic clock reading, if there is one.
-func From(t time.Time) Time { return Time(t.Sub(reference)) }
+// FromTime converts a time. It uses the monotonic clock reading, if there is one.
+func FromTime(t time.Time) Time { return Time(t.Sub(reference)) }
 
 // IsSet reports whether the time was set.
 func (t Time) IsSet() bool { return t != 0 }

@@ -14,10 +14,10 @@ import (
 func TestTime(t *testing.T) {
 	t.Parallel()
 	for _, start := range []time.Time{time.Now(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)} {
-		at := monotonic.From(start)
+		at := monotonic.FromTime(start)
 		assert.True(t, at.IsSet())
 		assert.Positive(t, at, "an unset time is before it")
-		later := monotonic.From(start.Add(time.Minute))
+		later := monotonic.FromTime(start.Add(time.Minute))
 		assert.Equal(t, time.Minute, later.Sub(at))
 		assert.Equal(t, later, at.Add(time.Minute))
 		assert.WithinDuration(t, start, at.Time(), 0)
@@ -41,14 +41,14 @@ func TestTimeDoesNotMoveWithTheWallClock(t *testing.T) {
 	later := stepped(now, 3600)
 	require.Equal(t, time.Hour, later.Round(0).Sub(now.Round(0)), "the wall clock was set")
 	require.Zero(t, later.Sub(now), "and the monotonic clock was not")
-	assert.Equal(t, monotonic.From(now), monotonic.From(later))
+	assert.Equal(t, monotonic.FromTime(now), monotonic.FromTime(later))
 }
 
 func TestAtomic(t *testing.T) {
 	t.Parallel()
 	var a monotonic.Atomic
 	assert.False(t, a.Load().IsSet())
-	at := monotonic.From(time.Now())
+	at := monotonic.FromTime(time.Now())
 	a.Store(at)
 	assert.Equal(t, at, a.Load())
 	assert.Equal(t, at, a.Swap(0))

@@ -59,7 +59,7 @@ type client struct {
 	beyondSince int64        // when the peer went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
 }
 
-// An clientServer is the gRPC server of a peer, while the peer has connections and a little longer.
+// A clientServer is the gRPC server of a peer, while the peer has connections and a little longer.
 type clientServer struct {
 	grpc     *grpc.Server
 	listener *handoverListener

@@ -23,8 +23,8 @@ type plugin struct {
 // isIgnored reports whether the plugin has no effect: the picker does not need it, or its type has a problem.
 func (p *plugin) isIgnored() bool { return p.kind.Name == "" }
 
-// parameters returns the path of the plugin's parameters.
-func (p *plugin) parameters() string {
+// parametersPath returns the path of the plugin's parameters.
+func (p *plugin) parametersPath() string {
 	switch {
 	case p.path == "":
 		return "parameters"
@@ -34,8 +34,8 @@ func (p *plugin) parameters() string {
 	return p.path + ".parameters"
 }
 
-// declare reads the plugins and their parameters, then validates them, because they may refer to each other.
-func (c *compiler) declare() {
+// readPlugins reads the plugins and their parameters, then validates them, because they may refer to each other.
+func (c *compiler) readPlugins() {
 	first := map[string]string{} // paths by type
 	for i, spec := range c.document.Plugins {
 		p := c.declareOne(strictyaml.Indexed("plugins", i), spec)
@@ -46,11 +46,11 @@ func (c *compiler) declare() {
 			c.Errorf(p.path, "%s exists already, %s: %s", p.kind.Name, other, p.kind.OnlyOne)
 		}
 		first[p.kind.Name] = p.path
-		p.made = p.kind.New(c.environment())
-		c.DecodeAt(p.parameters(), spec.Parameters, p.made)
+		p.made = p.kind.New(c.pluginEnvironment())
+		c.DecodeAt(p.parametersPath(), spec.Parameters, p.made)
 	}
 	for _, p := range c.order {
-		c.validate(p)
+		c.validatePlugin(p)
 	}
 }
 
@@ -79,7 +79,7 @@ func (c *compiler) findType(path, name string) plugins.Type {
 		c.Warnf(path, "%s is not needed: %s: leave it out", name, reason)
 		return plugins.Type{}
 	}
-	found, ok := plugins.Find(name)
+	found, ok := plugins.FindType(name)
 	switch {
 	case !ok:
 		hint := "use one of those in " + plugins.Page
@@ -95,27 +95,27 @@ func (c *compiler) findType(path, name string) plugins.Type {
 	return found
 }
 
-func (c *compiler) environment() plugins.Environment {
+func (c *compiler) pluginEnvironment() plugins.Environment {
 	return plugins.Environment{StaleAfter: c.options.StaleAfter, Source: c.options.Source, DefaultEngine: c.options.DefaultEngine}
 }
 
-func (c *compiler) validate(p *plugin) {
+func (c *compiler) validatePlugin(p *plugin) {
 	if !p.isIgnored() {
-		p.made.Validate(&plugins.Check{Checker: c.Checker(p.parameters()), Plugins: c})
+		p.made.Validate(&plugins.Check{Checker: c.Checker(p.parametersPath()), Plugins: c})
 	}
 }
 
-// install lets a plugin set parts of the configuration.
-func (c *compiler) install(p *plugin, reference string) {
+// installPlugin lets a plugin set parts of the configuration.
+func (c *compiler) installPlugin(p *plugin, reference string) {
 	installer, ok := p.made.(plugins.Installer)
 	if !ok {
 		return
 	}
-	b := &plugins.Builder{Name: p.name, Checker: c.Checker(p.parameters()), Reference: c.Checker(reference), Parts: &c.made.Parts}
+	b := &plugins.Builder{Name: p.name, Checker: c.Checker(p.parametersPath()), Reference: c.Checker(reference), Parts: &c.made.Parts}
 	if c.options.Previous != nil {
 		b.Previous = &c.options.Previous.Parts
 	}
-	installer.Install(b)
+	installer.ApplyTo(b)
 }
 
 // Declares reports whether a plugin has the name.
@@ -131,8 +131,8 @@ func (c *compiler) Refer(name, typeName string) (plugins.Plugin, bool) {
 	return p.made, true
 }
 
-// reference returns the plugin with a name, or nil after a problem. An ignored plugin is nil, too.
-func (c *compiler) reference(path, name string) *plugin {
+// pluginNamed returns the plugin with a name, or nil after a problem. An ignored plugin is nil, too.
+func (c *compiler) pluginNamed(path, name string) *plugin {
 	p, ok := c.declared[name]
 	switch {
 	case name == "":
@@ -160,7 +160,7 @@ func (c *compiler) isIgnored(name string) bool {
 
 // sectionReference is reference for plugins of one section. wanted says what belongs there.
 func (c *compiler) sectionReference(path, name string, section plugins.Section, wanted string) *plugin {
-	p := c.reference(path, name)
+	p := c.pluginNamed(path, name)
 	if p != nil && p.kind.Section != section {
 		c.Errorf(path+".pluginRef", "%.100q is of type %s%s", name, p.kind.Name, wanted)
 		return nil
@@ -168,16 +168,16 @@ func (c *compiler) sectionReference(path, name string, section plugins.Section, 
 	return p
 }
 
-// standard returns a plugin that exists without a declaration.
-func (c *compiler) standard(kind plugins.Type) *plugin {
+// standardPlugin returns a plugin that exists without a declaration.
+func (c *compiler) standardPlugin(kind plugins.Type) *plugin {
 	for _, name := range append([]string{kind.Name}, kind.Aliases...) {
 		if p, ok := c.declared[name]; ok && p.kind.Name == kind.Name {
 			p.used = true
 			return p
 		}
 	}
-	p := &plugin{name: kind.Name, kind: kind, made: kind.New(c.environment()), used: true}
-	c.validate(p)
+	p := &plugin{name: kind.Name, kind: kind, made: kind.New(c.pluginEnvironment()), used: true}
+	c.validatePlugin(p)
 	return p
 }
 

@@ -59,8 +59,8 @@ type detectorSpec struct {
 	MetricsStalenessThreshold strictyaml.Raw `yaml:"metricsStalenessThreshold,omitempty"`
 }
 
-// parameters returns the parameters in the text, by their names.
-func (s *detectorSpec) parameters() map[string]strictyaml.Raw {
+// parameterFields returns the parameters in the text, by their names.
+func (s *detectorSpec) parameterFields() map[string]strictyaml.Raw {
 	given := map[string]strictyaml.Raw{
 		"queueDepthThreshold": s.QueueDepthThreshold, "kvCacheUtilThreshold": s.KVCacheUtilThreshold, "metricsStalenessThreshold": s.MetricsStalenessThreshold,
 	}

@@ -45,7 +45,7 @@ func Load(text []byte, o Options) (*Config, error) {
 		return nil, err
 	}
 	parsed.Decode(&c.document)
-	c.compile()
+	c.compileAll()
 	if err := parsed.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
@@ -81,11 +81,11 @@ func Default(o Options) *Config {
 	return made
 }
 
-// compile compiles the document, part by part. Problems of one part do not hide those of another.
-func (c *compiler) compile() {
+// compileAll compiles the document, part by part. Problems of one part do not hide those of another.
+func (c *compiler) compileAll() {
 	c.checkHead()
 	c.checkGates()
-	c.declare()
+	c.readPlugins()
 	c.compileDataLayer() // before profiles, which refer to metrics
 	c.compileProfile()
 	c.compileSaturation()

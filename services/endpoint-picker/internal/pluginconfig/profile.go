@@ -22,7 +22,7 @@ func (c *compiler) compileProfile() {
 	switch len(specs) {
 	case 0:
 		for _, p := range c.profilePlugins() {
-			c.place(p.path, p, nil)
+			c.addToProfile(p.path, p, nil)
 		}
 	case 1:
 		c.compileProfileSpec(&specs[0])
@@ -31,7 +31,7 @@ func (c *compiler) compileProfile() {
 		return
 	}
 	if c.profile.picker == nil {
-		c.place("", c.firstPicker(), nil)
+		c.addToProfile("", c.firstPicker(), nil)
 	}
 	if len(c.made.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
 		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default", plugins.PredictedWaitScorer)
@@ -46,8 +46,8 @@ func (c *compiler) compileProfileSpec(profile *profileSpec) {
 	}
 	for i, spec := range profile.Plugins {
 		path := strictyaml.Indexed("schedulingProfiles[0].plugins", i)
-		if p := c.reference(path, spec.PluginRef); p != nil {
-			c.place(path, p, spec.Weight)
+		if p := c.pluginNamed(path, spec.PluginRef); p != nil {
+			c.addToProfile(path, p, spec.Weight)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (c *compiler) defaultPlugins() []*plugin {
 		panic("default configuration: " + err.Error()) // tests load it
 	}
 	d.Decode(&d.document)
-	d.declare()
+	d.readPlugins()
 	for _, p := range d.order {
 		p.path = "" // is not in this text
 	}
@@ -91,18 +91,18 @@ func (c *compiler) firstPicker() *plugin {
 			return p
 		}
 	}
-	return c.standard(plugins.Defaults(plugins.SectionProfile)[0])
+	return c.standardPlugin(plugins.Defaults(plugins.SectionProfile)[0])
 }
 
-// place adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.
-func (c *compiler) place(path string, p *plugin, weight *float64) {
+// addToProfile adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.
+func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 	profile := c.made.Profile
 	switch made := p.made.(type) {
 	case scheduling.Scorer:
-		c.install(p, path)
-		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: made, Weight: c.weight(path, weight)})
+		c.installPlugin(p, path)
+		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: made, Weight: c.pluginWeight(path, weight)})
 	case scheduling.Filter:
-		c.install(p, path)
+		c.installPlugin(p, path)
 		c.warnWeight(path, weight)
 		if byServer, ok := made.(scheduling.ServerFilter); ok && len(profile.Filters) == 0 {
 			profile.Servers = append(profile.Servers, byServer)
@@ -113,7 +113,7 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 		}
 		profile.Filters = append(profile.Filters, made)
 	case scheduling.Picker:
-		c.install(p, path)
+		c.installPlugin(p, path)
 		c.warnWeight(path, weight)
 		if other := c.profile.picker; other != nil {
 			c.Errorf(path, "there are two pickers, %.100q and %.100q: keep one", other.name, p.name)
@@ -127,7 +127,7 @@ func (c *compiler) place(path string, p *plugin, weight *float64) {
 	}
 }
 
-func (c *compiler) weight(path string, given *float64) float64 {
+func (c *compiler) pluginWeight(path string, given *float64) float64 {
 	if given == nil {
 		return 1
 	}

@@ -17,7 +17,7 @@ func (c *compiler) compileDataLayer() {
 	for _, field := range []string{
 		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval", "crossReplicaPublishTimeout",
 	} {
-		if at := path + "." + field; c.Has(at) {
+		if at := path + "." + field; c.HasField(at) {
 			c.Warnf(at, "it has no effect: replicas see each other's requests in scraped metrics")
 		}
 	}
@@ -65,8 +65,8 @@ func (c *compiler) compileSources(path string, spec *dataLayerSpec) {
 		source, extractor = c.defaultOf(plugins.SectionSources), c.defaultOf(plugins.SectionExtractors)
 	}
 	if source != nil && extractor != nil {
-		c.install(source, "")
-		c.install(extractor, "")
+		c.installPlugin(source, "")
+		c.installPlugin(extractor, "")
 	}
 }
 
@@ -105,7 +105,7 @@ func onlyName(section plugins.Section) string {
 
 // defaultOf returns the default plugin of a section.
 func (c *compiler) defaultOf(section plugins.Section) *plugin {
-	return c.standard(plugins.Defaults(section)[0])
+	return c.standardPlugin(plugins.Defaults(section)[0])
 }
 
 // compileDiscovery compiles the file of endpoints. The source of endpoints is fixed until the process ends.
@@ -116,7 +116,7 @@ func (c *compiler) compileDiscovery(path string, spec *discoverySpec) {
 			path, name = path+".endpoints", spec.Endpoints.PluginRef
 		}
 		if p := c.onlyReference(path, name, plugins.SectionDiscovery); p != nil {
-			c.install(p, path)
+			c.installPlugin(p, path)
 		}
 	}
 	switch previous := c.options.Previous; {
@@ -141,32 +141,32 @@ func (c *compiler) compileSaturation() {
 			c.Errorf("saturationDetector", "%s is set too: keep only that one", path)
 			return
 		}
-		if len(old.parameters()) == 0 {
+		if len(old.parameterFields()) == 0 {
 			c.Warnf("saturationDetector", "its new place is %s", path)
 		}
 		path, spec = "saturationDetector", old
 	}
-	p := c.detector(path, spec)
+	p := c.referencedDetector(path, spec)
 	if p == nil {
 		return
 	}
 	if made, ok := p.made.(scheduling.Detector); ok {
-		c.install(p, path)
+		c.installPlugin(p, path)
 		c.made.Saturation = made
 	}
 }
 
-// detector returns the referenced detector. The default one needs no declaration.
-func (c *compiler) detector(path string, spec *detectorSpec) *plugin {
+// referencedDetector returns the referenced detector. The default one needs no declaration.
+func (c *compiler) referencedDetector(path string, spec *detectorSpec) *plugin {
 	standard := plugins.Defaults(plugins.SectionSaturation)[0]
 	if spec == nil {
-		return c.standard(standard)
+		return c.standardPlugin(standard)
 	}
-	if given := spec.parameters(); len(given) > 0 {
+	if given := spec.parameterFields(); len(given) > 0 {
 		return c.detectorWith(path, spec.PluginRef, standard, given)
 	}
 	if spec.PluginRef == "" || spec.PluginRef == standard.Name && c.declared[standard.Name] == nil {
-		return c.standard(standard)
+		return c.standardPlugin(standard)
 	}
 	return c.sectionReference(path, spec.PluginRef, plugins.SectionSaturation, ": give a "+onlyName(plugins.SectionSaturation))
 }
@@ -185,9 +185,9 @@ func (c *compiler) detectorWith(path, reference string, kind plugins.Type, given
 		return nil
 	}
 	c.Warnf(path, "these are parameters of a %s: declare one with them in plugins, and refer to it in %s", kind.Name, pathSaturation)
-	p := &plugin{name: kind.Name, path: path, flat: true, kind: kind, made: kind.New(c.environment()), used: true}
+	p := &plugin{name: kind.Name, path: path, flat: true, kind: kind, made: kind.New(c.pluginEnvironment()), used: true}
 	c.DecodeFields(path, given, p.made)
-	c.validate(p)
+	c.validatePlugin(p)
 	return p
 }
 
@@ -196,7 +196,7 @@ func (c *compiler) checkFlowControl() {
 	for _, field := range []string{
 		"defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands", "usageLimitPolicyPluginRef", "enableEviction",
 	} {
-		if c.Has("flowControl." + field) {
+		if c.HasField("flowControl." + field) {
 			c.Warnf("flowControl."+field, "it has no effect: %s", plugins.NoFlowControl)
 		}
 	}
@@ -219,7 +219,7 @@ func (c *compiler) compileParsers() {
 	c.addOldParser("parser", c.document.Parser, len(handler.Parsers) > 0 || handler.Parser != nil)
 	if len(c.made.ParserNames) == 0 {
 		for _, kind := range plugins.DefaultParsers() {
-			c.install(c.standard(kind), path)
+			c.installPlugin(c.standardPlugin(kind), path)
 		}
 	}
 	parsers, err := api.NewParsers(c.made.ParserNames...)
@@ -244,13 +244,13 @@ func (c *compiler) addOldParser(path string, spec *referenceSpec, isSet bool) {
 // addParser adds a parser. Parsers need no declaration.
 func (c *compiler) addParser(path, name string) {
 	var p *plugin
-	if kind, known := plugins.Find(name); known && kind.Section == plugins.SectionParsers && c.declared[name] == nil {
-		p = c.standard(kind)
+	if kind, known := plugins.FindType(name); known && kind.Section == plugins.SectionParsers && c.declared[name] == nil {
+		p = c.standardPlugin(kind)
 	} else {
 		p = c.sectionReference(path, name, plugins.SectionParsers, ", which is not a parser")
 	}
 	if p != nil {
-		c.install(p, path)
+		c.installPlugin(p, path)
 	}
 }
 
@@ -258,7 +258,7 @@ func (c *compiler) addParser(path, name string) {
 func (c *compiler) installUnreferenced() {
 	for _, p := range c.order {
 		if !p.isIgnored() && p.kind.Section == plugins.SectionNone {
-			c.install(p, "")
+			c.installPlugin(p, "")
 		}
 	}
 }

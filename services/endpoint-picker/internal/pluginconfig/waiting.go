@@ -51,15 +51,15 @@ func (c *compiler) compileWaiting() {
 			limits.Bytes = int64(flow.MaxBytes)
 		}
 		path, given := pathTTL, flow.NoEndpointRequestTTL
-		if !c.Has(pathTTL) {
+		if !c.HasField(pathTTL) {
 			path, given = pathDefaultTTL, flow.DefaultRequestTTL
 		}
 		switch {
 		case given < 0:
 			c.Errorf(path, "it is negative: give a duration such as 55s; 0s refuses requests at once while there is no endpoint")
-		case path == pathDefaultTTL && given == 0 && c.Has(path):
+		case path == pathDefaultTTL && given == 0 && c.HasField(path):
 			c.Warnf(path, "requests do not wait without a limit: they wait %v for an endpoint; give another time in %s", defaultTTL, pathTTL)
-		case c.Has(path):
+		case c.HasField(path):
 			limits.TTL = given
 		}
 	}

@@ -62,9 +62,9 @@ type Params struct {
 	Source    Source
 	Configs   configs
 	Observers []Observer
-	Replicas  *replicas.Node      // nil: this replica of the picker hears of no other
-	Scrapes   *modelserver.Budget // of all pools
-	Prefixes  *prefixindex.Memory // of the indexes of all pools
+	Replicas  *replicas.Node            // nil: this replica of the picker hears of no other
+	Scrapes   *modelserver.Budget       // of all pools
+	Prefixes  *prefixindex.MemoryBudget // of the indexes of all pools
 	Log       *zap.Logger
 	Clock     clock.WithTicker
 }
@@ -113,8 +113,8 @@ func New(p Params) *Pool {
 		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.PoolSaturation, Clock: p.Clock,
 	}, made.Registry)
 	if p.Replicas != nil {
-		made.member = p.Replicas.Join(p.Title, made.Estimator, made.Store)
-		metrics.RegisterReplicas(made.Registry, made.member.Stats)
+		made.member = p.Replicas.JoinPool(p.Title, made.Estimator, made.Store)
+		metrics.RegisterReplicas(made.Registry, made.member.ReplicaStats)
 	}
 	return made
 }
@@ -133,7 +133,7 @@ func (p *Pool) CheckReady() error {
 
 // ApplyPlan makes a plan of scraping and a size of caches effective.
 func (p *Pool) ApplyPlan(plan *modelserver.Plan, size estimate.CacheSize) {
-	p.scraper.Use(plan)
+	p.scraper.SetPlan(plan)
 	p.Estimator.SetCacheSize(size, p.Store.Snapshot().Endpoints)
 }
 
@@ -147,7 +147,7 @@ func (p *Pool) Run(ctx context.Context) {
 		running.Go(func() { p.member.Run(ctx) })
 	}
 	running.Wait()
-	p.Estimator.Release()
+	p.Estimator.ReleaseMemory()
 }
 
 // endpointConsumers receive the list of endpoints.

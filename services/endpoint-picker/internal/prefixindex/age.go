@@ -8,9 +8,9 @@ const maxMarks = 64
 // distance; double is a fifth of a prompt of 2500 tokens.
 const markBlocks = 16
 
-// ages counts, for some times in the past, how many blocks of a cache were used since: the distance of a block whose last use
+// useAges counts, for some times in the past, how many blocks of a cache were used since: the distance of a block whose last use
 // was at that time, in an order from the most to the least recently used. Blocks that were used several times count once.
-type ages struct {
+type useAges struct {
 	marks [maxMarks]mark // newest first
 	count int
 }
@@ -21,8 +21,8 @@ type mark struct {
 	newer int    // blocks used since
 }
 
-// used counts blocks that are used now, and were last used at a time, 0 for never.
-func (a *ages) used(blocks int, last uint64) {
+// countUsed counts blocks that are used now, and were last used at a time, 0 for never.
+func (a *useAges) countUsed(blocks int, last uint64) {
 	for i := range a.marks[:a.count] {
 		m := &a.marks[i]
 		if m.at < last {
@@ -32,19 +32,19 @@ func (a *ages) used(blocks int, last uint64) {
 	}
 }
 
-// tick begins a new mark if the last one is old enough.
-func (a *ages) tick(now uint64) {
+// startMark begins a new mark if the last one is old enough.
+func (a *useAges) startMark(now uint64) {
 	if a.count > 0 && a.marks[0].newer < markBlocks {
 		return
 	}
-	a.thin()
+	a.thinMarks()
 	a.count = min(a.count+1, maxMarks)
 	copy(a.marks[1:a.count], a.marks[:])
 	a.marks[0] = mark{at: now}
 }
 
-// thin removes marks that are close to their neighbors.
-func (a *ages) thin() {
+// thinMarks removes marks that are close to their neighbors.
+func (a *useAges) thinMarks() {
 	kept := min(a.count, 1)
 	for i := 1; i < a.count; i++ {
 		if i+1 < a.count && 2*a.marks[i+1].newer < 3*a.marks[kept-1].newer {
@@ -56,8 +56,8 @@ func (a *ages) thin() {
 	a.count = kept
 }
 
-// distance returns the number of blocks used since a time, interpolated between the marks around it.
-func (a *ages) distance(last, now uint64) int {
+// distanceOf returns the number of blocks used since a time, interpolated between the marks around it.
+func (a *useAges) distanceOf(last, now uint64) int {
 	newer := mark{at: now}
 	for _, m := range a.marks[:a.count] {
 		if m.at <= last {
@@ -88,7 +88,7 @@ type Reuse struct {
 // Spans returns the parts in order. Each was used at the same time as the part before it, or earlier.
 func (r *Reuse) Spans() []Span { return r.spans[:r.count] }
 
-func (r *Reuse) add(s Span) {
+func (r *Reuse) addSpan(s Span) {
 	if r.count == maxSpans {
 		r.count--
 	}
@@ -96,26 +96,26 @@ func (r *Reuse) add(s Span) {
 	r.count++
 }
 
-// Reuse is Use, and describes the part of the chain that the cache had before.
-func (x *Index) Reuse(c Handle, chain []uint64, r *Reuse) Stamp {
+// ReuseChain is UseChain, and describes the part of the chain that the cache had before.
+func (x *Index) ReuseChain(c Handle, chain []uint64, r *Reuse) Stamp {
 	r.count = 0
-	return x.use(c, chain, r)
+	return x.useChain(c, chain, r)
 }
 
-// Expire removes all blocks of a cache whose last use is not after a time. The cache has shown that it lost them.
-func (x *Index) Expire(c Handle, until Stamp) {
+// ExpireUntil removes all blocks of a cache whose last use is not after a time. The cache has shown that it lost them.
+func (x *Index) ExpireUntil(c Handle, until Stamp) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.holderOf(c)
 	if h == nil {
 		return
 	}
-	for h.blocks > 0 && h.uses.oldest().at <= uint64(until) {
-		u := h.uses.pop()
+	for h.blocks > 0 && h.uses.oldestUse().at <= uint64(until) {
+		u := h.uses.popOldest()
 		h.blocks -= u.blocks
 		for n, i := lastNodeOf(u, c.slot); n != nil; n, i = lastNodeOf(u, c.slot) {
-			h.blocks -= x.cutHold(n, i, int(n.run.Load().holds[i].blocks))
+			h.blocks -= x.cutResidency(n, i, int(n.run.Load().residencies[i].blocks))
 		}
 	}
-	x.evict(c.slot, 0)
+	x.evictBlocks(c.slot, 0)
 }

@@ -13,7 +13,7 @@ func TestReuse_Distance(t *testing.T) {
 	const prompt = 100
 	r := rand.New(rand.NewPCG(1, 1))
 	x := New(plenty)
-	c := x.Add(plenty)
+	c := x.AddCache(plenty)
 	var order []int // of prompts, the last used one last
 	checked := 0
 	for range 5000 {
@@ -23,7 +23,7 @@ func TestReuse_Distance(t *testing.T) {
 			chain[i] = uint64(number+1)<<20 + uint64(i)
 		}
 		var reuse Reuse
-		x.Reuse(c, chain, &reuse)
+		x.ReuseChain(c, chain, &reuse)
 		if len(reuse.Spans()) > 0 {
 			span := reuse.Spans()[0]
 			since := 0
@@ -44,13 +44,13 @@ func TestReuse_Distance(t *testing.T) {
 func TestReuse_Spans(t *testing.T) {
 	t.Parallel()
 	x := New(plenty)
-	c := x.Add(plenty)
+	c := x.AddCache(plenty)
 	var first, second Reuse
-	x.Reuse(c, []uint64{1, 2, 3, 4}, &first)
+	x.ReuseChain(c, []uint64{1, 2, 3, 4}, &first)
 	assert.Empty(t, first.Spans())
-	used := x.Use(c, []uint64{1, 2, 5, 6, 7})
-	x.Occupy(c, 100)
-	x.Reuse(c, []uint64{1, 2, 3, 4, 8}, &second)
+	used := x.UseChain(c, []uint64{1, 2, 5, 6, 7})
+	x.OccupyBlocks(c, 100)
+	x.ReuseChain(c, []uint64{1, 2, 3, 4, 8}, &second)
 	spans := second.Spans()
 	assert.Len(t, spans, 2)
 	assert.EqualValues(t, 2, spans[0].End)
@@ -59,14 +59,14 @@ func TestReuse_Spans(t *testing.T) {
 	assert.Less(t, spans[1].Last, used)
 	assert.GreaterOrEqual(t, spans[1].Distance, spans[0].Distance)
 
-	x.Expire(c, spans[1].Last)
+	x.ExpireUntil(c, spans[1].Last)
 	assert.Equal(t, []int{5}, match(x, []uint64{1, 2, 3, 4, 8}), "they were used again")
-	x.Expire(c, used)
+	x.ExpireUntil(c, used)
 	assert.Equal(t, []int{2}, match(x, []uint64{1, 2, 5, 6, 7}))
 	for n := range uint64(10) {
-		x.Use(c, []uint64{1, 2, 3, 4, 8, 100 + n, 200 + n})
-		x.Use(c, []uint64{1, 2, 3, 4, 8, 100 + n, 300 + n, 400 + n}[:6+n%3])
+		x.UseChain(c, []uint64{1, 2, 3, 4, 8, 100 + n, 200 + n})
+		x.UseChain(c, []uint64{1, 2, 3, 4, 8, 100 + n, 300 + n, 400 + n}[:6+n%3])
 	}
-	x.Reuse(c, []uint64{1, 2, 3, 4, 8, 101, 301, 401}, &second)
+	x.ReuseChain(c, []uint64{1, 2, 3, 4, 8, 101, 301, 401}, &second)
 	assert.LessOrEqual(t, len(second.Spans()), maxSpans)
 }

@@ -77,15 +77,15 @@ func (c *Chain) Truncate(blocks int) {
 
 // Sum returns a hash of the whole prompt, and the number of tokens that it covers: less than the prompt if that exceeds the limit.
 func (c *Chain) Sum() (hash uint64, tokens int) {
-	return mix(c.last, xxhash.Sum64(c.rest)), len(c.Hashes)*BlockTokens + len(c.rest)/BytesPerToken
+	return mixHashes(c.last, xxhash.Sum64(c.rest)), len(c.Hashes)*BlockTokens + len(c.rest)/BytesPerToken
 }
 
-// full reports whether the chain has reached its limit.
-func (c *Chain) full() bool { return len(c.Hashes) >= c.limit }
+// isFull reports whether the chain has reached its limit.
+func (c *Chain) isFull() bool { return len(c.Hashes) >= c.limit }
 
 // Write appends text.
 func (c *Chain) Write(text []byte) {
-	if c.full() {
+	if c.isFull() {
 		return
 	}
 	if len(c.rest) > 0 {
@@ -95,11 +95,11 @@ func (c *Chain) Write(text []byte) {
 		if len(c.rest) < blockBytes {
 			return
 		}
-		c.block(c.rest)
+		c.addBlock(c.rest)
 		c.rest = c.rest[:0]
 	}
-	for len(text) >= blockBytes && !c.full() {
-		c.block(text[:blockBytes])
+	for len(text) >= blockBytes && !c.isFull() {
+		c.addBlock(text[:blockBytes])
 		text = text[blockBytes:]
 	}
 	c.rest = append(c.rest, text[:min(len(text), blockBytes)]...)
@@ -108,11 +108,11 @@ func (c *Chain) Write(text []byte) {
 // WriteValue appends something of which only a hash is known, and its size as that of a text: an image or another medium, a tool, a role. All
 // blocks from here on depend on the hash.
 func (c *Chain) WriteValue(hash uint64, bytes int) {
-	if c.full() {
+	if c.isFull() {
 		return
 	}
-	c.last = mix(c.last, hash)
-	for size := bytes; size > 0 && !c.full(); size -= blockBytes {
+	c.last = mixHashes(c.last, hash)
+	for size := bytes; size > 0 && !c.isFull(); size -= blockBytes {
 		c.Write(placeholder[:min(size, blockBytes)])
 	}
 }
@@ -122,7 +122,7 @@ func (c *Chain) WriteIDs(list []byte) {
 	var id uint32
 	inside := false
 	for _, b := range list {
-		if c.full() {
+		if c.isFull() {
 			return
 		}
 		if '0' <= b && b <= '9' {
@@ -141,7 +141,7 @@ func (c *Chain) WriteIDs(list []byte) {
 
 // WritePacked appends token ids, given as packed varints.
 func (c *Chain) WritePacked(ids []byte) {
-	for len(ids) > 0 && !c.full() {
+	for len(ids) > 0 && !c.isFull() {
 		id, n := binary.Uvarint(ids)
 		if n <= 0 {
 			return // invalid encoding
@@ -159,24 +159,24 @@ func (c *Chain) writeID(id uint32) {
 
 // WriteHash appends a part of n blocks of which only a hash is known.
 func (c *Chain) WriteHash(hash uint64, n int) {
-	for ; n > 0 && !c.full(); n-- {
-		c.add(hash)
+	for ; n > 0 && !c.isFull(); n-- {
+		c.addHash(hash)
 	}
 }
 
-func (c *Chain) block(b []byte) { c.add(xxhash.Sum64(b)) }
+func (c *Chain) addBlock(b []byte) { c.addHash(xxhash.Sum64(b)) }
 
-// add appends a block with the given hash.
-func (c *Chain) add(hash uint64) {
-	c.last = mix(c.last, hash)
+// addHash appends a block with the given hash.
+func (c *Chain) addHash(hash uint64) {
+	c.last = mixHashes(c.last, hash)
 	if n := len(c.Hashes); n == cap(c.Hashes) { // append would allocate more than the limit, and five times as much in all
 		c.Hashes = append(make([]uint64, 0, min(max(2*n, minBlocks), c.limit)), c.Hashes...)
 	}
 	c.Hashes = append(c.Hashes, c.last)
 }
 
-// mix returns the hash of a chain that continues with a block.
-func mix(last, block uint64) uint64 {
+// mixHashes returns the hash of a chain that continues with a block.
+func mixHashes(last, block uint64) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 	return (bits.RotateLeft64(last, 27)*odd ^ block) * odd
 }
@@ -188,4 +188,4 @@ func Seed(model string, salt uint64) uint64 {
 }
 
 // SeedHashes returns the seed for a prompt of known hashes, from the one for a prompt of text: the two must not share blocks.
-func SeedHashes(seed uint64) uint64 { return mix(seed, 0) }
+func SeedHashes(seed uint64) uint64 { return mixHashes(seed, 0) }

@@ -9,21 +9,21 @@ import (
 
 // Index maps prefixes to the caches that hold them.
 //
-// Match and Slots are safe for concurrent use and take no lock. All other methods are safe for concurrent use, too, and
+// MatchChain and Slots are safe for concurrent use and take no lock. All other methods are safe for concurrent use, too, and
 // exclude each other by mu, which is a leaf: no other lock is taken while it is held.
 //
 // Invariants, under mu:
 //
-//   - node.lastUses is parallel to run.holds of the node's current run: the i-th entry is the time of the last use of the
-//     i-th hold. Whoever replaces a run changes lastUses in the same step. Readers of Match load the run without mu, and so
+//   - node.lastUses is parallel to run.residencies of the node's current run: the i-th entry is the time of the last use of the
+//     i-th residency. Whoever replaces a run changes lastUses in the same step. Readers in MatchChain load the run without mu, and so
 //     must not read lastUses.
-//   - holder.blocks is the sum of the holder's holds in all nodes and of its occupied blocks in the queue.
-//   - A slot is given to the next cache only after all holds of the previous one are gone.
+//   - holder.blocks is the sum of the holder's residencies in all nodes and of its occupied blocks in the queue.
+//   - A slot is given to the next cache only after all residencies of the previous one are gone.
 type Index struct {
-	table atomic.Pointer[table]
+	table atomic.Pointer[nodeTable]
 	slots atomic.Int64 // length of holders
 
-	memory  atomic.Pointer[Memory]
+	memory  atomic.Pointer[MemoryBudget]
 	counted atomic.Int64 // bytes that the memory knows of; changed with mu held
 
 	mu          sync.Mutex
@@ -45,8 +45,8 @@ type holder struct {
 	generation uint32
 	capacity   int // blocks
 	blocks     int // current number of blocks
-	uses       queue
-	ages       ages
+	uses       useQueue
+	ages       useAges
 }
 
 // node is a run of blocks in the tree of all prefixes that so far always occurred together. Its key is the hash of its first
@@ -54,26 +54,26 @@ type holder struct {
 type node struct {
 	first    uint64
 	run      atomic.Pointer[run]
-	lastUses []uint64 // time of the last use of each of the run's holds; guarded by Index.mu
+	lastUses []uint64 // time of the last use of each of the run's residencies; guarded by Index.mu
 	tail     *node    // the node split off this one; uses in queues that are older than the split refer to both
 }
 
 // run is the content of a node. It is replaced, never changed.
 type run struct {
-	hashes []uint64
-	holds  []hold
+	hashes      []uint64
+	residencies []residency
 }
 
-// hold says that the cache in a slot has the first blocks of a run.
-type hold struct {
+// A residency says that the cache in a slot has the first blocks of a run.
+type residency struct {
 	slot   uint32
 	blocks uint32
 }
 
-// bytesOf returns the approximate memory of a run, including its node and its places in the table and in the queues.
-func bytesOf(hashes, holds int) int {
-	const fixed, perHash, perHold = 160, 8, 40
-	return fixed + perHash*hashes + perHold*holds
+// runBytes returns the approximate memory of a run, including its node and its places in the table and in the queues.
+func runBytes(hashes, residencies int) int {
+	const fixed, perHash, perResidency = 160, 8, 40
+	return fixed + perHash*hashes + perResidency*residencies
 }
 
 // DefaultMaxBytes is the default limit of an index: 30 million tokens in prompts of a thousand. That is the KV cache of 64
@@ -82,18 +82,18 @@ func bytesOf(hashes, holds int) int {
 const DefaultMaxBytes = 20 << 20
 
 // New returns an empty index with an approximate limit in bytes of its own.
-func New(maxBytes int) *Index { return NewMemory(maxBytes).New() }
+func New(maxBytes int) *Index { return NewMemoryBudget(maxBytes).NewIndex() }
 
-// Release ends the use of a shared memory. The index keeps its content.
-func (x *Index) Release() {
+// ReleaseMemory ends the use of a shared memory. The index keeps its content.
+func (x *Index) ReleaseMemory() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	m := x.memory.Swap(NewMemory(x.bytes))
-	m.remove(x)
+	m := x.memory.Swap(NewMemoryBudget(x.bytes))
+	m.removeIndex(x)
 }
 
-// Add adds a cache with a capacity in blocks.
-func (x *Index) Add(capacity int) Handle {
+// AddCache adds a cache with a capacity in blocks.
+func (x *Index) AddCache(capacity int) Handle {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.generations++
@@ -119,31 +119,31 @@ func (x *Index) holderOf(c Handle) *holder {
 	return nil
 }
 
-// Remove removes a cache and its content.
-func (x *Index) Remove(c Handle) {
+// RemoveCache removes a cache and its content.
+func (x *Index) RemoveCache(c Handle) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if h := x.holderOf(c); h != nil {
-		x.evict(c.slot, h.blocks)
+		x.evictBlocks(c.slot, h.blocks)
 		x.holders[c.slot] = nil
-		x.count()
+		x.updateMemory()
 	}
 }
 
-// Resize changes the capacity of a cache.
-func (x *Index) Resize(c Handle, capacity int) {
+// ResizeCache changes the capacity of a cache.
+func (x *Index) ResizeCache(c Handle, capacity int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if h := x.holderOf(c); h != nil {
 		h.capacity = capacity
-		x.evict(c.slot, h.blocks-h.capacity)
+		x.evictBlocks(c.slot, h.blocks-h.capacity)
 	}
 }
 
 // Slots returns the upper bound of the slots of caches.
 func (x *Index) Slots() int { return int(x.slots.Load()) }
 
-// Slot returns the position of the cache in the result of Match.
+// Slot returns the position of the cache in the result of MatchChain.
 func (c Handle) Slot() int { return int(c.slot) }
 
 // Stats are the sizes of an index.
@@ -174,19 +174,19 @@ func (x *Index) CacheSize(c Handle) (blocks, capacity int) {
 	return 0, 0
 }
 
-// Match sets, for each cache by its slot, the number of blocks that it has from the start of the chain. matched must be
+// MatchChain sets, for each cache by its slot, the number of blocks that it has from the start of the chain. matched must be
 // zero; caches with slots beyond its end are skipped.
-func (x *Index) Match(chain []uint64, matched []int) {
+func (x *Index) MatchChain(chain []uint64, matched []int) {
 	t := x.table.Load()
 	for at := 0; at < len(chain); {
-		n := t.find(chain[at])
+		n := t.findNode(chain[at])
 		if n == nil {
 			return
 		}
 		r := n.run.Load()
 		same := commonLength(r.hashes, chain[at:])
 		whole := false // a cache has all of it
-		for _, h := range r.holds {
+		for _, h := range r.residencies {
 			if int(h.slot) >= len(matched) || matched[h.slot] != at {
 				continue
 			}
@@ -219,20 +219,20 @@ func commonLength(a, b []uint64) int {
 	return low
 }
 
-// A Stamp is the time of a use, for Withdraw and Expire.
+// A Stamp is the time of a use, for WithdrawUse and ExpireUntil.
 type Stamp uint64
 
-// Use records that a cache has, and has just used, all blocks of the chain.
-func (x *Index) Use(c Handle, chain []uint64) Stamp { return x.use(c, chain, nil) }
+// UseChain records that a cache has, and has just used, all blocks of the chain.
+func (x *Index) UseChain(c Handle, chain []uint64) Stamp { return x.useChain(c, chain, nil) }
 
-// use is Use. It describes the part of the chain that the cache had before, unless r is nil.
-func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
+// useChain is UseChain. It describes the part of the chain that the cache had before, unless r is nil.
+func (x *Index) useChain(c Handle, chain []uint64, r *Reuse) Stamp {
 	if len(chain) == 0 {
 		return 0
 	}
 	defer func() { // without the lock: another index may have to give way
 		if m := x.memory.Load(); m.isFull() {
-			m.shrink()
+			m.shrinkLargest()
 		}
 	}()
 	x.mu.Lock()
@@ -242,27 +242,27 @@ func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
 		return 0 // the cache was removed while the request was on its way
 	}
 	var path []*node
-	h.ages.tick(x.clock)
+	h.ages.startMark(x.clock)
 	for at := 0; at < len(chain); {
 		rest := chain[at:]
-		n := x.table.Load().find(rest[0])
+		n := x.table.Load().findNode(rest[0])
 		if n == nil {
-			n = x.insert(&run{hashes: slices.Clone(rest)})
+			n = x.addNode(&run{hashes: slices.Clone(rest)})
 		}
 		same := commonLength(n.run.Load().hashes, rest)
 		if same < len(n.run.Load().hashes) {
-			x.split(n, same)
+			x.splitNode(n, same)
 		}
-		had, last := n.heldBy(c.slot)
+		had, last := n.cachedBlocks(c.slot)
 		if r != nil && had > 0 {
-			r.add(Span{End: int32(at + had), Distance: int32(min(h.ages.distance(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
+			r.addSpan(Span{End: int32(at + had), Distance: int32(min(h.ages.distanceOf(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
 		}
 		if had < same {
 			r = nil
 		}
-		h.ages.used(had, last)
-		h.ages.used(same-had, 0)
-		x.addHold(n, c.slot, same)
+		h.ages.countUsed(had, last)
+		h.ages.countUsed(same-had, 0)
+		x.addResidency(n, c.slot, same)
 		path = append(path, n)
 		at += same
 	}
@@ -271,14 +271,14 @@ func (x *Index) use(c Handle, chain []uint64, r *Reuse) Stamp {
 		x.recordUse(n, c.slot)
 	}
 	stamp := Stamp(x.clock)
-	x.evict(c.slot, h.blocks-h.capacity)
+	x.evictBlocks(c.slot, h.blocks-h.capacity)
 	x.enforceLimit()
 	return stamp
 }
 
-// Withdraw takes back a Use: the cache did not get the chain. Its first blocks, which it had before, stay, and so do blocks
+// WithdrawUse takes back a use: the cache did not get the chain. Its first blocks, which it had before, stay, and so do blocks
 // with a later use.
-func (x *Index) Withdraw(c Handle, chain []uint64, had int, used Stamp) {
+func (x *Index) WithdrawUse(c Handle, chain []uint64, had int, used Stamp) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.holderOf(c)
@@ -286,37 +286,37 @@ func (x *Index) Withdraw(c Handle, chain []uint64, had int, used Stamp) {
 		return
 	}
 	for at := 0; at < len(chain); {
-		n := x.table.Load().find(chain[at])
+		n := x.table.Load().findNode(chain[at])
 		if n == nil {
 			return
 		}
 		r := n.run.Load()
 		same := commonLength(r.hashes, chain[at:])
-		i := r.find(c.slot)
+		i := r.findResidency(c.slot)
 		if i < 0 {
 			return
 		}
-		if excess := at + int(r.holds[i].blocks) - max(at, had); excess > 0 && n.lastUses[i] <= uint64(used) {
-			h.blocks -= x.cutHold(n, i, excess)
+		if excess := at + int(r.residencies[i].blocks) - max(at, had); excess > 0 && n.lastUses[i] <= uint64(used) {
+			h.blocks -= x.cutResidency(n, i, excess)
 		}
-		if int(r.holds[i].blocks) < len(r.hashes) {
+		if int(r.residencies[i].blocks) < len(r.hashes) {
 			return // it has no more of the chain
 		}
 		at += same
 	}
 }
 
-// Occupy records further blocks of a cache without a known prefix: answers, or prompts that others placed.
-func (x *Index) Occupy(c Handle, blocks int) {
+// OccupyBlocks records further blocks of a cache without a known prefix: answers, or prompts that others placed.
+func (x *Index) OccupyBlocks(c Handle, blocks int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if h := x.holderOf(c); h != nil && blocks > 0 {
 		h.blocks += blocks
-		h.ages.tick(x.clock)
-		h.ages.used(blocks, 0)
+		h.ages.startMark(x.clock)
+		h.ages.countUsed(blocks, 0)
 		x.clock++
-		h.uses.push(use{blocks: blocks, at: x.clock})
-		x.evict(c.slot, h.blocks-h.capacity)
+		h.uses.pushUse(nodeUse{blocks: blocks, at: x.clock})
+		x.evictBlocks(c.slot, h.blocks-h.capacity)
 	}
 }
 
@@ -328,8 +328,8 @@ type Entry struct {
 	Blocks int // without a known prefix; 0 if there are Hashes
 }
 
-// Entries returns the content of all caches. Those of one cache are in the order of their last use, so that Use and Occupy in
-// this order give an empty index the same content. It takes time in proportion to the size of the index, and Use waits for it.
+// Entries returns the content of all caches. Those of one cache are in the order of their last use, so that UseChain and OccupyBlocks in
+// this order give an empty index the same content. It takes time in proportion to the size of the index, and UseChain waits for it.
 func (x *Index) Entries() []Entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -346,7 +346,7 @@ func (x *Index) Entries() []Entry {
 }
 
 // appendEntries appends what a use still stands for: the end of a prompt before its start, because it is evicted first.
-func appendEntries(to []Entry, u use, slot uint32) []Entry {
+func appendEntries(to []Entry, u nodeUse, slot uint32) []Entry {
 	if u.node == nil {
 		if u.blocks > 0 {
 			to = append(to, Entry{Slot: int(slot), Blocks: u.blocks})
@@ -356,8 +356,8 @@ func appendEntries(to []Entry, u use, slot uint32) []Entry {
 	from := len(to)
 	for n := u.node; n != nil; n = n.tail {
 		r := n.run.Load()
-		if i := r.find(slot); i >= 0 && n.lastUses[i] == u.at {
-			to = append(to, Entry{Slot: int(slot), Hashes: r.hashes[:r.holds[i].blocks]})
+		if i := r.findResidency(slot); i >= 0 && n.lastUses[i] == u.at {
+			to = append(to, Entry{Slot: int(slot), Hashes: r.hashes[:r.residencies[i].blocks]})
 		}
 	}
 	slices.Reverse(to[from:])

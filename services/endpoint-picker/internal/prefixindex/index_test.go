@@ -117,7 +117,7 @@ func chains(r *rand.Rand, n int) [][]uint64 {
 
 func match(x *Index, chain []uint64) []int {
 	matched := make([]int, x.Slots())
-	x.Match(chain, matched)
+	x.MatchChain(chain, matched)
 	return matched
 }
 
@@ -133,7 +133,7 @@ func FuzzIndex(f *testing.F) {
 		var caches []Handle
 		for i := range 4 {
 			room := int(capacity)/4 + 10*i
-			caches = append(caches, x.Add(room))
+			caches = append(caches, x.AddCache(room))
 			m.add(room)
 		}
 		var last struct { // a use to withdraw
@@ -147,39 +147,39 @@ func FuzzIndex(f *testing.F) {
 			switch r.IntN(20) {
 			case 0:
 				blocks := r.IntN(8)
-				x.Occupy(caches[number], blocks)
+				x.OccupyBlocks(caches[number], blocks)
 				m.occupy(number, blocks)
 			case 1:
 				room := r.IntN(60)
-				x.Resize(caches[number], room)
+				x.ResizeCache(caches[number], room)
 				m.holders[number].capacity = room
 				m.evict(number)
 			case 2:
 				stale := caches[number]
-				x.Remove(stale)
-				caches[number] = x.Add(40)
+				x.RemoveCache(stale)
+				caches[number] = x.AddCache(40)
 				require.Equal(t, number, caches[number].Slot(), "the slot is used again")
 				m.holders[number] = &modelHolder{capacity: 40, used: map[uint64]int{}}
-				x.Use(stale, list[0])
-				x.Occupy(stale, 5)
-				x.Resize(stale, 0)
-				x.Expire(stale, math.MaxUint64)
-				x.Remove(stale)
+				x.UseChain(stale, list[0])
+				x.OccupyBlocks(stale, 5)
+				x.ResizeCache(stale, 0)
+				x.ExpireUntil(stale, math.MaxUint64)
+				x.RemoveCache(stale)
 				last.chain = nil
 			case 3:
 				if last.chain != nil {
-					x.Withdraw(caches[last.number], last.chain, last.had, last.stamp)
+					x.WithdrawUse(caches[last.number], last.chain, last.had, last.stamp)
 					m.withdraw(last.number, last.chain, last.had, last.modelStamp)
 				}
 			case 4:
-				x.Expire(caches[number], last.stamp)
+				x.ExpireUntil(caches[number], last.stamp)
 				m.expire(number, last.modelStamp)
 			default:
 				c := list[r.IntN(len(list))]
 				had := match(x, c)[number]
 				last.number, last.chain, last.had = number, c, had
 				var reuse Reuse
-				last.stamp, last.modelStamp = x.Reuse(caches[number], c, &reuse), m.use(number, c)
+				last.stamp, last.modelStamp = x.ReuseChain(caches[number], c, &reuse), m.use(number, c)
 				end := 0
 				for _, span := range reuse.Spans() {
 					require.Greater(t, int(span.End), end)
@@ -197,7 +197,7 @@ func FuzzIndex(f *testing.F) {
 		}
 		require.Equal(t, blocks, x.Stats().Blocks)
 		for _, c := range caches {
-			x.Remove(c)
+			x.RemoveCache(c)
 		}
 		require.Equal(t, Stats{}, x.Stats())
 	})
@@ -208,11 +208,11 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 	const limit = 100_000
 	r := rand.New(rand.NewPCG(1, 1))
 	x := New(limit)
-	a, b := x.Add(plenty), x.Add(plenty)
+	a, b := x.AddCache(plenty), x.AddCache(plenty)
 	for range 20_000 {
 		c := []uint64{r.Uint64(), r.Uint64(), r.Uint64()}
-		x.Use(a, c)
-		x.Use(b, c)
+		x.UseChain(a, c)
+		x.UseChain(b, c)
 		require.LessOrEqual(t, x.Stats().Bytes, limit)
 		require.Equal(t, []int{3, 3}, match(x, c), "the newest is there")
 	}
@@ -225,22 +225,22 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 func TestIndex_HandleOfARemovedCacheHasNoEffect(t *testing.T) {
 	t.Parallel()
 	x := New(plenty)
-	stale := x.Add(100)
-	stamp := x.Use(stale, []uint64{1, 2, 3})
-	x.Remove(stale)
+	stale := x.AddCache(100)
+	stamp := x.UseChain(stale, []uint64{1, 2, 3})
+	x.RemoveCache(stale)
 	use := func() {
-		x.Use(stale, []uint64{7, 8})
-		x.Occupy(stale, 99)
-		x.Resize(stale, 1)
-		x.Withdraw(stale, []uint64{1, 2, 3}, 0, stamp)
-		x.Remove(stale)
+		x.UseChain(stale, []uint64{7, 8})
+		x.OccupyBlocks(stale, 99)
+		x.ResizeCache(stale, 1)
+		x.WithdrawUse(stale, []uint64{1, 2, 3}, 0, stamp)
+		x.RemoveCache(stale)
 	}
 	use()
 	assert.Equal(t, Stats{}, x.Stats(), "its slot is free")
 
-	next := x.Add(100)
+	next := x.AddCache(100)
 	require.Equal(t, stale.Slot(), next.Slot())
-	x.Use(next, []uint64{1, 2, 3})
+	x.UseChain(next, []uint64{1, 2, 3})
 	use()
 	assert.Equal(t, []int{3}, match(x, []uint64{1, 2, 3}))
 	assert.Equal(t, []int{0}, match(x, []uint64{7, 8}))
@@ -253,13 +253,13 @@ func TestIndex_HandleOfARemovedCacheHasNoEffect(t *testing.T) {
 func TestIndex_ZeroHandleIsNoCache(t *testing.T) {
 	t.Parallel()
 	x := New(plenty)
-	x.Use(Handle{}, []uint64{1})
-	first := x.Add(100)
-	x.Use(Handle{}, []uint64{1})
-	x.Occupy(Handle{}, 5)
-	x.Remove(Handle{})
+	x.UseChain(Handle{}, []uint64{1})
+	first := x.AddCache(100)
+	x.UseChain(Handle{}, []uint64{1})
+	x.OccupyBlocks(Handle{}, 5)
+	x.RemoveCache(Handle{})
 	assert.Equal(t, Stats{}, x.Stats())
-	x.Use(first, []uint64{1})
+	x.UseChain(first, []uint64{1})
 	assert.Equal(t, []int{1}, match(x, []uint64{1}))
 }
 
@@ -282,12 +282,12 @@ func TestIndex_WithdrawTakesBackAUse(t *testing.T) {
 			t.Parallel()
 			chain := []uint64{1, 2, 3, 4}
 			x := New(plenty)
-			c := x.Add(100)
-			x.Use(c, tt.had)
+			c := x.AddCache(100)
+			x.UseChain(c, tt.had)
 			had := match(x, chain)[0]
-			stamp := x.Use(c, chain)
-			x.Use(c, tt.then)
-			x.Withdraw(c, chain, had, stamp)
+			stamp := x.UseChain(c, chain)
+			x.UseChain(c, tt.then)
+			x.WithdrawUse(c, chain, had, stamp)
 			assert.Equal(t, tt.want, match(x, chain))
 			blocks, _ := x.CacheSize(c)
 			assert.Equal(t, x.Stats().Blocks, blocks)
@@ -298,14 +298,14 @@ func TestIndex_WithdrawTakesBackAUse(t *testing.T) {
 func TestIndex_EmptyChainsAndShortResults(t *testing.T) {
 	t.Parallel()
 	x := New(plenty)
-	a, b := x.Add(100), x.Add(100)
-	x.Use(a, nil)
+	a, b := x.AddCache(100), x.AddCache(100)
+	x.UseChain(a, nil)
 	assert.Equal(t, Stats{}, x.Stats())
-	x.Use(a, []uint64{1, 2, 3})
-	x.Match([]uint64{1, 2, 3}, nil)
+	x.UseChain(a, []uint64{1, 2, 3})
+	x.MatchChain([]uint64{1, 2, 3}, nil)
 	matched := make([]int, 1)
-	x.Use(b, []uint64{1, 2})
-	x.Match([]uint64{1, 2}, matched)
+	x.UseChain(b, []uint64{1, 2})
+	x.MatchChain([]uint64{1, 2}, matched)
 	assert.Equal(t, []int{2}, matched, "others are left out")
 }
 
@@ -314,7 +314,7 @@ func TestIndex_IsReadWhileItChanges(t *testing.T) {
 	x := New(200_000)
 	var caches []Handle
 	for range 8 {
-		caches = append(caches, x.Add(500))
+		caches = append(caches, x.AddCache(500))
 	}
 	list := chains(rand.New(rand.NewPCG(3, 3)), 200)
 	var wg sync.WaitGroup
@@ -324,11 +324,11 @@ func TestIndex_IsReadWhileItChanges(t *testing.T) {
 			for range 2000 {
 				c := list[r.IntN(len(list))]
 				matched := make([]int, 8)
-				x.Match(c, matched)
+				x.MatchChain(c, matched)
 				for _, n := range matched {
 					assert.LessOrEqual(t, n, len(c))
 				}
-				x.Use(caches[r.IntN(8)], c)
+				x.UseChain(caches[r.IntN(8)], c)
 			}
 		})
 	}
@@ -349,7 +349,7 @@ func BenchmarkIndex(b *testing.B) {
 	x := New(32 << 20)
 	var caches []Handle
 	for range servers {
-		caches = append(caches, x.Add(8192))
+		caches = append(caches, x.AddCache(8192))
 	}
 	chain := func() []uint64 {
 		c := slices.Clone(heads[r.IntN(len(heads))])
@@ -359,7 +359,7 @@ func BenchmarkIndex(b *testing.B) {
 		return c
 	}
 	for range 20_000 {
-		x.Use(caches[r.IntN(servers)], chain())
+		x.UseChain(caches[r.IntN(servers)], chain())
 	}
 	matched := make([]int, servers)
 	b.Run("match", func(b *testing.B) {
@@ -367,13 +367,13 @@ func BenchmarkIndex(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			clear(matched)
-			x.Match(c, matched)
+			x.MatchChain(c, matched)
 		}
 	})
 	b.Run("use", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			x.Use(caches[r.IntN(servers)], chain())
+			x.UseChain(caches[r.IntN(servers)], chain())
 		}
 	})
 }
@@ -381,10 +381,10 @@ func BenchmarkIndex(b *testing.B) {
 func TestCacheSize(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
-	a, b := x.Add(100), x.Add(10)
-	x.Use(a, []uint64{1, 2, 3})
-	x.Occupy(b, 4)
-	x.Use(b, []uint64{1})
+	a, b := x.AddCache(100), x.AddCache(10)
+	x.UseChain(a, []uint64{1, 2, 3})
+	x.OccupyBlocks(b, 4)
+	x.UseChain(b, []uint64{1})
 	for _, tt := range []struct {
 		cache            Handle
 		blocks, capacity int
@@ -393,7 +393,7 @@ func TestCacheSize(t *testing.T) {
 		assert.Equal(t, tt.blocks, blocks, tt.cache)
 		assert.Equal(t, tt.capacity, capacity, tt.cache)
 	}
-	x.Remove(a)
+	x.RemoveCache(a)
 	blocks, capacity := x.CacheSize(a)
 	assert.Zero(t, blocks+capacity)
 }
@@ -407,7 +407,7 @@ func TestEntriesMakeTheSameIndex(t *testing.T) {
 		chain := func() []uint64 { // of a small tree
 			hashes, last := []uint64{}, uint64(1)
 			for range 1 + random.IntN(30) {
-				last = mix(last, uint64(random.IntN(20)/19))
+				last = mixHashes(last, uint64(random.IntN(20)/19))
 				hashes = append(hashes, last)
 			}
 			return hashes
@@ -416,22 +416,22 @@ func TestEntriesMakeTheSameIndex(t *testing.T) {
 		handles := map[*Index][]Handle{}
 		for _, index := range []*Index{x, copied} {
 			for range caches {
-				handles[index] = append(handles[index], index.Add(capacity))
+				handles[index] = append(handles[index], index.AddCache(capacity))
 			}
 		}
 		step := func(indexes ...*Index) {
 			c, prompt, blocks := random.IntN(caches), chain(), random.IntN(4)
 			for _, index := range indexes {
-				index.Use(handles[index][c], prompt)
-				index.Occupy(handles[index][c], blocks)
+				index.UseChain(handles[index][c], prompt)
+				index.OccupyBlocks(handles[index][c], blocks)
 			}
 		}
 		for range 20 {
 			step(x)
 		}
 		for _, e := range x.Entries() {
-			copied.Use(handles[copied][e.Slot], e.Hashes)
-			copied.Occupy(handles[copied][e.Slot], e.Blocks)
+			copied.UseChain(handles[copied][e.Slot], e.Hashes)
+			copied.OccupyBlocks(handles[copied][e.Slot], e.Blocks)
 		}
 		for range 30 {
 			for i := range caches {

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A Memory is the approximate memory of several indexes together. One index may take all of it while the others need little. When all is
+// A MemoryBudget is the approximate memory of several indexes together. One index may take all of it while the others need little. When all is
 // taken, the largest index gives way to those with less than an equal part. It is safe for concurrent use.
-type Memory struct {
+type MemoryBudget struct {
 	maxBytes int64
 	used     atomic.Int64
 
@@ -16,13 +16,13 @@ type Memory struct {
 	count   atomic.Int64 // of indexes
 }
 
-// NewMemory returns a memory with an approximate limit in bytes.
-func NewMemory(maxBytes int) *Memory { return &Memory{maxBytes: int64(maxBytes)} }
+// NewMemoryBudget returns a memory with an approximate limit in bytes.
+func NewMemoryBudget(maxBytes int) *MemoryBudget { return &MemoryBudget{maxBytes: int64(maxBytes)} }
 
-// New returns an empty index.
-func (m *Memory) New() *Index {
+// NewIndex returns an empty index.
+func (m *MemoryBudget) NewIndex() *Index {
 	x := &Index{}
-	x.table.Store(newTable(minTable))
+	x.table.Store(newNodeTable(minTable))
 	x.memory.Store(m)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,8 +31,8 @@ func (m *Memory) New() *Index {
 	return x
 }
 
-// remove frees the memory of an index.
-func (m *Memory) remove(x *Index) {
+// removeIndex frees the memory of an index.
+func (m *MemoryBudget) removeIndex(x *Index) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, other := range m.indexes {
@@ -46,17 +46,17 @@ func (m *Memory) remove(x *Index) {
 }
 
 // isFull reports whether more than the memory is used.
-func (m *Memory) isFull() bool { return m.used.Load() > m.maxBytes }
+func (m *MemoryBudget) isFull() bool { return m.used.Load() > m.maxBytes }
 
 // isOver reports whether an index must give way: it has more than its equal part of a full memory.
-func (m *Memory) isOver(bytes int) bool {
+func (m *MemoryBudget) isOver(bytes int) bool {
 	return m.isFull() && int64(bytes) > m.maxBytes/max(m.count.Load(), 1)
 }
 
-// shrink lets the largest indexes give way. The caller holds no lock.
-func (m *Memory) shrink() {
+// shrinkLargest lets the largest indexes give way. The caller holds no lock.
+func (m *MemoryBudget) shrinkLargest() {
 	for range m.count.Load() {
-		x := m.largest()
+		x := m.largestIndex()
 		if x == nil || !m.isOver(int(x.counted.Load())) {
 			return
 		}
@@ -66,7 +66,7 @@ func (m *Memory) shrink() {
 	}
 }
 
-func (m *Memory) largest() *Index {
+func (m *MemoryBudget) largestIndex() *Index {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var largest *Index

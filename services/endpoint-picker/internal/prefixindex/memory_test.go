@@ -14,16 +14,16 @@ func fill(x *Index, c Handle, from, prompts int) {
 		for at := range chain {
 			chain[at] = uint64(i*len(chain) + at + 1)
 		}
-		x.Use(c, chain)
+		x.UseChain(c, chain)
 	}
 }
 
 func TestMemoryIsShared(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10
-	m := NewMemory(limit)
-	busy, idle := m.New(), m.New()
-	busyCache, idleCache := busy.Add(1<<20), idle.Add(1<<20)
+	m := NewMemoryBudget(limit)
+	busy, idle := m.NewIndex(), m.NewIndex()
+	busyCache, idleCache := busy.AddCache(1<<20), idle.AddCache(1<<20)
 
 	fill(busy, busyCache, 0, 1000)
 	assert.Greater(t, busy.Stats().Bytes, limit*7/8, "one index may use all of it")
@@ -33,24 +33,24 @@ func TestMemoryIsShared(t *testing.T) {
 	assert.Greater(t, busy.Stats().Bytes, limit/3, "the other one gets its part, and no more")
 	assert.Greater(t, idle.Stats().Bytes, limit/3)
 
-	idle.Release()
+	idle.ReleaseMemory()
 	fill(busy, busyCache, 2000, 1000)
 	assert.Greater(t, busy.Stats().Bytes, limit*7/8)
 	assert.Equal(t, int64(busy.Stats().Bytes), m.used.Load())
-	idle.Remove(idleCache)
+	idle.RemoveCache(idleCache)
 	assert.Equal(t, int64(busy.Stats().Bytes), m.used.Load(), "a released index does not count")
 }
 
 func TestMemoryOfManyIndexes(t *testing.T) {
 	t.Parallel()
 	const limit = 256 << 10
-	m := NewMemory(limit)
+	m := NewMemoryBudget(limit)
 	var running sync.WaitGroup
 	var indexes []*Index
 	for range 8 {
-		x := m.New()
+		x := m.NewIndex()
 		indexes = append(indexes, x)
-		running.Go(func() { fill(x, x.Add(1<<20), 0, 2000) })
+		running.Go(func() { fill(x, x.AddCache(1<<20), 0, 2000) })
 	}
 	running.Wait()
 	sum := 0
@@ -60,7 +60,7 @@ func TestMemoryOfManyIndexes(t *testing.T) {
 	assert.LessOrEqual(t, sum, limit)
 	assert.Equal(t, int64(sum), m.used.Load())
 	for _, x := range indexes {
-		x.Release()
+		x.ReleaseMemory()
 	}
 	assert.Zero(t, m.used.Load())
 }

@@ -93,7 +93,7 @@ type serverConn struct {
 func newServerConn(raw net.Conn, s *server) *serverConn {
 	s.connections.Add(1)
 	c := &serverConn{Conn: raw, server: s}
-	now := monotonic.From(time.Now())
+	now := monotonic.FromTime(time.Now())
 	c.lastRead.Store(now)
 	c.idleSince.Store(now)
 	return c
@@ -102,9 +102,9 @@ func newServerConn(raw net.Conn, s *server) *serverConn {
 // Read implements net.Conn. What a read finds without waiting arrived at some time since the read before, while a slow client
 // was served: the server's timer may run since then.
 func (c *serverConn) Read(b []byte) (int, error) {
-	began := monotonic.From(time.Now())
+	began := monotonic.FromTime(time.Now())
 	n, err := c.Conn.Read(b)
-	now := monotonic.From(time.Now())
+	now := monotonic.FromTime(time.Now())
 	if c.tunnel.Load() {
 		return n, err //nolint:wrapcheck // the tunnel ends with it
 	}
@@ -128,7 +128,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *serverConn) Write(b []byte) (int, error) {
 	if !c.tunnel.Load() && c.answered.Load() && c.answered.Swap(false) {
-		now := monotonic.From(time.Now())
+		now := monotonic.FromTime(time.Now())
 		if now.Sub(c.idleSince.Load()) > c.server.keepAlive.idleLimit(now) || closedByPeer(c.Conn) {
 			return 0, errIdleTooLong
 		}

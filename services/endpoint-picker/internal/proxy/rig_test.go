@@ -104,7 +104,7 @@ func (p *fakePool) inFlight() (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.endpoints {
-		n += e.Stats(time.Now()).InFlight
+		n += e.StatsAt(time.Now()).InFlight
 	}
 	return n
 }

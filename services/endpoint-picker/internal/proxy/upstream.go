@@ -87,7 +87,7 @@ func (u *upstream) serverAt(address string) *server {
 	if s = u.servers[address]; s == nil {
 		u.forgetUnused()
 		s = &server{address: address}
-		s.lastUsed.Store(monotonic.From(time.Now()))
+		s.lastUsed.Store(monotonic.FromTime(time.Now()))
 		u.servers[address] = s
 	}
 	return s
@@ -95,7 +95,7 @@ func (u *upstream) serverAt(address string) *server {
 
 // forgetUnused forgets servers that were not used for long. The caller holds mu.
 func (u *upstream) forgetUnused() {
-	before := monotonic.From(time.Now()).Add(-forgetAfter)
+	before := monotonic.FromTime(time.Now()).Add(-forgetAfter)
 	for address, s := range u.servers {
 		if s.lastUsed.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
 			delete(u.servers, address)
@@ -110,7 +110,7 @@ func (u *upstream) reserveServer(address string) *server {
 		s.requests.Add(-1)
 		return nil
 	}
-	s.lastUsed.Store(monotonic.From(time.Now()))
+	s.lastUsed.Store(monotonic.FromTime(time.Now()))
 	return s
 }
 

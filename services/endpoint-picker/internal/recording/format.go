@@ -57,8 +57,8 @@ type Extension struct {
 	Matched   int      `json:"matched_tokens,omitempty"` // of input_length, in the server's cache, as the picker estimated
 }
 
-// Append appends the line of a request.
-func Append(to []byte, r *Request) ([]byte, error) {
+// AppendLine appends the line of a request.
+func AppendLine(to []byte, r *Request) ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return to, fmt.Errorf("encode request: %w", err)
@@ -66,5 +66,5 @@ func Append(to []byte, r *Request) ([]byte, error) {
 	return append(append(to, line...), '\n'), nil
 }
 
-// Blocks returns the number of hashes of a prompt with a number of tokens.
-func Blocks(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }
+// BlockCount returns the number of hashes of a prompt with a number of tokens.
+func BlockCount(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }

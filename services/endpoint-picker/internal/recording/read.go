@@ -32,12 +32,12 @@ func Read(from io.Reader) ([]Request, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read recording: %w", err)
 		}
-		return read(unzipped)
+		return readLines(unzipped)
 	}
-	return read(buffered)
+	return readLines(buffered)
 }
 
-func read(from io.Reader) ([]Request, error) {
+func readLines(from io.Reader) ([]Request, error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
 	var requests []Request
@@ -50,7 +50,7 @@ func read(from io.Reader) ([]Request, error) {
 		if len(line) == 0 {
 			continue
 		}
-		r, err := parse(line)
+		r, err := parseLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d of the recording: %w", number, err)
 		}
@@ -69,7 +69,7 @@ func read(from io.Reader) ([]Request, error) {
 	return requests, nil
 }
 
-func parse(line []byte) (Request, error) {
+func parseLine(line []byte) (Request, error) {
 	var r Request
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if err := decoder.Decode(&r); err != nil {
@@ -78,10 +78,10 @@ func parse(line []byte) (Request, error) {
 	if decoder.More() {
 		return r, errors.New("it has more than one JSON object")
 	}
-	return r, cmp.Or(r.validate(), r.Extension.validate())
+	return r, cmp.Or(r.validateRequest(), r.Extension.validateExtension())
 }
 
-func (r *Request) validate() error {
+func (r *Request) validateRequest() error {
 	switch {
 	case r.Timestamp == nil:
 		return errors.New("timestamp is missing")
@@ -91,13 +91,13 @@ func (r *Request) validate() error {
 		return errors.New("input_length and output_length must be at least 1")
 	case r.Input > MaxTokens || r.Output > MaxTokens:
 		return fmt.Errorf("input_length and output_length must be at most %d", MaxTokens)
-	case len(r.Hashes) != Blocks(r.Input):
+	case len(r.Hashes) != BlockCount(r.Input):
 		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, BlockTokens)
 	}
 	return nil
 }
 
-func (e *Extension) validate() error {
+func (e *Extension) validateExtension() error {
 	switch {
 	case !validCount(e.Endpoint, math.MaxInt32) || !validCount(&e.Endpoints, maxEndpoints):
 		return errors.New("endpoint or endpoints is out of range")

@@ -62,13 +62,13 @@ func TestWrittenLinesAreRead(t *testing.T) {
 			Prompt: 500, Cached: &cached, Matched: 16,
 		},
 	}}
-	line, err := Append(nil, &want[0])
+	line, err := AppendLine(nil, &want[0])
 	require.NoError(t, err)
 	got, err := Read(bytes.NewReader(line))
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 
-	_, err = Append(nil, &Request{Timestamp: new(math.Inf(1))})
+	_, err = AppendLine(nil, &Request{Timestamp: new(math.Inf(1))})
 	require.ErrorContains(t, err, "encode request: ")
 }
 
@@ -151,8 +151,8 @@ func FuzzRead(f *testing.F) {
 			r := &got[i]
 			assert.LessOrEqual(t, max(r.Input, r.Output), MaxTokens)
 			assert.Positive(t, min(r.Input, r.Output))
-			assert.Len(t, r.Hashes, Blocks(r.Input))
-			again, err = Append(again, r)
+			assert.Len(t, r.Hashes, BlockCount(r.Input))
+			again, err = AppendLine(again, r)
 			require.NoError(t, err)
 		}
 		same, err := Read(bytes.NewReader(again))

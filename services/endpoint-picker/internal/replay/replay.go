@@ -87,20 +87,20 @@ func Run(ctx context.Context, o Options, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	scenario, err := o.scenario(ctx, played, profile)
+	scenario, err := o.newScenario(ctx, played, profile)
 	if err != nil {
 		return err
 	}
 	t := newTable(out)
-	t.describe(played, profile, scenario)
+	t.printHeader(played, profile, scenario)
 	if trace := scenario.Trace(o.Seed); trace.TooLong > 0 {
 		fmt.Fprintf(log, "%d requests are left out, because a server has no memory for their prompt and answer\n", trace.TooLong)
 	}
-	t.recorded(played.requests)
+	t.addRecorded(played.requests)
 	if err := o.runAll(ctx, scenario, load, t); err != nil {
 		return err
 	}
-	return t.print()
+	return t.printTable()
 }
 
 // loader returns a new copy of a configuration.
@@ -117,7 +117,7 @@ func (o *Options) runAll(ctx context.Context, s simulation.Scenario, load loader
 		if ctx.Err() != nil {
 			return fmt.Errorf("replay: %w", ctx.Err())
 		}
-		t.simulated(p.Name, &result)
+		t.addSimulated(p.Name, &result)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (o *Options) readRecording(log io.Writer) (*played, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Recording, err)
 	}
-	if requests, err = o.ofPool(requests); err != nil {
+	if requests, err = o.filterPool(requests); err != nil {
 		return nil, err
 	}
 	if o.Requests > 0 {
@@ -206,8 +206,8 @@ func (o *Options) readRecording(log io.Writer) (*played, error) {
 	return &played{Recording: made, requests: requests}, nil
 }
 
-// ofPool returns the requests of the chosen pool.
-func (o *Options) ofPool(requests []recording.Request) ([]recording.Request, error) {
+// filterPool returns the requests of the chosen pool.
+func (o *Options) filterPool(requests []recording.Request) ([]recording.Request, error) {
 	const mostNamed = 20
 	pools := map[string]bool{}
 	for i := range requests {
@@ -229,11 +229,11 @@ func (o *Options) ofPool(requests []recording.Request) ([]recording.Request, err
 	return slices.DeleteFunc(requests, func(r recording.Request) bool { return r.Pool != o.Pool }), nil
 }
 
-// scenario returns the requests on servers at the chosen rate.
-func (o *Options) scenario(ctx context.Context, p *played, profile *simulation.Profile) (simulation.Scenario, error) {
+// newScenario returns the requests on servers at the chosen rate.
+func (o *Options) newScenario(ctx context.Context, p *played, profile *simulation.Profile) (simulation.Scenario, error) {
 	n := o.Servers
 	if n == 0 {
-		n = p.servers()
+		n = p.medianServers()
 	}
 	if n == 0 {
 		return simulation.Scenario{}, fmt.Errorf("%s does not contain the number of servers: give --servers", o.Recording)
@@ -263,8 +263,8 @@ func (o *Options) scenario(ctx context.Context, p *played, profile *simulation.P
 	return s, nil
 }
 
-// servers returns the median of the numbers of servers of the pool, 0 if no request has one.
-func (p *played) servers() int {
+// medianServers returns the median of the numbers of servers of the pool, 0 if no request has one.
+func (p *played) medianServers() int {
 	var numbers []int
 	for i := range p.requests {
 		if n := p.requests[i].Endpoints; n > 0 {

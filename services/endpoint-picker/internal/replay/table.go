@@ -27,8 +27,8 @@ func newTable(out io.Writer) *table {
 	}}}
 }
 
-// describe prints what is played.
-func (t *table) describe(p *played, profile *simulation.Profile, s simulation.Scenario) {
+// printHeader prints what is played.
+func (t *table) printHeader(p *played, profile *simulation.Profile, s simulation.Scenario) {
 	input, output := 0, 0
 	for i := range p.requests {
 		input += p.requests[i].Input
@@ -39,13 +39,13 @@ func (t *table) describe(p *played, profile *simulation.Profile, s simulation.Sc
 	fmt.Fprintf(t.out, "played at: %.3g/s on %d servers: %s\n\n", s.Rate(), len(s.Servers), profile.About)
 }
 
-// simulated adds the row of a policy.
-func (t *table) simulated(name string, r *simulation.Result) {
+// addSimulated adds the row of a policy.
+func (t *table) addSimulated(name string, r *simulation.Result) {
 	least, most := r.PerServer()
-	t.add(name, r.TTFT(), r.Total(), percent(r.Goodput()), percent(r.HitRate()), spread(least, most), strconv.Itoa(r.Failed+r.Lost))
+	t.addRow(name, r.FirstTokenTimes(), r.AnswerTimes(), formatPercent(r.Goodput()), formatPercent(r.HitRate()), formatSpread(least, most), strconv.Itoa(r.Failed+r.Lost))
 }
 
-func (t *table) add(name string, first, whole simulation.Times, rest ...string) {
+func (t *table) addRow(name string, first, whole simulation.Times, rest ...string) {
 	row := []string{name}
 	for _, times := range []simulation.Times{first, whole} {
 		for _, d := range []time.Duration{times.Mean, times.P50, times.P99} {
@@ -59,15 +59,15 @@ func (t *table) add(name string, first, whole simulation.Times, rest ...string) 
 	t.rows = append(t.rows, append(row, rest...))
 }
 
-// recorded adds the row of the real servers, if the recording contains anything about them. Like the others it leaves out the first
+// addRecorded adds the row of the real servers, if the recording contains anything about them. Like the others it leaves out the first
 // tenth of the time.
-func (t *table) recorded(requests []recording.Request) {
+func (t *table) addRecorded(requests []recording.Request) {
 	const warm = 0.1
 	begin, end := *requests[0].Timestamp, *requests[len(requests)-1].Timestamp
 	m := measured{perServer: map[int]int{}}
 	for i := range requests {
 		if r := &requests[i]; *r.Timestamp-begin >= warm*(end-begin) {
-			m.add(r)
+			m.addRequest(r)
 		}
 	}
 	if len(m.whole) == 0 {
@@ -75,13 +75,13 @@ func (t *table) recorded(requests []recording.Request) {
 	}
 	good, hit := unknown, unknown
 	if len(m.first) > 0 {
-		good = percent(float64(m.good) / float64(len(m.first)))
+		good = formatPercent(float64(m.good) / float64(len(m.first)))
 	}
 	if m.prompt > 0 {
-		hit = percent(float64(m.cached) / float64(m.prompt))
+		hit = formatPercent(float64(m.cached) / float64(m.prompt))
 	}
-	least, most := m.spread()
-	t.add("recorded", simulation.NewTimes(m.first), simulation.NewTimes(m.whole), good, hit, spread(least, most), unknown)
+	least, most := m.requestSpread()
+	t.addRow("recorded", simulation.NewTimes(m.first), simulation.NewTimes(m.whole), good, hit, formatSpread(least, most), unknown)
 }
 
 // measured are the measurements of real servers.
@@ -91,11 +91,11 @@ type measured struct {
 	perServer            map[int]int
 }
 
-func (m *measured) add(r *recording.Request) {
+func (m *measured) addRequest(r *recording.Request) {
 	if r.Duration == nil {
 		return
 	}
-	whole := span(*r.Duration)
+	whole := toDuration(*r.Duration)
 	m.whole = append(m.whole, whole)
 	cached := 0
 	if r.Prompt > 0 && r.Cached != nil {
@@ -109,14 +109,14 @@ func (m *measured) add(r *recording.Request) {
 	if r.TTFT == nil {
 		return
 	}
-	first := span(*r.TTFT)
+	first := toDuration(*r.TTFT)
 	m.first = append(m.first, first)
 	if simulation.IsGood(first, whole-first, max(r.Prompt, r.Input)-cached, r.Output) {
 		m.good++
 	}
 }
 
-func (m *measured) spread() (least, most int) {
+func (m *measured) requestSpread() (least, most int) {
 	for _, n := range m.perServer {
 		if least == 0 || n < least {
 			least = n
@@ -126,13 +126,13 @@ func (m *measured) spread() (least, most int) {
 	return least, most
 }
 
-func span(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+func toDuration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + "%" }
+func formatPercent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + "%" }
 
-func spread(least, most int) string { return fmt.Sprintf("%d to %d", least, most) }
+func formatSpread(least, most int) string { return fmt.Sprintf("%d to %d", least, most) }
 
-func (t *table) print() error {
+func (t *table) printTable() error {
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range t.rows {
 		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")

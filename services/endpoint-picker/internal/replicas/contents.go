@@ -34,44 +34,44 @@ const (
 // serveContents answers with the contents of the index of prefixes.
 func (o *writer) serveContents(r *http.Request, m *Member) {
 	n, client := m.node, clientOf(r)
-	if !m.asking.take(client) {
+	if !m.asking.takePlace(client) {
 		o.refuseContents()
 		return
 	}
-	defer m.asking.free(client)
+	defer m.asking.freePlace(client)
 	waiting, cancel := context.WithTimeout(r.Context(), contentsWait)
 	defer cancel()
-	end := n.turns.await(waiting, client)
+	end := n.turns.waitForTurn(waiting, client)
 	if end == nil {
 		o.refuseContents()
 		return
 	}
 	defer end()
 	var contents []estimate.Event
-	if !n.turns.read(waiting, func() { contents = m.estimator.Contents(m.snapshots.Snapshot().Endpoints) }) {
+	if !n.turns.readIndex(waiting, func() { contents = m.estimator.Contents(m.snapshots.Snapshot().Endpoints) }) {
 		o.refuseContents()
 		return
 	}
 	o.ends = time.Now().Add(contentsTimeout)
-	_ = o.contents(contents) // an error means that the connection has ended, or does not read
+	_ = o.writeContents(contents) // an error means that the connection has ended, or does not read
 }
 
 func (o *writer) refuseContents() {
 	http.Error(o.response, "other replicas get the contents now", http.StatusServiceUnavailable)
 }
 
-// contents writes the contents of an index.
-func (o *writer) contents(all []estimate.Event) error {
+// writeContents writes the contents of an index.
+func (o *writer) writeContents(all []estimate.Event) error {
 	var piece []byte
 	for _, e := range all {
-		if piece = appendEvent(piece, o.node.elapsed(), e); len(piece) >= contentsPiece {
-			if err := o.write(piece); err != nil {
+		if piece = appendEvent(piece, o.node.elapsedTime(), e); len(piece) >= contentsPiece {
+			if err := o.writeFrames(piece); err != nil {
 				return err
 			}
 			piece = piece[:0]
 		}
 	}
-	return o.write(append(piece, frameContents))
+	return o.writeFrames(append(piece, frameContents))
 }
 
 // turns decide who gets contents, and when: one client at a time gets one, up to maxContents clients do at the same time, and an
@@ -95,29 +95,29 @@ func newTurns() *turns {
 	return &turns{writing: make(chan struct{}, maxContents), reading: make(chan struct{}, 1), clients: map[netip.Addr]*client{}}
 }
 
-// await waits for the turn of a client, and returns a function that ends it; nil if ctx ends before.
-func (t *turns) await(ctx context.Context, address netip.Addr) (end func()) {
-	c := t.join(address)
-	if !enter(ctx, c.turn) {
-		t.leave(address)
+// waitForTurn waits for the turn of a client, and returns a function that ends it; nil if ctx ends before.
+func (t *turns) waitForTurn(ctx context.Context, address netip.Addr) (end func()) {
+	c := t.addClient(address)
+	if !waitForSlot(ctx, c.turn) {
+		t.removeClient(address)
 		return nil
 	}
-	if !enter(ctx, t.writing) {
+	if !waitForSlot(ctx, t.writing) {
 		<-c.turn
-		t.leave(address)
+		t.removeClient(address)
 		return nil
 	}
 	return func() {
 		<-t.writing
 		<-c.turn
-		t.leave(address)
+		t.removeClient(address)
 	}
 }
 
-// read calls read, which reads an index, when nobody else does and the last reading was long enough ago. It returns false if ctx ends
+// readIndex calls read, which reads an index, when nobody else does and the last reading was long enough ago. It returns false if ctx ends
 // before.
-func (t *turns) read(ctx context.Context, read func()) bool {
-	if !enter(ctx, t.reading) {
+func (t *turns) readIndex(ctx context.Context, read func()) bool {
+	if !waitForSlot(ctx, t.reading) {
 		return false
 	}
 	defer func() { <-t.reading }()
@@ -133,7 +133,7 @@ func (t *turns) read(ctx context.Context, read func()) bool {
 	return true
 }
 
-func (t *turns) join(address netip.Addr) *client {
+func (t *turns) addClient(address netip.Addr) *client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clients[address]
@@ -145,7 +145,7 @@ func (t *turns) join(address netip.Addr) *client {
 	return c
 }
 
-func (t *turns) leave(address netip.Addr) {
+func (t *turns) removeClient(address netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clients[address]
@@ -154,8 +154,8 @@ func (t *turns) leave(address netip.Addr) {
 	}
 }
 
-// enter adds an element to a channel. It returns false if ctx ends before there is room.
-func enter(ctx context.Context, room chan struct{}) bool {
+// waitForSlot adds an element to a channel. It returns false if ctx ends before there is room.
+func waitForSlot(ctx context.Context, room chan struct{}) bool {
 	select {
 	case room <- struct{}{}:
 		return true

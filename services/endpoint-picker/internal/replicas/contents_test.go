@@ -37,8 +37,8 @@ func TestContentsOfOneClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(nil)
-		r.add(r.member)
-		end := r.turns.await(t.Context(), host(1))
+		r.addMember(r.member)
+		end := r.turns.waitForTurn(t.Context(), host(1))
 		var waiting sync.WaitGroup
 		for range maxReadersOfClient {
 			waiting.Go(func() { assert.Equal(t, http.StatusServiceUnavailable, r.contentsOf(t, host(1))) })
@@ -62,10 +62,10 @@ func TestContentsOfManyClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(nil)
-		r.add(r.member)
+		r.addMember(r.member)
 		var ends []func()
 		for n := range maxContents {
-			ends = append(ends, r.turns.await(t.Context(), host(n)))
+			ends = append(ends, r.turns.waitForTurn(t.Context(), host(n)))
 		}
 		assert.Equal(t, http.StatusServiceUnavailable, r.contentsOf(t, host(maxContents)))
 		time.AfterFunc(contentsWait/2, ends[0])
@@ -91,11 +91,11 @@ func TestIndexIsReadRarely(t *testing.T) {
 			for range 4 { // at the same time
 				asking.Go(func() {
 					for ctx.Err() == nil {
-						end := turns.await(ctx, host(n))
+						end := turns.waitForTurn(ctx, host(n))
 						if end == nil {
 							return
 						}
-						if turns.read(ctx, func() { time.Sleep(reading) }) {
+						if turns.readIndex(ctx, func() { time.Sleep(reading) }) {
 							reads[n].Add(1)
 						}
 						end()

@@ -50,16 +50,16 @@ type follower struct {
 	lead     time.Duration                 // of our clock over the sender's
 }
 
-// run reads until ctx ends, or until the address turns out to be our own.
-func (f *follower) run(ctx context.Context) {
+// readUntilDone reads until ctx ends, or until the address turns out to be our own.
+func (f *follower) readUntilDone(ctx context.Context) {
 	log := f.member.log.With(zap.String("replica", f.address))
 	wait, reported := retryFirst, ""
 	for ctx.Err() == nil {
 		started := time.Now()
-		err := f.read(ctx)
+		err := f.readEvents(ctx)
 		switch {
 		case errors.Is(err, errSelf):
-			f.member.settle(f.address)
+			f.member.markSilent(f.address)
 			return
 		case ctx.Err() != nil:
 			return
@@ -71,7 +71,7 @@ func (f *follower) run(ctx context.Context) {
 				zap.Error(err))
 			reported = text
 		}
-		f.member.settle(f.address)
+		f.member.markSilent(f.address)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -80,14 +80,14 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// read connects and applies events until the connection ends.
-func (f *follower) read(ctx context.Context) error {
+// readEvents connects and applies events until the connection ends.
+func (f *follower) readEvents(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := f.member.node.silence
 	silent := time.AfterFunc(limit, func() { cancel(fmt.Errorf("%w for %s", errSilent, limit)) })
 	defer silent.Stop()
-	response, err := f.request(ctx, eventsPath)
+	response, err := f.requestFrames(ctx, eventsPath)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -107,7 +107,7 @@ func (f *follower) read(ctx context.Context) error {
 
 // readContents applies what the other replica knows of the caches. Its events wait meanwhile.
 func (f *follower) readContents(ctx context.Context, silent *time.Timer) error {
-	response, err := f.request(ctx, contentsPath)
+	response, err := f.requestFrames(ctx, contentsPath)
 	if err != nil {
 		return err
 	}
@@ -120,19 +120,19 @@ func (f *follower) applyAll(from io.Reader, silent *time.Timer) error {
 	reader := frameReader{from: bufio.NewReaderSize(from, readBuffer)}
 	for {
 		var next frame
-		if err := reader.read(&next); err != nil {
+		if err := reader.readFrame(&next); err != nil {
 			return err
 		}
 		silent.Reset(f.member.node.silence)
 		if next.kind == frameContents {
 			return nil
 		}
-		f.apply(&next)
+		f.applyFrame(&next)
 	}
 }
 
-// request asks for frames.
-func (f *follower) request(ctx context.Context, path string) (*http.Response, error) {
+// requestFrames asks for frames.
+func (f *follower) requestFrames(ctx context.Context, path string) (*http.Response, error) {
 	n := f.member.node
 	target := url.URL{Scheme: n.scheme(), Host: f.address, Path: path, RawQuery: url.Values{paramPool: {f.member.title}}.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -145,15 +145,15 @@ func (f *follower) request(ctx context.Context, path string) (*http.Response, er
 	if err != nil {
 		return nil, fmt.Errorf("connect to another replica: %w", err)
 	}
-	if err := n.check(response); err != nil {
+	if err := n.checkResponse(response); err != nil {
 		response.Body.Close()
 		return nil, err
 	}
 	return response, nil
 }
 
-// check returns the reason why a response has no events.
-func (n *Node) check(response *http.Response) error {
+// checkResponse returns the reason why a response has no events.
+func (n *Node) checkResponse(response *http.Response) error {
 	switch {
 	case response.Header.Get(headerInstance) == n.instance:
 		return errSelf
@@ -166,16 +166,16 @@ func (n *Node) check(response *http.Response) error {
 	return nil
 }
 
-// apply applies a frame.
-func (f *follower) apply(next *frame) {
+// applyFrame applies a frame.
+func (f *follower) applyFrame(next *frame) {
 	m := f.member
 	now := time.Now()
 	switch {
 	case next.kind == frameClock:
-		f.lead = m.node.since(now) - next.at
+		f.lead = m.node.sinceStart(now) - next.at
 		return
 	case next.event.Endpoint == nil && next.endpoint != 0:
-		if next.event.Endpoint = f.endpoint(next.endpoint); next.event.Endpoint == nil {
+		if next.event.Endpoint = f.endpointOf(next.endpoint); next.event.Endpoint == nil {
 			return // it has left, or is not known here yet
 		}
 	}
@@ -184,11 +184,11 @@ func (f *follower) apply(next *frame) {
 	if at.After(now) {
 		at = now
 	}
-	f.view.Apply(next.event, at)
+	f.view.ApplyEvent(next.event, at)
 }
 
-// endpoint returns the endpoint with a number, or nil.
-func (f *follower) endpoint(id uint64) *endpoint.Endpoint {
+// endpointOf returns the endpoint with a number, or nil.
+func (f *follower) endpointOf(id uint64) *endpoint.Endpoint {
 	if s := f.member.snapshots.Snapshot(); s != f.snapshot {
 		f.snapshot, f.byID = s, make(map[uint64]*endpoint.Endpoint, len(s.Endpoints))
 		for _, e := range s.Endpoints {

@@ -30,7 +30,7 @@ var errFrame = errors.New("malformed frame from another replica")
 // idOf returns a number for an endpoint that is the same in all replicas, and another one for a later pod with the same name.
 func idOf(e *endpoint.Endpoint) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
-	return e.Hash()*odd ^ xxhash.Sum64String(e.Identity().UID)
+	return e.NameHash()*odd ^ xxhash.Sum64String(e.Identity().UID)
 }
 
 // appendClock appends a frame with the time since the sender's start.
@@ -82,8 +82,8 @@ type frameReader struct {
 	bytes []byte
 }
 
-// read reads the next frame. Its chain is valid until the next call.
-func (r *frameReader) read(f *frame) error {
+// readFrame reads the next frame. Its chain is valid until the next call.
+func (r *frameReader) readFrame(f *frame) error {
 	*f = frame{}
 	kind, err := r.from.ReadByte()
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *frameReader) read(f *frame) error {
 }
 
 func (r *frameReader) readBody(f *frame) error {
-	at, err := r.number(uint64(maxTime.Microseconds()))
+	at, err := r.readNumber(uint64(maxTime.Microseconds()))
 	f.at = time.Duration(at) * time.Microsecond
 	if f.kind == frameClock || err != nil {
 		return err
@@ -111,26 +111,26 @@ func (r *frameReader) readBody(f *frame) error {
 	f.event.Kind = estimate.EventKind(f.kind)
 	switch f.event.Kind {
 	case estimate.EventBegun:
-		return errors.Join(r.request(f), r.endpoint(f), r.tokens(f), r.context(f), r.answer(f))
+		return errors.Join(r.readRequest(f), r.readEndpoint(f), r.readTokens(f), r.readContext(f), r.readAnswer(f))
 	case estimate.EventMoved:
-		return errors.Join(r.request(f), r.endpoint(f))
+		return errors.Join(r.readRequest(f), r.readEndpoint(f))
 	case estimate.EventCached:
-		return errors.Join(r.endpoint(f), r.tokens(f), r.hashes(f))
+		return errors.Join(r.readEndpoint(f), r.readTokens(f), r.readHashes(f))
 	case estimate.EventAnswered, estimate.EventOccupied:
-		return errors.Join(r.endpoint(f), r.tokens(f))
+		return errors.Join(r.readEndpoint(f), r.readTokens(f))
 	case estimate.EventFirst, estimate.EventEnded, estimate.EventLost:
 	}
-	return r.request(f)
+	return r.readRequest(f)
 }
 
 // maxTime is the longest time since a replica's start: a century.
 const maxTime = 100 * 365 * 24 * time.Hour
 
-// number reads a number up to a maximum.
-func (r *frameReader) number(most uint64) (uint64, error) {
+// readNumber reads a number up to a maximum.
+func (r *frameReader) readNumber(most uint64) (uint64, error) {
 	n, err := binary.ReadUvarint(r.from)
 	if err != nil {
-		return 0, unexpected(err)
+		return 0, toUnexpectedEOF(err)
 	}
 	if n > most {
 		return 0, fmt.Errorf("%d is more than %d", n, most)
@@ -138,47 +138,47 @@ func (r *frameReader) number(most uint64) (uint64, error) {
 	return n, nil
 }
 
-func (r *frameReader) request(f *frame) (err error) {
-	f.event.Request, err = r.number(1<<63 - 1)
+func (r *frameReader) readRequest(f *frame) (err error) {
+	f.event.Request, err = r.readNumber(1<<63 - 1)
 	return err
 }
 
-func (r *frameReader) tokens(f *frame) error {
-	n, err := r.number(1<<63 - 1)
+func (r *frameReader) readTokens(f *frame) error {
+	n, err := r.readNumber(1<<63 - 1)
 	f.event.Tokens = int64(n)
 	return err
 }
 
-func (r *frameReader) context(f *frame) error {
-	n, err := r.number(1<<63 - 1)
+func (r *frameReader) readContext(f *frame) error {
+	n, err := r.readNumber(1<<63 - 1)
 	f.event.Context = int64(n)
 	return err
 }
 
-func (r *frameReader) answer(f *frame) error {
+func (r *frameReader) readAnswer(f *frame) error {
 	b, err := r.from.ReadByte()
-	f.event.Answer = estimate.AnswerForm(b)
+	f.event.Answer = estimate.AnswerMode(b)
 	if err == nil && f.event.Answer != estimate.Streamed && f.event.Answer != estimate.Whole {
 		return fmt.Errorf("unknown form of answer %d", b)
 	}
-	return unexpected(err)
+	return toUnexpectedEOF(err)
 }
 
-func (r *frameReader) endpoint(f *frame) error {
+func (r *frameReader) readEndpoint(f *frame) error {
 	var b [8]byte
 	_, err := io.ReadFull(r.from, b[:])
 	f.endpoint = binary.LittleEndian.Uint64(b[:])
-	return unexpected(err)
+	return toUnexpectedEOF(err)
 }
 
-func (r *frameReader) hashes(f *frame) error {
-	n, err := r.number(maxHashes)
+func (r *frameReader) readHashes(f *frame) error {
+	n, err := r.readNumber(maxHashes)
 	if err != nil {
 		return err
 	}
 	r.bytes = slices.Grow(r.bytes[:0], int(n)*8)[:n*8]
 	if _, err := io.ReadFull(r.from, r.bytes); err != nil {
-		return unexpected(err)
+		return toUnexpectedEOF(err)
 	}
 	r.chain = r.chain[:0]
 	for b := r.bytes; len(b) > 0; b = b[8:] {
@@ -188,8 +188,8 @@ func (r *frameReader) hashes(f *frame) error {
 	return nil
 }
 
-// unexpected makes the end of the stream an error inside of a frame.
-func unexpected(err error) error {
+// toUnexpectedEOF makes the end of the stream an error inside of a frame.
+func toUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

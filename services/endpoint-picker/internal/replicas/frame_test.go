@@ -44,10 +44,10 @@ func TestFrames(t *testing.T) {
 	stream = append(stream, frameContents)
 	r := frameReader{from: bufio.NewReader(bytes.NewReader(stream))}
 	var got frame
-	require.NoError(t, r.read(&got))
+	require.NoError(t, r.readFrame(&got))
 	assert.Equal(t, frame{kind: frameClock, at: 7 * time.Second}, got)
 	for i, want := range events(e) {
-		require.NoError(t, r.read(&got))
+		require.NoError(t, r.readFrame(&got))
 		assert.Equal(t, time.Duration(i)*time.Millisecond, got.at)
 		if want.Endpoint != nil {
 			assert.Equal(t, idOf(e), got.endpoint)
@@ -56,9 +56,9 @@ func TestFrames(t *testing.T) {
 		want.Endpoint, want.Chain, got.event.Chain = nil, nil, nil
 		assert.Equal(t, want, got.event)
 	}
-	require.NoError(t, r.read(&got))
+	require.NoError(t, r.readFrame(&got))
 	assert.Equal(t, byte(frameContents), got.kind)
-	assert.ErrorIs(t, r.read(&got), io.EOF)
+	assert.ErrorIs(t, r.readFrame(&got), io.EOF)
 }
 
 func TestBrokenFrames(t *testing.T) {
@@ -66,7 +66,7 @@ func TestBrokenFrames(t *testing.T) {
 	whole := appendEvent(nil, time.Second, estimate.Event{Kind: estimate.EventCached, Endpoint: endpoint.New(describe("a", "1"), time.Now(), nil), Chain: []uint64{1, 2}})
 	for n := 1; n < len(whole); n++ {
 		r := frameReader{from: bufio.NewReader(bytes.NewReader(whole[:n]))}
-		require.ErrorIs(t, r.read(&frame{}), errFrame, "%d of %d bytes", n, len(whole))
+		require.ErrorIs(t, r.readFrame(&frame{}), errFrame, "%d of %d bytes", n, len(whole))
 	}
 	for name, stream := range map[string][]byte{
 		"unknown kind":    {10},
@@ -75,7 +75,7 @@ func TestBrokenFrames(t *testing.T) {
 		"unknown answer":  {1, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 9},
 	} {
 		r := frameReader{from: bufio.NewReader(bytes.NewReader(stream))}
-		assert.ErrorIs(t, r.read(&frame{}), errFrame, name)
+		assert.ErrorIs(t, r.readFrame(&frame{}), errFrame, name)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestLongPromptsAreCut(t *testing.T) {
 	stream := appendEvent(nil, 0, estimate.Event{Kind: estimate.EventCached, Endpoint: e, Chain: make([]uint64, maxHashes+5)})
 	r := frameReader{from: bufio.NewReader(bytes.NewReader(stream))}
 	var got frame
-	require.NoError(t, r.read(&got))
+	require.NoError(t, r.readFrame(&got))
 	assert.Len(t, got.event.Chain, maxHashes)
 }
 
@@ -112,12 +112,12 @@ func FuzzFrames(f *testing.F) {
 		x := estimate.New(1 << 20)
 		at, view := x.NewEndpoint(describe("a", "1"), time.Now()), x.NewReplica()
 		var next frame
-		for r.read(&next) == nil {
+		for r.readFrame(&next) == nil {
 			if next.kind == frameClock || next.kind == frameContents {
 				continue
 			}
 			next.event.Endpoint = at
-			view.Apply(next.event, time.Now())
+			view.ApplyEvent(next.event, time.Now())
 		}
 		if cap(r.chain) > 2*maxHashes {
 			t.Errorf("%d hashes", cap(r.chain))

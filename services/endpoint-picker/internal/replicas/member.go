@@ -64,8 +64,8 @@ type Stats struct {
 	Slow      int64 // readers that were disconnected because they were too slow
 }
 
-// Stats returns the current figures.
-func (m *Member) Stats() Stats {
+// ReplicaStats returns the current figures.
+func (m *Member) ReplicaStats() Stats {
 	return Stats{
 		Readers: int(m.publisher.reading.Load()), Connected: int(m.connected.Load()),
 		Sent: m.publisher.sent.Load(), Received: m.received.Load(), Slow: m.publisher.slow.Load(),
@@ -84,8 +84,8 @@ func (m *Member) CheckReady() error {
 
 // Run follows the other replicas until ctx ends.
 func (m *Member) Run(ctx context.Context) {
-	m.node.add(m)
-	defer m.node.remove(m)
+	m.node.addMember(m)
+	defer m.node.removeMember(m)
 	if !m.awaitEndpoints(ctx) {
 		return
 	}
@@ -100,7 +100,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 	}()
 	for {
-		addresses, changed := m.node.known()
+		addresses, changed := m.node.knownAddresses()
 		if addresses != nil && len(addresses) == 0 {
 			m.setReady() // there is no other replica
 		}
@@ -114,7 +114,7 @@ func (m *Member) Run(ctx context.Context) {
 			if stops[address] == nil {
 				following, stop := context.WithCancel(ctx)
 				stops[address] = stop
-				running.Go(func() { (&follower{member: m, address: address}).run(following) })
+				running.Go(func() { (&follower{member: m, address: address}).readUntilDone(following) })
 			}
 		}
 		select {
@@ -158,7 +158,7 @@ func allSampled(s *datastore.Snapshot) bool {
 
 // fetchContents calls fetch, unless the contents are known, or another replica is asked for them.
 func (m *Member) fetchContents(fetch func() error) error {
-	if !m.ask() {
+	if !m.claimContents() {
 		return nil
 	}
 	err := fetch()
@@ -170,7 +170,7 @@ func (m *Member) fetchContents(fetch func() error) error {
 	return err
 }
 
-func (m *Member) ask() bool {
+func (m *Member) claimContents() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.asked || m.CheckReady() == nil {
@@ -182,13 +182,13 @@ func (m *Member) ask() bool {
 
 func (m *Member) setReady() { m.once.Do(func() { close(m.ready) }) }
 
-// settle records that an address tells nothing for now: it is our own, or does not answer. If this goes for all addresses, nobody
+// markSilent records that an address tells nothing for now: it is our own, or does not answer. If this goes for all addresses, nobody
 // can be asked for contents.
-func (m *Member) settle(address string) {
+func (m *Member) markSilent(address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.settled[address] = true
-	if addresses, _ := m.node.known(); !slices.ContainsFunc(addresses, func(a string) bool { return !m.settled[a] }) {
+	if addresses, _ := m.node.knownAddresses(); !slices.ContainsFunc(addresses, func(a string) bool { return !m.settled[a] }) {
 		m.setReady()
 	}
 }

@@ -48,7 +48,7 @@ type Params struct {
 	TLS         *tls.Config // of both sides of a connection; nil: plaintext
 }
 
-// Node is this replica. New returns it, Listen opens its port, and Run serves.
+// Node is this replica. New returns it, OpenListener opens its port, and Run serves.
 type Node struct {
 	log         *zap.Logger
 	flag        string
@@ -96,24 +96,24 @@ func New(p Params) *Node {
 	return n
 }
 
-// Join makes the requests of a pool known to the other replicas, and returns a Member that makes their requests known to the pool
+// JoinPool makes the requests of a pool known to the other replicas, and returns a Member that makes their requests known to the pool
 // while it runs.
-func (n *Node) Join(title string, x *estimate.Estimator, s snapshots) *Member {
+func (n *Node) JoinPool(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
-		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsed, &n.pending),
+		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsedTime, &n.pending),
 		asking: newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
 	x.SetPublisher(m.publisher)
 	return m
 }
 
-func (n *Node) add(m *Member) {
+func (n *Node) addMember(m *Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.members[m.title] = m
 }
 
-func (n *Node) remove(m *Member) {
+func (n *Node) removeMember(m *Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.members[m.title] == m {
@@ -121,16 +121,16 @@ func (n *Node) remove(m *Member) {
 	}
 }
 
-func (n *Node) member(title string) *Member {
+func (n *Node) memberOf(title string) *Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.members[title]
 }
 
-// elapsed returns the time since the start.
-func (n *Node) elapsed() time.Duration { return n.since(time.Now()) }
+// elapsedTime returns the time since the start.
+func (n *Node) elapsedTime() time.Duration { return n.sinceStart(time.Now()) }
 
-func (n *Node) since(now time.Time) time.Duration { return now.Sub(n.started) }
+func (n *Node) sinceStart(now time.Time) time.Duration { return now.Sub(n.started) }
 
 func (n *Node) scheme() string {
 	if n.tls {
@@ -139,19 +139,19 @@ func (n *Node) scheme() string {
 	return "http"
 }
 
-// Listen opens the port.
-func (n *Node) Listen() error {
+// OpenListener opens the port.
+func (n *Node) OpenListener() error {
 	l, err := net.Listen("tcp", n.bindAddress)
 	if err != nil {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
 	n.listener = l
-	n.log.Info("Started listening", zap.String(logging.KeyAddress, n.Address()), zap.String("flag", n.flag))
+	n.log.Info("Started listening", zap.String(logging.KeyAddress, n.ListenAddress()), zap.String("flag", n.flag))
 	return nil
 }
 
-// Address returns the address of the port after Listen.
-func (n *Node) Address() string { return n.listener.Addr().String() }
+// ListenAddress returns the address of the port after OpenListener.
+func (n *Node) ListenAddress() string { return n.listener.Addr().String() }
 
 // Close closes the port of a Node that does not run.
 func (n *Node) Close() {
@@ -164,7 +164,7 @@ func (n *Node) Close() {
 func (n *Node) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { n.resolve(ctx) })
+	running.Go(func() { n.resolveAddresses(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
 		close(n.stopped)
@@ -181,16 +181,16 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// resolve looks up the addresses until ctx ends.
-func (n *Node) resolve(ctx context.Context) {
+// resolveAddresses looks up the addresses until ctx ends.
+func (n *Node) resolveAddresses(ctx context.Context) {
 	reported := ""
 	for {
-		found, err := n.lookup(ctx)
+		found, err := n.lookupReplicas(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			n.use(found)
+			n.setAddresses(found)
 			reported = ""
 		case err.Error() != reported:
 			n.useNone() // nobody waits for replicas that cannot be found
@@ -205,9 +205,9 @@ func (n *Node) resolve(ctx context.Context) {
 	}
 }
 
-// lookup returns the addresses of all replicas. If one of several names cannot be looked up, the result is incomplete, so it is an
+// lookupReplicas returns the addresses of all replicas. If one of several names cannot be looked up, the result is incomplete, so it is an
 // error.
-func (n *Node) lookup(ctx context.Context) ([]string, error) {
+func (n *Node) lookupReplicas(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	found := []string{}
@@ -237,8 +237,8 @@ func (n *Node) lookup(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// use makes addresses known.
-func (n *Node) use(found []string) {
+// setAddresses makes addresses known.
+func (n *Node) setAddresses(found []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.found != nil && slices.Equal(found, n.found) {
@@ -251,13 +251,13 @@ func (n *Node) use(found []string) {
 
 // useNone makes known that there is no address, unless there was one.
 func (n *Node) useNone() {
-	if found, _ := n.known(); found == nil {
-		n.use([]string{})
+	if found, _ := n.knownAddresses(); found == nil {
+		n.setAddresses([]string{})
 	}
 }
 
-// known returns the addresses of all replicas, nil before the first look-up, and a channel that is closed when they change.
-func (n *Node) known() (addresses []string, changed <-chan struct{}) {
+// knownAddresses returns the addresses of all replicas, nil before the first look-up, and a channel that is closed when they change.
+func (n *Node) knownAddresses() (addresses []string, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.found, n.changed

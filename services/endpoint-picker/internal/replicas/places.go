@@ -19,8 +19,8 @@ func newPlaces(limit, perClient int) *places {
 	return &places{limit: limit, perClient: perClient, ofClient: map[netip.Addr]int{}}
 }
 
-// take takes a place for a client. It returns false if there is none.
-func (p *places) take(client netip.Addr) bool {
+// takePlace takes a place for a client. It returns false if there is none.
+func (p *places) takePlace(client netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.limit || p.ofClient[client] >= p.perClient && !client.IsLoopback() {
@@ -31,8 +31,8 @@ func (p *places) take(client netip.Addr) bool {
 	return true
 }
 
-// free returns a place.
-func (p *places) free(client netip.Addr) {
+// freePlace returns a place.
+func (p *places) freePlace(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

@@ -54,8 +54,8 @@ func newPublisher(now func() time.Duration, pending *pendingBytes) *publisher {
 	return &publisher{now: now, pending: pending, places: newPlaces(maxReaders, maxReadersOfClient), readers: map[*reader]struct{}{}}
 }
 
-// Publish implements estimate.Publisher.
-func (p *publisher) Publish(e estimate.Event) {
+// PublishEvent implements estimate.Publisher.
+func (p *publisher) PublishEvent(e estimate.Event) {
 	if p.reading.Load() == 0 {
 		return
 	}
@@ -64,7 +64,7 @@ func (p *publisher) Publish(e estimate.Event) {
 	p.frame = appendEvent(p.frame[:0], p.now(), e)
 	for r := range p.readers {
 		if r.slow = r.slow || p.pending.isOver(len(r.pending)+len(p.frame)); r.slow {
-			p.free(r)
+			p.freeReader(r)
 		} else {
 			r.pending = append(r.pending, p.frame...)
 			p.pending.bytes.Add(int64(len(p.frame)))
@@ -77,15 +77,15 @@ func (p *publisher) Publish(e estimate.Event) {
 	}
 }
 
-// free drops what waits for a reader.
-func (p *publisher) free(r *reader) {
+// freeReader drops what waits for a reader.
+func (p *publisher) freeReader(r *reader) {
 	p.pending.bytes.Add(-int64(len(r.pending)))
 	r.pending = nil
 }
 
-// open adds a reader of a client, which gets all later events. It returns false if there are too many, in all or of this client.
-func (p *publisher) open(client netip.Addr) (*reader, bool) {
-	if !p.places.take(client) {
+// openReader adds a reader of a client, which gets all later events. It returns false if there are too many, in all or of this client.
+func (p *publisher) openReader(client netip.Addr) (*reader, bool) {
+	if !p.places.takePlace(client) {
 		return nil, false
 	}
 	p.mu.Lock()
@@ -97,12 +97,12 @@ func (p *publisher) open(client netip.Addr) (*reader, bool) {
 	return r, true
 }
 
-func (p *publisher) close(r *reader) {
+func (p *publisher) closeReader(r *reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.readers, r)
-	p.places.free(r.client)
-	p.free(r)
+	p.places.freePlace(r.client)
+	p.freeReader(r)
 	p.pending.readers.Add(-1)
 	p.reading.Store(int32(len(p.readers)))
 	if r.slow {
@@ -110,8 +110,8 @@ func (p *publisher) close(r *reader) {
 	}
 }
 
-// take returns the pending frames in exchange for an empty buffer. It returns false if the reader is too slow.
-func (p *publisher) take(r *reader, empty []byte) (frames []byte, ok bool) {
+// takeFrames returns the pending frames in exchange for an empty buffer. It returns false if the reader is too slow.
+func (p *publisher) takeFrames(r *reader, empty []byte) (frames []byte, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.slow {

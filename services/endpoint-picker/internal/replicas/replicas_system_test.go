@@ -26,8 +26,8 @@ import (
 func listening(t *testing.T, settings *tls.Config) *replica {
 	t.Helper()
 	r := newReplica(settings)
-	require.NoError(t, r.Listen())
-	r.address = r.Address()
+	require.NoError(t, r.OpenListener())
+	r.address = r.ListenAddress()
 	return r
 }
 

@@ -128,8 +128,8 @@ func newReplica(settings *tls.Config) *replica {
 		Node: New(Params{Log: zap.New(core), BindAddress: "127.0.0.1:0", TLS: settings}),
 	}
 	r.endpoint = r.estimator.NewEndpoint(describe("a", "1"), time.Now())
-	r.endpoint.Record(r.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
-	r.member = r.Join("pool", r.estimator, r)
+	r.endpoint.RecordSample(r.endpoint.StartScrape(time.Now()), endpoint.Gauges{})
+	r.member = r.JoinPool("pool", r.estimator, r)
 	return r
 }
 
@@ -149,7 +149,7 @@ func (r *replica) start(t *testing.T, addresses ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.member.Run(ctx) })
-	eventually(t, func() bool { return r.Node.member(r.member.title) != nil }, "joined") // others that connect before are refused, and say so
+	eventually(t, func() bool { return r.Node.memberOf(r.member.title) != nil }, "joined") // others that connect before are refused, and say so
 	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
 	r.stop = func() {
 		cancel()
@@ -162,8 +162,8 @@ func (r *replica) start(t *testing.T, addresses ...string) {
 func (r *replica) place(blocks int) *endpoint.Lease {
 	p := prompt(blocks)
 	r.estimator.Lookup(p, []*endpoint.Endpoint{r.endpoint}, time.Now())
-	l := p.Place(r.endpoint, time.Now(), estimate.Streamed)
-	r.estimator.Placed(p, r.endpoint, &estimate.Expectation{})
+	l := p.PlaceOn(r.endpoint, time.Now(), estimate.Streamed)
+	r.estimator.RecordPlacement(p, r.endpoint, &estimate.Expectation{})
 	return l
 }
 
@@ -209,18 +209,18 @@ func TestReplicasHearEachOther(t *testing.T) {
 			l := r[0].place(blocks)
 			eventually(t, func() bool { return r[1].endpoint.Load().Open == 1 && r[1].cached(blocks) == 16*blocks-16 }, "placed")
 			assert.Equal(t, int64(160), estimate.ServerOf(r[1].endpoint).Backlog())
-			l.First(time.Now())
+			l.MarkFirstContent(time.Now())
 			eventually(t, func() bool { return estimate.ServerOf(r[1].endpoint).Backlog() == 0 }, "first token")
 			l.Release()
 			eventually(t, func() bool { return r[1].endpoint.Load().Open == 0 }, "ended")
-			r[0].estimator.Answered(r[0].endpoint, 1600)
+			r[0].estimator.RecordAnswer(r[0].endpoint, 1600)
 			eventually(t, func() bool {
 				want, _ := r[0].estimator.CacheSize(r[0].endpoint)
 				got, _ := r[1].estimator.CacheSize(r[1].endpoint)
 				return got == want
 			}, "answered")
 		}
-		sent, received := a.member.Stats(), b.member.Stats()
+		sent, received := a.member.ReplicaStats(), b.member.ReplicaStats()
 		assert.Equal(t, []int64{5, 5, 1, 1}, []int64{sent.Sent, received.Received, int64(sent.Readers), int64(received.Connected)})
 		assert.Empty(t, a.logs.All())
 	})
@@ -254,7 +254,7 @@ func TestReplicaDiesAndComesBack(t *testing.T) {
 		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
 		a.stop()
 		eventually(t, func() bool { return b.member.connected.Load() == 0 }, "disconnected")
-		b.endpoint.Record(b.endpoint.BeginScrape(time.Now()), endpoint.Gauges{})
+		b.endpoint.RecordSample(b.endpoint.StartScrape(time.Now()), endpoint.Gauges{})
 		assert.Zero(t, b.endpoint.Load().Open)
 		lost := func() int { return b.logs.FilterMessageSnippet("Heard nothing from another replica").Len() }
 		eventually(t, func() bool { return lost() > 0 }, "logged")
@@ -280,7 +280,7 @@ func TestReplicasWithoutAgreement(t *testing.T) {
 		{"another pool", func(other *replica) { other.member.title = "other" }, "does not serve the pool"},
 		{"too many readers", func(other *replica) {
 			for i := range byte(maxReaders) {
-				_, _ = other.member.publisher.open(netip.AddrFrom4([4]byte{10, 0, 0, i}))
+				_, _ = other.member.publisher.openReader(netip.AddrFrom4([4]byte{10, 0, 0, i}))
 			}
 		}, "too many readers"},
 	} {
@@ -348,7 +348,7 @@ func TestHostileServers(t *testing.T) {
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReplica(nil)
-	r.add(r.member)
+	r.addMember(r.member)
 	for _, tt := range []struct {
 		method, target, protocol string
 		want                     int
@@ -371,24 +371,24 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	r := newReplica(nil)
 	p := r.member.publisher
-	slow, _ := p.open(netip.Addr{})
-	fast, _ := p.open(netip.Addr{})
+	slow, _ := p.openReader(netip.Addr{})
+	fast, _ := p.openReader(netip.Addr{})
 	p.pending.limit = 20 << 10
 	long := estimate.Event{Kind: estimate.EventCached, Endpoint: r.endpoint, Chain: make([]uint64, 1<<7)}
 	var buffer []byte
 	for range 20 {
-		p.Publish(long)
-		frames, ok := p.take(fast, buffer)
+		p.PublishEvent(long)
+		frames, ok := p.takeFrames(fast, buffer)
 		require.True(t, ok)
 		buffer = frames
 	}
-	_, ok := p.take(slow, nil)
+	_, ok := p.takeFrames(slow, nil)
 	assert.False(t, ok)
 	assert.Empty(t, slow.pending)
-	p.close(slow)
-	p.close(fast)
+	p.closeReader(slow)
+	p.closeReader(fast)
 	assert.Equal(t, int64(1), p.slow.Load())
-	p.Publish(long) // nobody listens
+	p.PublishEvent(long) // nobody listens
 }
 
 // Readers that do not read cost maxPending bytes, whatever the number of pools.
@@ -399,25 +399,25 @@ func TestSlowReadersOfManyPools(t *testing.T) {
 	var pools []*publisher
 	for range 16 {
 		p := newPublisher(func() time.Duration { return 0 }, pending)
-		_, ok := p.open(netip.Addr{})
+		_, ok := p.openReader(netip.Addr{})
 		require.True(t, ok)
 		pools = append(pools, p)
 	}
 	for range 1000 {
-		pools[0].Publish(long) // one pool may need more than its part, while the others need little
+		pools[0].PublishEvent(long) // one pool may need more than its part, while the others need little
 	}
 	assert.Greater(t, len(pools[0].frame), 200)
 	held := pending.bytes.Load()
 	for range 1000 {
 		for _, p := range pools {
-			p.Publish(long)
+			p.PublishEvent(long)
 			held = max(held, pending.bytes.Load())
 		}
 	}
 	assert.LessOrEqual(t, held, pending.limit)
 	for _, p := range pools {
 		for r := range p.readers {
-			p.close(r)
+			p.closeReader(r)
 		}
 	}
 	assert.Zero(t, pending.bytes.Load())
@@ -465,24 +465,24 @@ func TestPlacesOfReaders(t *testing.T) {
 	one, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	var open []*reader
 	for range maxReadersOfClient {
-		r, ok := p.open(one)
+		r, ok := p.openReader(one)
 		require.True(t, ok)
 		open = append(open, r)
 	}
-	_, ok := p.open(one)
+	_, ok := p.openReader(one)
 	assert.False(t, ok)
 	for range maxReadersOfClient + 1 {
-		r, ok := p.open(netip.MustParseAddr("127.0.0.6"))
+		r, ok := p.openReader(netip.MustParseAddr("127.0.0.6"))
 		assert.True(t, ok, "a sidecar connects for all replicas")
 		open = append(open, r)
 	}
-	r, ok := p.open(other)
+	r, ok := p.openReader(other)
 	assert.True(t, ok)
-	p.close(open[0])
-	again, ok := p.open(one)
+	p.closeReader(open[0])
+	again, ok := p.openReader(one)
 	assert.True(t, ok)
 	for _, r := range append(open[1:], r, again) {
-		p.close(r)
+		p.closeReader(r)
 	}
 	assert.Empty(t, p.places.ofClient)
 	assert.Empty(t, p.readers)
@@ -493,18 +493,18 @@ func TestLookup(t *testing.T) {
 	h := &hosts{ips: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2", "fd00::1"}}
 	n := New(Params{Log: zap.NewNop(), Addresses: []string{"replicas:9004"}})
 	n.resolver = h
-	found, err := n.lookup(t.Context())
+	found, err := n.lookupReplicas(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"10.0.0.1:9004", "10.0.0.2:9004", "[fd00::1]:9004"}, found)
 	h.err = &net.DNSError{Err: "no such host", IsNotFound: true}
-	found, err = n.lookup(t.Context())
+	found, err = n.lookupReplicas(t.Context())
 	require.NoError(t, err, "a headless Service without pods")
 	assert.Empty(t, found)
 	h.err = errors.New("servfail")
-	_, err = n.lookup(t.Context())
+	_, err = n.lookupReplicas(t.Context())
 	require.ErrorContains(t, err, "servfail")
 	n.addresses = []string{"no port"}
-	_, err = n.lookup(t.Context())
+	_, err = n.lookupReplicas(t.Context())
 	assert.Error(t, err)
 }
 

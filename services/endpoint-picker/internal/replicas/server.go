@@ -63,7 +63,7 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this replica is the reader itself", http.StatusConflict)
 		return
 	}
-	m := n.member(r.URL.Query().Get(paramPool))
+	m := n.memberOf(r.URL.Query().Get(paramPool))
 	if m == nil {
 		http.Error(w, "this replica does not serve the pool", http.StatusNotFound)
 		return
@@ -74,13 +74,13 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.serveContents(r, m)
 		return
 	}
-	reader, ok := m.publisher.open(clientOf(r))
+	reader, ok := m.publisher.openReader(clientOf(r))
 	if !ok {
 		http.Error(w, "too many readers", http.StatusServiceUnavailable)
 		return
 	}
-	defer m.publisher.close(reader)
-	_ = out.events(r.Context().Done(), m.publisher, reader)
+	defer m.publisher.closeReader(reader)
+	_ = out.writeEvents(r.Context().Done(), m.publisher, reader)
 }
 
 // clientOf returns the IP address of a client. Clients without one, in tests, are one client.
@@ -97,14 +97,14 @@ type writer struct {
 	ends     time.Time // when all must be written; zero for never
 }
 
-// write writes frames, and the time.
-func (o *writer) write(frames []byte) error {
+// writeFrames writes frames, and the time.
+func (o *writer) writeFrames(frames []byte) error {
 	deadline := time.Now().Add(writeTimeout)
 	if !o.ends.IsZero() {
 		deadline = o.ends
 	}
 	_ = o.control.SetWriteDeadline(deadline) // not supported by recorders in tests
-	clock := appendClock(make([]byte, 0, 16), o.node.elapsed())
+	clock := appendClock(make([]byte, 0, 16), o.node.elapsedTime())
 	if _, err := o.response.Write(clock); err != nil {
 		return err //nolint:wrapcheck // only its existence matters
 	}
@@ -114,13 +114,13 @@ func (o *writer) write(frames []byte) error {
 	return o.control.Flush() //nolint:wrapcheck // only its existence matters
 }
 
-// events writes events until the reader is gone.
-func (o *writer) events(done <-chan struct{}, p *publisher, r *reader) error {
+// writeEvents writes events until the reader is gone.
+func (o *writer) writeEvents(done <-chan struct{}, p *publisher, r *reader) error {
 	silent := time.NewTicker(heartbeat)
 	defer silent.Stop()
 	var buffer []byte
 	for {
-		if err := o.write(buffer); err != nil {
+		if err := o.writeFrames(buffer); err != nil {
 			return err
 		}
 		if cap(buffer) > maxKept {
@@ -137,7 +137,7 @@ func (o *writer) events(done <-chan struct{}, p *publisher, r *reader) error {
 		case <-r.wake:
 		}
 		time.Sleep(linger)
-		frames, ok := p.take(r, buffer)
+		frames, ok := p.takeFrames(r, buffer)
 		if !ok {
 			return errSlowReader
 		}

@@ -63,7 +63,7 @@ func (p *Profile) Eligible(s *Server) bool {
 
 // Schedule returns the candidate that the profile chooses among candidates with eligible servers. It may reorder their list.
 func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Candidate, error) {
-	s.reset(nil, 0)
+	s.resetFor(nil, 0)
 	if len(candidates) == 0 {
 		return nil, ErrNoEndpoints
 	}
@@ -72,11 +72,11 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 			return nil, errEmpty(f)
 		}
 	}
-	s.reset(candidates, len(p.Scorers))
+	s.resetFor(candidates, len(p.Scorers))
 	for k := range p.Scorers {
 		w, scores := &p.Scorers[k], s.Scores(k)
 		w.Scorer.Score(r, candidates, scores)
-		w.add(scores, s.totals)
+		w.addWeighted(scores, s.totals)
 	}
 	breakTies(candidates, s.totals)
 	s.places = p.Picker.Pick(r, s.totals, s.places)
@@ -107,8 +107,8 @@ func errEmpty(f Filter) error {
 	return ErrFiltered
 }
 
-// add adds the weighted scores to the totals.
-func (w *WeightedScorer) add(scores, totals []float64) {
+// addWeighted adds the weighted scores to the totals.
+func (w *WeightedScorer) addWeighted(scores, totals []float64) {
 	totals = totals[:len(scores)]
 	for i, score := range scores {
 		score = clamp(score)
@@ -117,8 +117,8 @@ func (w *WeightedScorer) add(scores, totals []float64) {
 	}
 }
 
-// reset allocates zeros for the values of these candidates.
-func (s *Scratch) reset(candidates []Candidate, scorers int) {
+// resetFor allocates zeros for the values of these candidates.
+func (s *Scratch) resetFor(candidates []Candidate, scorers int) {
 	n := len(candidates)
 	s.candidates, s.places = candidates, s.places[:0]
 	s.scores = zeros(s.scores, n*scorers)
@@ -147,8 +147,8 @@ func clamp(score float64) float64 {
 	}
 }
 
-// Keep keeps the candidates that are accepted.
-func Keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+// KeepAccepted keeps the candidates that are accepted.
+func KeepAccepted(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	same := 0 // at the start of the list, which need not be copied
 	for same < len(candidates) && accepts(&candidates[same]) {
 		same++
@@ -162,8 +162,8 @@ func Keep(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	return kept
 }
 
-// Prefer keeps the candidates that are accepted, or all if none is.
-func Prefer(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
+// PreferAccepted keeps the candidates that are accepted, or all if none is.
+func PreferAccepted(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	accepted := 0
 	for i := range candidates {
 		if accepts(&candidates[i]) {
@@ -173,5 +173,5 @@ func Prefer(candidates []Candidate, accepts func(*Candidate) bool) []Candidate {
 	if accepted == 0 || accepted == len(candidates) {
 		return candidates
 	}
-	return Keep(candidates, accepts)
+	return KeepAccepted(candidates, accepts)
 }

@@ -2,12 +2,12 @@ package scheduling
 
 import "fairlead.dev/services/endpoint-picker/internal/rendezvous"
 
-// mix scrambles a number.
-func mix(x uint64) uint64 { return rendezvous.Mix(x) }
+// scramble scrambles a number.
+func scramble(x uint64) uint64 { return rendezvous.Mix(x) }
 
-// Draw returns the i-th random number of a stream. Draws of different streams are independent: each plugin has its own.
-func (r *Request) Draw(stream uint64, i int) uint64 {
-	return mix(r.Random + mix(stream<<32+uint64(i)))
+// DrawRandom returns the i-th random number of a stream. Draws of different streams are independent: each plugin has its own.
+func (r *Request) DrawRandom(stream uint64, i int) uint64 {
+	return scramble(r.Random + scramble(stream<<32+uint64(i)))
 }
 
 // Unit maps a random number to the interval [0, 1).

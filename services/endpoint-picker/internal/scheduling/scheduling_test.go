@@ -50,7 +50,7 @@ func (loadScorer) Score(_ *Request, candidates []Candidate, scores []float64) {
 type freshFilter struct{ after time.Duration }
 
 func (f freshFilter) Filter(r *Request, candidates []Candidate) []Candidate {
-	return Prefer(candidates, func(c *Candidate) bool { return !c.Load.Stale(r.Now, f.after) })
+	return PreferAccepted(candidates, func(c *Candidate) bool { return !c.Load.Stale(r.Now, f.after) })
 }
 
 // bestPicker picks the highest score. The random number decides between equal ones.

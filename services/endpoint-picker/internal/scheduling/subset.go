@@ -18,7 +18,7 @@ func ParseSubset(entries []string) *Subset {
 	s := &Subset{}
 	for _, entry := range entries {
 		for part := range strings.SplitSeq(entry, ",") {
-			s.add(strings.TrimSpace(part))
+			s.addEntry(strings.TrimSpace(part))
 		}
 	}
 	return s
@@ -29,7 +29,7 @@ func (s *Subset) Contains(endpoint netip.AddrPort) bool {
 	return s == nil || slices.Contains(s.endpoints, endpoint) || slices.Contains(s.addresses, endpoint.Addr())
 }
 
-func (s *Subset) add(entry string) {
+func (s *Subset) addEntry(entry string) {
 	if e, err := netip.ParseAddrPort(entry); err == nil {
 		s.endpoints = append(s.endpoints, netip.AddrPortFrom(e.Addr().Unmap(), e.Port()))
 		return

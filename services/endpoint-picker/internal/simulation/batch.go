@@ -99,23 +99,23 @@ type job struct {
 
 // watcher is notified of a job's progress.
 type watcher interface {
-	began(j *job)
-	continued(j *job) // with another token of a stream, which the gateway has
-	ended(j *job)
-	lost(j *job) // together with its server
+	onFirstToken(j *job)
+	onMoreTokens(j *job) // with another token of a stream, which the gateway has
+	onEnd(j *job)
+	onServerLost(j *job) // together with its server
 }
 
-// expect sets the work for a job with cached blocks of its prompt.
-func (j *job) expect(blocks int) {
+// setWork sets the work for a job with cached blocks of its prompt.
+func (j *job) setWork(blocks int) {
 	j.hit = blocks * j.blockTokens
 	j.prompted, j.answer = j.prompt-j.hit, j.out
 }
 
-// memory contains the blocks of a batch's requests.
-type memory interface {
-	// admit reserves blocks for a job, or returns false.
-	admit(j *job) bool
-	release(j *job)
+// blockMemory contains the blocks of a batch's requests.
+type blockMemory interface {
+	// reserveBlocks reserves blocks for a job, or returns false.
+	reserveBlocks(j *job) bool
+	releaseBlocks(j *job)
 }
 
 // batch schedules a server's work: continuous batching with chunked prefill, first come first served. It is a state machine:
@@ -131,9 +131,9 @@ type batch struct {
 	end              time.Duration // of the current step
 }
 
-// begin plans a step, if there is work.
-func (b *batch) begin(now time.Duration, m memory) {
-	for len(b.waiting) > 0 && len(b.running) < b.Slots && m.admit(b.waiting[0]) {
+// startStep plans a step, if there is work.
+func (b *batch) startStep(now time.Duration, m blockMemory) {
+	for len(b.waiting) > 0 && len(b.running) < b.Slots && m.reserveBlocks(b.waiting[0]) {
 		b.running = append(b.running, b.waiting[0])
 		b.waiting = b.waiting[1:]
 	}
@@ -141,7 +141,7 @@ func (b *batch) begin(now time.Duration, m memory) {
 		return
 	}
 	b.left = len(b.waiting)
-	took := b.Law.Time(b.plan())
+	took := b.Law.Time(b.planStep())
 	factor := b.Slowness
 	if b.noise != nil {
 		factor *= b.Law.Vary(b.noise)
@@ -149,8 +149,8 @@ func (b *batch) begin(now time.Duration, m memory) {
 	b.end = now + time.Duration(factor*float64(took))
 }
 
-// plan decides the content of the step: a token of each decoding request, and prompts in the order of their arrival.
-func (b *batch) plan() steptime.Step {
+// planStep decides the content of the step: a token of each decoding request, and prompts in the order of their arrival.
+func (b *batch) planStep() steptime.Step {
 	var step steptime.Step
 	for _, j := range b.running {
 		if j.chunk = -1; j.prompted == 0 {
@@ -167,8 +167,8 @@ func (b *batch) plan() steptime.Step {
 	return step
 }
 
-// finish ends the current step. It returns the jobs whose answer began with it, and those whose answer ended.
-func (b *batch) finish(m memory) (began, ended []*job) {
+// endStep ends the current step. It returns the jobs whose answer began with it, and those whose answer ended.
+func (b *batch) endStep(m blockMemory) (began, ended []*job) {
 	b.running = slices.DeleteFunc(b.running, func(j *job) bool {
 		if j.chunk >= 0 {
 			if j.prompted -= j.chunk; j.prompted > 0 {
@@ -181,22 +181,22 @@ func (b *batch) finish(m memory) (began, ended []*job) {
 			return false
 		}
 		j.done = b.end + b.Extra
-		m.release(j)
+		m.releaseBlocks(j)
 		ended = append(ended, j)
 		return true
 	})
 	return began, ended
 }
 
-// ahead returns a copy of the batch with another job, to simulate the future.
-func (b *batch) ahead(more *job) batch {
+// withJob returns a copy of the batch with another job, to simulate the future.
+func (b *batch) withJob(more *job) batch {
 	next := *b
 	next.noise = nil
-	next.running, next.waiting = copies(b.running), append(copies(b.waiting), more)
+	next.running, next.waiting = copyJobs(b.running), append(copyJobs(b.waiting), more)
 	return next
 }
 
-func copies(jobs []*job) []*job {
+func copyJobs(jobs []*job) []*job {
 	values, made := make([]job, len(jobs)), make([]*job, len(jobs), len(jobs)+1)
 	for i, j := range jobs {
 		values[i] = *j
@@ -205,13 +205,13 @@ func copies(jobs []*job) []*job {
 	return made
 }
 
-// room is the memory of a simulated batch: the number of blocks without their identity.
-type room struct {
+// freeBlocks is the memory of a simulated batch: the number of blocks without their identity.
+type freeBlocks struct {
 	batch *batch
 	free  int
 }
 
-func (r *room) admit(j *job) bool {
+func (r *freeBlocks) reserveBlocks(j *job) bool {
 	if j.need > r.free && len(r.batch.running) > 0 {
 		return false
 	}
@@ -219,4 +219,4 @@ func (r *room) admit(j *job) bool {
 	return true
 }
 
-func (r *room) release(j *job) { r.free += j.need }
+func (r *freeBlocks) releaseBlocks(j *job) { r.free += j.need }

@@ -38,10 +38,10 @@ func newServer(e Engine) *server {
 // log is a watcher that keeps what it was told.
 type log struct{ told []string }
 
-func (l *log) began(*job)     { l.told = append(l.told, "began") }
-func (l *log) continued(*job) {}
-func (l *log) ended(*job)     { l.told = append(l.told, "ended") }
-func (l *log) lost(*job)      { l.told = append(l.told, "lost") }
+func (l *log) onFirstToken(*job) { l.told = append(l.told, "began") }
+func (l *log) onMoreTokens(*job) {}
+func (l *log) onEnd(*job)        { l.told = append(l.told, "ended") }
+func (l *log) onServerLost(*job) { l.told = append(l.told, "lost") }
 
 // serve has a server take requests at once, and returns what became of them.
 func serve(s *server, arrivals ...*arrival) []*job {
@@ -123,7 +123,7 @@ func TestForecastComesTrueIfNothingElseComes(t *testing.T) {
 	}
 	next := asking(500, 1, 1900)
 	want := s.forecast(next)
-	before := s.requests()
+	before := s.requestCount()
 	j := serve(s, next)[0]
 	assert.Equal(t, want, j.first)
 	assert.Equal(t, 12, before, "to look ahead changes nothing")
@@ -148,12 +148,12 @@ func TestDeadServerLosesWhatItHas(t *testing.T) {
 	for _, j := range jobs {
 		s.enqueue(j)
 	}
-	s.timeline.at(1500*time.Millisecond, s.kill)
+	s.timeline.scheduleAt(1500*time.Millisecond, s.kill)
 	s.timeline.runWhile(func() bool { return true })
 	assert.Equal(t, []string{"began", "lost"}, jobs[0].watcher.(*log).told)
 	assert.Equal(t, []string{"lost"}, jobs[1].watcher.(*log).told)
 	assert.Equal(t, []string{"lost"}, jobs[2].watcher.(*log).told)
-	assert.Zero(t, s.requests())
+	assert.Zero(t, s.requestCount())
 	assert.Zero(t, jobs[0].done)
 }
 
@@ -165,7 +165,7 @@ func TestGaugesTellTheTruth(t *testing.T) {
 	}
 	require.Len(t, s.running, 1, "the others come when its step has begun")
 	s.timeline.runWhile(func() bool { return s.timeline.now < 2*time.Second })
-	g, _, _ := s.page()
+	g, _, _ := s.metricsPage()
 	assert.EqualValues(t, 1, g.Waiting)
 	assert.EqualValues(t, 2, g.Running)
 	assert.InDelta(t, 0.06, g.KVUsage, 1e-9) // three blocks each, of a hundred
@@ -178,13 +178,13 @@ func TestTimelineGoesFromOneThingToTheNext(t *testing.T) {
 	line := &timeline{}
 	var got []string
 	say := func(what string) func() { return func() { got = append(got, what) } }
-	line.at(3*time.Second, say("third"))
-	line.at(time.Second, func() {
+	line.scheduleAt(3*time.Second, say("third"))
+	line.scheduleAt(time.Second, func() {
 		say("first")()
-		line.after(time.Second, say("second, asked for later"))
+		line.scheduleAfter(time.Second, say("second, asked for later"))
 	})
-	line.at(2*time.Second, say("second"))
-	line.at(4*time.Second, say("not reached"))
+	line.scheduleAt(2*time.Second, say("second"))
+	line.scheduleAt(4*time.Second, say("not reached"))
 	line.runWhile(func() bool { return len(got) < 4 })
 	assert.Equal(t, []string{"first", "second", "second, asked for later", "third"}, got)
 	assert.Equal(t, epoch.Add(3*time.Second), line.Now())

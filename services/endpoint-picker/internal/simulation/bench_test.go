@@ -29,19 +29,19 @@ var (
 func policies() []Policy {
 	const delay = time.Millisecond
 	return []Policy{
-		Greedy(), LMetric(), AffinityTokenLoad(), Picker(1, InTurn), Picker(2, InTurn), Picker(2, AtRandom), Picker(4, InTurn),
-		Telling(2, InTurn, delay), Telling(2, AtRandom, delay), Telling(4, InTurn, delay), LeastLoad(), Random(), Pin(),
+		Greedy(), LMetric(), AffinityTokenLoad(), IndependentPickers(1, InTurn), IndependentPickers(2, InTurn), IndependentPickers(2, AtRandom), IndependentPickers(4, InTurn),
+		ConnectedPickers(2, InTurn, delay), ConnectedPickers(2, AtRandom, delay), ConnectedPickers(4, InTurn, delay), LeastLoad(), Random(), PinToGroup(),
 	}
 }
 
 // BenchmarkPolicies prints how all policies fare in all scenarios: the time to the first token to that of the greedy policy,
 // then times in milliseconds.
 func BenchmarkPolicies(b *testing.B) {
-	scenarios := Standard()
-	for _, s := range Standard() {
+	scenarios := StandardScenarios()
+	for _, s := range StandardScenarios() {
 		scenarios = append(scenarios, s.Realistic(), s.Overlapping())
 	}
-	for _, s := range append(scenarios, Others()...) {
+	for _, s := range append(scenarios, OtherScenarios()...) {
 		b.Run(s.Name, func(b *testing.B) {
 			for b.Loop() {
 				printTable(os.Stdout, s)
@@ -73,14 +73,14 @@ func BenchmarkRecording(b *testing.B) {
 			return s
 		}
 	} else {
-		for _, standard := range Standard() {
+		for _, standard := range StandardScenarios() {
 			at[standard.Name] = func(perSecond float64) Scenario {
 				s := standard
 				if *servers != usualServers {
-					s = s.of(*servers)
+					s = s.withServers(*servers)
 				}
 				if *profile != "" {
-					s = s.On(p)
+					s = s.WithProfile(p)
 				}
 				s.Workload.rate = perSecond
 				return s
@@ -123,14 +123,14 @@ type column struct {
 }
 
 var columns = []column{
-	{"mean÷", "%.2f", func(r, best Result) float64 { return ratio(r.TTFT().Mean, best.TTFT().Mean) }},
-	{"p99÷", "%.2f", func(r, best Result) float64 { return ratio(r.TTFT().P99, best.TTFT().P99) }},
-	{"ttft", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().Mean) }},
-	{"p50", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P50) }},
-	{"p90", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P90) }},
-	{"p99", "%.1f", func(r, _ Result) float64 { return milliseconds(r.TTFT().P99) }},
-	{"e2e", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().Mean) }},
-	{"p99", "%.0f", func(r, _ Result) float64 { return milliseconds(r.Total().P99) }},
+	{"mean÷", "%.2f", func(r, best Result) float64 { return ratio(r.FirstTokenTimes().Mean, best.FirstTokenTimes().Mean) }},
+	{"p99÷", "%.2f", func(r, best Result) float64 { return ratio(r.FirstTokenTimes().P99, best.FirstTokenTimes().P99) }},
+	{"ttft", "%.1f", func(r, _ Result) float64 { return milliseconds(r.FirstTokenTimes().Mean) }},
+	{"p50", "%.1f", func(r, _ Result) float64 { return milliseconds(r.FirstTokenTimes().P50) }},
+	{"p90", "%.1f", func(r, _ Result) float64 { return milliseconds(r.FirstTokenTimes().P90) }},
+	{"p99", "%.1f", func(r, _ Result) float64 { return milliseconds(r.FirstTokenTimes().P99) }},
+	{"e2e", "%.0f", func(r, _ Result) float64 { return milliseconds(r.AnswerTimes().Mean) }},
+	{"p99", "%.0f", func(r, _ Result) float64 { return milliseconds(r.AnswerTimes().P99) }},
 	{"good", "%.3f", func(r, _ Result) float64 { return r.Goodput() }},
 	{"hit", "%.3f", func(r, _ Result) float64 { return r.HitRate() }},
 	{"n", "%.0f", func(r, _ Result) float64 { return float64(r.Requests()) }},

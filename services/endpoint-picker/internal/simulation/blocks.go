@@ -30,11 +30,11 @@ func newBlockCache(size, contents int) *blockCache {
 	return c
 }
 
-// head returns the index of the ring's head.
-func (c *blockCache) head() int32 { return int32(len(c.blocks) - 1) }
+// ringHead returns the index of the ring's head.
+func (c *blockCache) ringHead() int32 { return int32(len(c.blocks) - 1) }
 
-// match returns the number of cached blocks of a chain, from the start.
-func (c *blockCache) match(chain []int32) int {
+// matchChain returns the number of cached blocks of a chain, from the start.
+func (c *blockCache) matchChain(chain []int32) int {
 	for i, content := range chain {
 		if c.places[content] == nowhere {
 			return i
@@ -43,9 +43,9 @@ func (c *blockCache) match(chain []int32) int {
 	return len(chain)
 }
 
-// acquire allocates blocks for a request with this prompt chain. It returns the blocks, and how many of them already had the
+// acquireBlocks allocates blocks for a request with this prompt chain. It returns the blocks, and how many of them already had the
 // right content. It allocates none if there is not enough room.
-func (c *blockCache) acquire(chain []int32, total int) (held []int32, hit int, ok bool) {
+func (c *blockCache) acquireBlocks(chain []int32, total int) (held []int32, hit int, ok bool) {
 	held = make([]int32, 0, total)
 	need := total
 	for _, content := range chain {
@@ -62,41 +62,41 @@ func (c *blockCache) acquire(chain []int32, total int) (held []int32, hit int, o
 		return nil, 0, false
 	}
 	for _, at := range held {
-		c.hold(at)
+		c.addHolder(at)
 	}
 	hit = len(held)
 	for i := hit; i < total; i++ {
-		at := c.blocks[c.head()].next
-		c.hold(at)
-		c.forget(at)
+		at := c.blocks[c.ringHead()].next
+		c.addHolder(at)
+		c.clearContent(at)
 		if i < len(chain) {
-			c.keep(at, chain[i])
+			c.setContent(at, chain[i])
 		}
 		held = append(held, at)
 	}
 	return held, hit, true
 }
 
-// release frees blocks, the last first, so that the start of a prompt outlives its end. From now on the chain of prompt and
+// releaseBlocks frees blocks, the last first, so that the start of a prompt outlives its end. From now on the chain of prompt and
 // answer can be found.
-func (c *blockCache) release(held []int32, chain []int32) {
+func (c *blockCache) releaseBlocks(held []int32, chain []int32) {
 	for i := len(held) - 1; i >= 0; i-- {
 		b := &c.blocks[held[i]]
 		if b.content == nothing && i < len(chain) {
-			c.keep(held[i], chain[i])
+			c.setContent(held[i], chain[i])
 		}
 		if b.holders--; b.holders > 0 {
 			continue
 		}
-		head := c.head()
+		head := c.ringHead()
 		b.previous, b.next = c.blocks[head].previous, head
 		c.blocks[b.previous].next, c.blocks[head].previous = held[i], held[i]
 		c.free++
 	}
 }
 
-// hold takes one block, out of the ring if it is free.
-func (c *blockCache) hold(at int32) {
+// addHolder takes one block, out of the ring if it is free.
+func (c *blockCache) addHolder(at int32) {
 	b := &c.blocks[at]
 	if b.holders++; b.holders == 1 {
 		c.blocks[b.previous].next, c.blocks[b.next].previous = b.next, b.previous
@@ -104,14 +104,14 @@ func (c *blockCache) hold(at int32) {
 	}
 }
 
-// keep records the content of a block, unless another block has the same.
-func (c *blockCache) keep(at, content int32) {
+// setContent records the content of a block, unless another block has the same.
+func (c *blockCache) setContent(at, content int32) {
 	if c.places[content] == nowhere {
 		c.places[content], c.blocks[at].content = at, content
 	}
 }
 
-func (c *blockCache) forget(at int32) {
+func (c *blockCache) clearContent(at int32) {
 	if content := c.blocks[at].content; content != nothing {
 		c.places[content], c.blocks[at].content = nowhere, nothing
 	}

@@ -33,10 +33,10 @@ func (p Policy) starting(what start, at time.Duration) Policy {
 	}
 	return Policy{Name: p.Name, start: func(f *fleet) chooser {
 		s := &successor{chooser: p.start(f)}
-		f.timeline.at(at, func() {
+		f.timeline.scheduleAt(at, func() {
 			before := f.servers
 			for _, old := range before {
-				s.leave(old)
+				s.removeServer(old)
 			}
 			if what&startPicker > 0 {
 				s.chooser = p.start(f)
@@ -46,9 +46,9 @@ func (p Policy) starting(what start, at time.Duration) Policy {
 			}
 			for _, old := range before {
 				if what&startServers > 0 {
-					f.add(old.Engine)
+					f.addEngine(old.Engine)
 				} else {
-					s.join(old)
+					s.addServer(old)
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func windowMeans(r Result, from time.Duration) []float64 {
 func BenchmarkColdStart(b *testing.B) {
 	skipUnlessSelected(b, "it takes some minutes")
 	scenarios := map[string]func(seed uint64) Scenario{}
-	for _, s := range Standard() {
+	for _, s := range StandardScenarios() {
 		for _, s := range []Scenario{s, s.Realistic()} {
 			s.Churn, s.Warm, s.Measured = false, coldWarm/2, coldWindows[len(coldWindows)-1] // they have many requests
 			scenarios[s.Name] = func(uint64) Scenario { return s }
@@ -156,7 +156,7 @@ func printColdStart(to io.Writer, name string, scenario func(seed uint64) Scenar
 			return measured[key]
 		}
 		for i, row := range starts {
-			cold, warm, greedy := run(Picker(1, InTurn), row.cold), run(Picker(1, InTurn), row.warm), run(Greedy(), row.warm)
+			cold, warm, greedy := run(IndependentPickers(1, InTurn), row.cold), run(IndependentPickers(1, InTurn), row.warm), run(Greedy(), row.warm)
 			for k := range coldWindows {
 				toWarm[i][k], toGreedy[i][k] = append(toWarm[i][k], cold[k]/warm[k]), append(toGreedy[i][k], cold[k]/greedy[k])
 			}
@@ -198,7 +198,7 @@ func geometric(ratios []float64) (mean, deviation float64) {
 // What begins anew knows nothing of before, and the rest does.
 func TestStartsForget(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "zipf").of(2)
+	s := find(t, StandardScenarios(), "zipf").withServers(2)
 	s.Warm, s.Measured = 5*time.Second, time.Second
 	for name, tt := range map[string]struct {
 		start                 start
@@ -216,7 +216,7 @@ func TestStartsForget(t *testing.T) {
 			var r *replica // the newest
 			var perToken float64
 			blocks, hits := 0, 0
-			p := Picker(1, InTurn)
+			p := IndependentPickers(1, InTurn)
 			inner := p.start
 			p.start = func(of *fleet) chooser {
 				made := inner(of)
@@ -232,7 +232,7 @@ func TestStartsForget(t *testing.T) {
 			}
 			looking := Policy{start: func(of *fleet) chooser {
 				c := p.starting(tt.start, s.Warm).start(of)
-				of.timeline.at(s.Warm, look)
+				of.timeline.scheduleAt(s.Warm, look)
 				return c
 			}}
 			assert.Zero(t, s.Trace(1).Run(looking).Failed)

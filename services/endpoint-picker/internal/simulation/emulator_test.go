@@ -59,7 +59,7 @@ func simulateAlone(arrivals []*arrival) []answered {
 	answers := make([]answered, len(arrivals))
 	open := len(arrivals)
 	for i, a := range arrivals {
-		line.at(a.at, func() {
+		line.scheduleAt(a.at, func() {
 			s.enqueue(&job{arrival: a, watcher: whenEnded(func(j *job) {
 				answers[i] = answered{j.first - a.at, (j.done - j.first) / time.Duration(a.out-1)}
 				open--
@@ -68,8 +68,8 @@ func simulateAlone(arrivals []*arrival) []answered {
 	}
 	var read func()
 	read = func() {
-		s.page()
-		line.after(pageInterval, read)
+		s.metricsPage()
+		line.scheduleAfter(pageInterval, read)
 	}
 	read()
 	line.runWhile(func() bool { return open > 0 })
@@ -79,10 +79,10 @@ func simulateAlone(arrivals []*arrival) []answered {
 // whenEnded is a watcher of the last token.
 type whenEnded func(j *job)
 
-func (whenEnded) began(*job)     {}
-func (w whenEnded) ended(j *job) { w(j) }
-func (whenEnded) continued(*job) {}
-func (whenEnded) lost(*job)      {}
+func (whenEnded) onFirstToken(*job) {}
+func (w whenEnded) onEnd(j *job)    { w(j) }
+func (whenEnded) onMoreTokens(*job) {}
+func (whenEnded) onServerLost(*job) {}
 
 // completion is the body of a request: the prompt as tokens, one for each token of a block, by its content.
 func completion(a *arrival) []byte {

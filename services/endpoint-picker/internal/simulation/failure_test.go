@@ -45,7 +45,7 @@ func stalled(patience time.Duration, gateway bool) Failure {
 
 // failingTrace returns 30 s of 500 requests to three servers. No two prompts have a beginning in common.
 var failingTrace = sync.OnceValue(func() *Trace {
-	s := usual("failing", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(1)).of(3)
+	s := usualScenario("failing", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(1)).withServers(3)
 	s.Workload.rate = 500.0 / 30
 	s.Warm, s.Measured = 0, 30*time.Second
 	return s.Trace(1)
@@ -54,7 +54,7 @@ var failingTrace = sync.OnceValue(func() *Trace {
 // coldTrace returns 20 s of 1000 requests with short answers to three servers, which take some more time to the first token: many requests come
 // before a new picker has seen any answer.
 func coldTrace(first time.Duration) *Trace {
-	s := usual("cold", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 16}.Workload(50)).of(3)
+	s := usualScenario("cold", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 16}.Workload(50)).withServers(3)
 	s.Workload.rate = 50
 	s.Warm, s.Measured = 0, 20*time.Second
 	for i := range s.Servers {
@@ -118,7 +118,7 @@ func failingCases() (all []failingCase) {
 		f.Every = every
 		all = append(all, failingCase{
 			name: fmt.Sprintf("%s, one of %d", name, every), trace: trace, failure: f,
-			policy: func(*testing.T) Policy { return Picker(1, InTurn) }, requests: 500, early: 0.03, late: 0.01,
+			policy: func(*testing.T) Policy { return IndependentPickers(1, InTurn) }, requests: 500, early: 0.03, late: 0.01,
 		})
 		return &all[len(all)-1]
 	}
@@ -229,10 +229,10 @@ func TestFailingServerGetsFewRequestsOnce(t *testing.T) {
 func TestAnswersThatAreCutWherePromptsAre(t *testing.T) {
 	t.Parallel()
 	const from = 8 * time.Second
-	trace := usual("skewed", skewed.Workload(100)).of(3).Trace(1)
+	trace := usualScenario("skewed", skewed.Workload(100)).withServers(3).Trace(1)
 	failure := failures["cut behind a gateway"]
 	failure.Every, failure.From = 1, from
-	r := trace.failing(failure, 1).Run(Picker(1, InTurn))
+	r := trace.failing(failure, 1).Run(IndependentPickers(1, InTurn))
 	for i := range r.failures {
 		r.failures[i] -= from
 	}
@@ -258,9 +258,9 @@ func (t *Trace) leaving(after time.Duration, who func(a *arrival) bool) (*Trace,
 
 // leavingClients are the workloads of clients that leave.
 var leavingClients = map[string]Scenario{
-	"unique": usual("unique", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(64)),
-	"skewed": usual("skewed", skewed.Workload(100)),
-	"few":    usual("few", skewed.Workload(100)).of(3),
+	"unique": usualScenario("unique", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 160}.Workload(64)),
+	"skewed": usualScenario("skewed", skewed.Workload(100)),
+	"few":    usualScenario("few", skewed.Workload(100)).withServers(3),
 }
 
 // client returns the client with about a twentieth of the requests.
@@ -295,7 +295,7 @@ func checkLeaving(t *testing.T, s Scenario, who string, pauses ...time.Duration)
 		assert.Positive(t, n)
 		got, ejections := left.run(t)
 		assert.Zero(t, ejections, "%s: %s leave after %s", s.Name, who, after)
-		assert.Less(t, got.TTFT().Mean.Seconds(), 1.2*usual.TTFT().Mean.Seconds(), "%s: %s leave after %s", s.Name, who, after)
+		assert.Less(t, got.FirstTokenTimes().Mean.Seconds(), 1.2*usual.FirstTokenTimes().Mean.Seconds(), "%s: %s leave after %s", s.Name, who, after)
 		assert.Less(t, usual.apart(&got), 0.1, "%s: %s leave after %s: %v, else %v", s.Name, who, after, got.served, usual.served)
 	}
 }
@@ -310,7 +310,7 @@ func TestClientsThatLeaveEjectNobodyOnce(t *testing.T) {
 // run runs the requests with one picker. It returns its ejections, too.
 func (t *Trace) run(tb testing.TB) (r Result, ejections int) {
 	tb.Helper()
-	p := Picker(1, InTurn)
+	p := IndependentPickers(1, InTurn)
 	inner, made := p.start, (*picker)(nil)
 	p.start = func(f *fleet) chooser {
 		made = inner(f).(*picker)
@@ -336,7 +336,7 @@ func checkAllFail(t *testing.T, name string) {
 	t.Helper()
 	trace, failure := failingTrace(), failures[name]
 	failure.Every = 1
-	r := trace.failing(failure, 0, 1, 2).Run(Picker(1, InTurn))
+	r := trace.failing(failure, 0, 1, 2).Run(IndependentPickers(1, InTurn))
 	assert.Len(t, r.failures, trace.Requests(), name)
 }
 
@@ -351,7 +351,7 @@ func TestWrongRequestsEjectNobody(t *testing.T) {
 	t.Parallel()
 	failure := failures["refused by validation"]
 	failure.Every = 4
-	r := failingTrace().failing(failure, 0, 1, 2).Run(Picker(1, InTurn))
+	r := failingTrace().failing(failure, 0, 1, 2).Run(IndependentPickers(1, InTurn))
 	least, most := r.PerServer()
 	assert.Less(t, float64(most), 1.2*float64(least), "%v", r.served)
 }

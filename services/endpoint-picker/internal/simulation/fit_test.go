@@ -12,7 +12,7 @@ import (
 
 // keeping is a fleet of four servers whose caches hold a part of what is asked for.
 func keeping(w Workload, change func(e *Engine)) Scenario {
-	s := usual("keeping", w).of(4).with(func(e *Engine) {
+	s := usualScenario("keeping", w).withServers(4).withChange(func(e *Engine) {
 		e.Blocks = 2048
 		change(e)
 	})
@@ -36,7 +36,7 @@ func measurePrefixes(s Scenario, p Policy, seed uint64) prefixRates {
 	read := func(sum *endpoint.PrefixTokens, sign int) {
 		for _, r := range w.replicas {
 			for _, m := range r.members {
-				t := m.endpoint.Stats(epoch).Prefix
+				t := m.endpoint.StatsAt(epoch).Prefix
 				sum.Prompt, sum.Expected, sum.Reported = sum.Prompt+t.Prompt, sum.Expected+t.Expected, sum.Reported+t.Reported
 			}
 		}
@@ -46,8 +46,8 @@ func measurePrefixes(s Scenario, p Policy, seed uint64) prefixRates {
 	}
 	measured := Policy{start: func(f *fleet) chooser {
 		c := w.start(f)
-		f.timeline.at(s.Warm, func() { read(&before, -1) })
-		f.timeline.at(s.Warm+s.Measured, func() { read(&after, 1) })
+		f.timeline.scheduleAt(s.Warm, func() { read(&before, -1) })
+		f.timeline.scheduleAt(s.Warm+s.Measured, func() { read(&after, 1) })
 		return c
 	}}
 	s.Trace(seed).Run(measured)
@@ -97,7 +97,7 @@ func (k kept) assertExpected(t *testing.T) {
 	if k.warm > 0 {
 		s.Warm, s.Measured = k.warm, k.warm
 	}
-	got := measurePrefixes(s, Picker(k.replicas, InTurn), *firstSeed)
+	got := measurePrefixes(s, IndependentPickers(k.replicas, InTurn), *firstSeed)
 	t.Logf("expected %.3f, reported %.3f, real %.3f", got.expected, got.reported, got.real)
 	assert.InDelta(t, 0, got.expected-got.real, cmp.Or(k.within, 0.05))
 	assert.InDelta(t, 0, got.reported-got.real, 0.02)

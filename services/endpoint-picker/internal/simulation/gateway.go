@@ -20,135 +20,135 @@ type gateway struct {
 	result   *Result
 }
 
-// try asks the policy for a server and sends the request there.
-func (g *gateway) try(a *arrival) {
-	p, ok := g.chooser.choose(a)
+// tryServer asks the policy for a server and sends the request there.
+func (g *gateway) tryServer(a *arrival) {
+	p, ok := g.chooser.choosePlacement(a)
 	if !ok {
-		g.fail()
+		g.giveUpRequest()
 		return
 	}
-	g.timeline.after(hop, func() {
-		v := &visit{gateway: g, placement: p}
-		if p.server().dead {
+	g.timeline.scheduleAfter(hop, func() {
+		v := &serverAttempt{gateway: g, placement: p}
+		if p.targetServer().dead {
 			g.result.Rejected++
-			v.refused(a)
+			v.onRefusal(a)
 			return
 		}
-		if failure := p.server().failure(); failure != nil {
+		if failure := p.targetServer().nextFailure(); failure != nil {
 			if failure.Stalls {
-				g.timeline.after(hop, func() { v.placement.failing(failure) })
+				g.timeline.scheduleAfter(hop, func() { v.placement.onFailureStart(failure) })
 			}
-			g.timeline.after(failure.After+hop, func() { v.failed(failure, a) })
+			g.timeline.scheduleAfter(failure.After+hop, func() { v.onFailure(failure, a) })
 			return
 		}
-		p.server().enqueue(&job{arrival: a, watcher: v})
+		p.targetServer().enqueue(&job{arrival: a, watcher: v})
 	})
 }
 
-// fail gives up a request.
-func (g *gateway) fail() {
+// giveUpRequest gives up a request.
+func (g *gateway) giveUpRequest() {
 	g.result.Failed++
 	g.open--
 }
 
-// visit is one attempt of a request.
-type visit struct {
+// serverAttempt is one attempt of a request.
+type serverAttempt struct {
 	*gateway
 
 	placement placement
 	over      bool // the client has gone
 }
 
-// began handles the first token. The gateway sends the beginning of the answer to the policy, unless the answer comes in one
+// onFirstToken handles the first token. The gateway sends the beginning of the answer to the policy, unless the answer comes in one
 // piece.
-func (v *visit) began(j *job) {
+func (v *serverAttempt) onFirstToken(j *job) {
 	if j.stream {
-		v.timeline.after(hop, v.show)
+		v.timeline.scheduleAfter(hop, v.sendResponse)
 	}
 	if after := j.leaves; after > 0 {
-		v.timeline.after(hop+after, func() { v.left(j) })
+		v.timeline.scheduleAfter(hop+after, func() { v.onClientGone(j) })
 	}
 }
 
-func (v *visit) show() {
+func (v *serverAttempt) sendResponse() {
 	if v.over {
 		return
 	}
-	v.placement.responded(http.StatusOK)
-	v.placement.piece()
+	v.placement.onStatus(http.StatusOK)
+	v.placement.onFirstPiece()
 }
 
-// continued handles another token of a stream.
-func (v *visit) continued(*job) {
+// onMoreTokens handles another token of a stream.
+func (v *serverAttempt) onMoreTokens(*job) {
 	if !v.over {
-		v.placement.continued()
+		v.placement.onMoreContent()
 	}
 }
 
-// left handles a client that goes before the last token. The server goes on.
-func (v *visit) left(j *job) {
+// onClientGone handles a client that goes before the last token. The server goes on.
+func (v *serverAttempt) onClientGone(j *job) {
 	if v.over {
 		return
 	}
 	v.over = true
-	v.placement.left()
-	v.settle(j)
+	v.placement.onClientGone()
+	v.countEnded(j)
 }
 
-// ended handles the last token.
-func (v *visit) ended(j *job) {
-	v.timeline.after(hop, func() {
+// onEnd handles the last token.
+func (v *serverAttempt) onEnd(j *job) {
+	v.timeline.scheduleAfter(hop, func() {
 		if v.over {
 			return
 		}
 		if !j.stream {
-			v.show()
+			v.sendResponse()
 		}
 		v.over = true
-		v.placement.ended(j)
-		v.settle(j)
+		v.placement.onEnd(j)
+		v.countEnded(j)
 	})
 }
 
-// lost handles the death of the server. If the client has received nothing, the request can be sent to another server.
-func (v *visit) lost(j *job) {
+// onServerLost handles the death of the server. If the client has received nothing, the request can be sent to another server.
+func (v *serverAttempt) onServerLost(j *job) {
 	v.over = true
 	if j.first == 0 || !j.stream {
-		v.refused(j.arrival)
+		v.onRefusal(j.arrival)
 		return
 	}
-	v.timeline.after(hop, func() {
-		v.placement.lost()
-		v.settle(j)
+	v.timeline.scheduleAfter(hop, func() {
+		v.placement.onServerLost()
+		v.countEnded(j)
 	})
 }
 
-// refused converts the refusal to an error of the gateway, and retries.
-func (v *visit) refused(a *arrival) {
-	v.timeline.after(hop, func() {
-		v.placement.responded(http.StatusServiceUnavailable)
-		v.placement.piece()
-		v.placement.ended(nil)
+// onRefusal converts the refusal to an error of the gateway, and retries.
+func (v *serverAttempt) onRefusal(a *arrival) {
+	v.timeline.scheduleAfter(hop, func() {
+		v.placement.onStatus(http.StatusServiceUnavailable)
+		v.placement.onFirstPiece()
+		v.placement.onEnd(nil)
 		if v.timeline.now-a.at > giveUp {
-			v.fail()
+			v.giveUpRequest()
 			return
 		}
-		v.timeline.after(retryAfter, func() { v.try(a) })
+		v.timeline.scheduleAfter(retryAfter, func() { v.tryServer(a) })
 	})
 }
 
-// failed handles an answer that is none, which the client gets.
-func (v *visit) failed(f *Failure, a *arrival) {
-	v.placement.failed(f)
+// onFailure handles an answer that is none, which the client gets.
+func (v *serverAttempt) onFailure(f *Failure, a *arrival) {
+	v.placement.onFailure(f)
 	v.result.failures = append(v.result.failures, a.at)
-	v.fail()
+	v.giveUpRequest()
 }
 
-// settle counts a request with a complete or partial answer.
-func (v *visit) settle(j *job) {
+// countEnded counts a request with a complete or partial answer.
+func (v *serverAttempt) countEnded(j *job) {
 	v.open--
-	v.result.add(j)
+	v.result.addJob(j)
 	if j.measured {
-		v.result.addServer(v.placement.server().number)
+		v.result.addServer(v.placement.targetServer().number)
 	}
 }

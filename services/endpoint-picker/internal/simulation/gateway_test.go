@@ -16,7 +16,7 @@ type script struct {
 	told     []string
 }
 
-func (s *script) choose(*arrival) (placement, bool) {
+func (s *script) choosePlacement(*arrival) (placement, bool) {
 	if len(s.servers) == 0 {
 		return nil, false
 	}
@@ -27,8 +27,8 @@ func (s *script) choose(*arrival) (placement, bool) {
 	return &noted{script: s, on: next}, true
 }
 
-func (*script) join(*server)  {}
-func (*script) leave(*server) {}
+func (*script) addServer(*server)    {}
+func (*script) removeServer(*server) {}
 
 type noted struct {
 	*script
@@ -40,16 +40,16 @@ func (n *noted) note(format string, args ...any) {
 	n.told = append(n.told, n.timeline.now.String()+" "+fmt.Sprintf(format, args...))
 }
 
-func (n *noted) server() *server      { return n.on }
-func (n *noted) responded(status int) { n.note("responded %d", status) }
-func (n *noted) piece()               { n.note("piece") }
-func (n *noted) continued()           { n.note("continued") }
-func (n *noted) left()                { n.note("left") }
-func (n *noted) lost()                { n.note("lost") }
-func (n *noted) failing(f *Failure)   { n.note("failing %d", f.Response.Status) }
-func (n *noted) failed(f *Failure)    { n.note("failed %d", f.Response.Status) }
+func (n *noted) targetServer() *server     { return n.on }
+func (n *noted) onStatus(status int)       { n.note("responded %d", status) }
+func (n *noted) onFirstPiece()             { n.note("piece") }
+func (n *noted) onMoreContent()            { n.note("continued") }
+func (n *noted) onClientGone()             { n.note("left") }
+func (n *noted) onServerLost()             { n.note("lost") }
+func (n *noted) onFailureStart(f *Failure) { n.note("failing %d", f.Response.Status) }
+func (n *noted) onFailure(f *Failure)      { n.note("failed %d", f.Response.Status) }
 
-func (n *noted) ended(j *job) {
+func (n *noted) onEnd(j *job) {
 	if j == nil {
 		n.note("ended, an error")
 		return
@@ -76,7 +76,7 @@ func newStreet() *street {
 // run sends a request to these servers, one try after the other.
 func (s *street) run(a *arrival, servers ...*server) {
 	s.script.servers = servers
-	s.timeline.at(a.at, func() { s.try(a) })
+	s.timeline.scheduleAt(a.at, func() { s.tryServer(a) })
 	s.timeline.runWhile(func() bool { return s.open > 0 })
 }
 
@@ -85,8 +85,8 @@ func TestGatewayShowsAnswersAsTheyCome(t *testing.T) {
 	s := newStreet()
 	s.run(asking(50, 2, 0), s.good)
 	assert.Equal(t, []string{"1.0505s responded 200", "1.0505s piece", "2.1505s ended"}, s.script.told)
-	assert.Equal(t, 1050*time.Millisecond+hop, s.result.TTFT().Mean, "on its way it was for one hop")
-	assert.Equal(t, 2150*time.Millisecond+hop, s.result.Total().Mean)
+	assert.Equal(t, 1050*time.Millisecond+hop, s.result.FirstTokenTimes().Mean, "on its way it was for one hop")
+	assert.Equal(t, 2150*time.Millisecond+hop, s.result.AnswerTimes().Mean)
 	assert.Zero(t, s.result.HitRate())
 }
 
@@ -97,7 +97,7 @@ func TestGatewayShowsWholeAnswersAtTheirEnd(t *testing.T) {
 	a.stream = false
 	s.run(a, s.good)
 	assert.Equal(t, []string{"2.1505s responded 200", "2.1505s piece", "2.1505s ended"}, s.script.told)
-	assert.Equal(t, 1050*time.Millisecond+hop, s.result.TTFT().Mean, "the server had it then")
+	assert.Equal(t, 1050*time.Millisecond+hop, s.result.FirstTokenTimes().Mean, "the server had it then")
 }
 
 func TestGatewayTriesAgainWhatADeadServerRefuses(t *testing.T) {
@@ -111,7 +111,7 @@ func TestGatewayTriesAgainWhatADeadServerRefuses(t *testing.T) {
 		"2.101s responded 200", "2.101s piece", "2.101s ended",
 	}, s.script.told)
 	assert.Equal(t, 1, s.result.Rejected)
-	assert.Equal(t, 3*hop+retryAfter+1050*time.Millisecond, s.result.TTFT().Mean, "from when it first came")
+	assert.Equal(t, 3*hop+retryAfter+1050*time.Millisecond, s.result.FirstTokenTimes().Mean, "from when it first came")
 	assert.Equal(t, 1, s.result.Requests())
 }
 
@@ -147,7 +147,7 @@ func TestAnswersOfAServerThatDies(t *testing.T) {
 			s := newStreet()
 			dying := newServer(plain())
 			dying.timeline = s.timeline
-			s.timeline.at(tt.dies, dying.kill)
+			s.timeline.scheduleAt(tt.dies, dying.kill)
 			a := asking(50, 2, 0)
 			a.stream = tt.stream
 			s.run(a, dying, s.good)
@@ -157,7 +157,7 @@ func TestAnswersOfAServerThatDies(t *testing.T) {
 			assert.Zero(t, s.result.Rejected)
 			if tt.lost == 0 {
 				assert.Contains(t, s.script.told[len(s.script.told)-1], "ended", "by the other")
-				assert.Positive(t, s.result.Total().Mean)
+				assert.Positive(t, s.result.AnswerTimes().Mean)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ func AtLoad(ctx context.Context, load float64, seed uint64, at func(perSecond fl
 	const exact, most = 1.02, 40
 	low, high, next := 0.0, math.Inf(1), 10.0
 	for range most {
-		sustained := sustains(ctx, at(next).Trace(seed))
+		sustained := sustainsLoad(ctx, at(next).Trace(seed))
 		if ctx.Err() != nil {
 			return Scenario{}, ctx.Err()
 		}
@@ -37,8 +37,8 @@ func AtLoad(ctx context.Context, load float64, seed uint64, at func(perSecond fl
 	return Scenario{}, errors.New("every tried rate was sustained, or none")
 }
 
-// sustains reports whether the greedy policy bears the requests. It stops as soon as it does not.
-func sustains(ctx context.Context, t *Trace) bool {
+// sustainsLoad reports whether the greedy policy bears the requests. It stops as soon as it does not.
+func sustainsLoad(ctx context.Context, t *Trace) bool {
 	const bearable = 3
 	alone := &server{batch: batch{Engine: t.scenario.Servers[0]}, timeline: &timeline{}, cache: newBlockCache(t.scenario.Servers[0].Blocks, t.contents)}
 	budget := time.Duration(0)

@@ -30,8 +30,8 @@ const (
 	AtRandom
 )
 
-// Picker is the real endpoint picker, with a number of replicas that tell each other nothing.
-func Picker(replicas int, split Split) Policy {
+// IndependentPickers is the real endpoint picker, with a number of replicas that tell each other nothing.
+func IndependentPickers(replicas int, split Split) Policy {
 	name := fmt.Sprintf("picker x%d", replicas)
 	if split == AtRandom {
 		name += " random"
@@ -48,9 +48,9 @@ func pickerOf(name string, replicas int, split Split, load func(o pluginconfig.O
 	return Policy{Name: name, start: func(f *fleet) chooser { return newPicker(f, replicas, split, load) }}
 }
 
-// Telling is Picker with replicas that tell each other of their requests. The others hear of an event after the delay.
-func Telling(replicas int, split Split, delay time.Duration) Policy {
-	p := Picker(replicas, split)
+// ConnectedPickers is IndependentPickers with replicas that tell each other of their requests. The others hear of an event after the delay.
+func ConnectedPickers(replicas int, split Split, delay time.Duration) Policy {
+	p := IndependentPickers(replicas, split)
 	p.Name += " telling"
 	p.start = func(f *fleet) chooser {
 		made := newPicker(f, replicas, split, pluginconfig.Default)
@@ -58,7 +58,7 @@ func Telling(replicas int, split Split, delay time.Duration) Policy {
 			to := &listeners{delay: delay}
 			for _, r := range made.replicas {
 				if r != from {
-					to.add(r)
+					to.addReplica(r)
 				}
 			}
 			from.factory.SetPublisher(to)
@@ -84,10 +84,10 @@ type listeners struct {
 	now   func() time.Time
 }
 
-// add adds a replica that hears of the events.
-func (l *listeners) add(r *replica) {
+// addReplica adds a replica that hears of the events.
+func (l *listeners) addReplica(r *replica) {
 	view := r.factory.NewReplica()
-	l.after, l.now = r.timeline.after, r.timeline.Now
+	l.after, l.now = r.timeline.scheduleAfter, r.timeline.Now
 	l.apply = append(l.apply, func(e estimate.Event, at time.Time) {
 		if e.Endpoint != nil {
 			i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint.Identity() == e.Endpoint.Identity() })
@@ -96,12 +96,12 @@ func (l *listeners) add(r *replica) {
 			}
 			e.Endpoint = r.members[i].endpoint
 		}
-		view.Apply(e, at)
+		view.ApplyEvent(e, at)
 	})
 }
 
-// Publish implements estimate.Publisher.
-func (l *listeners) Publish(e estimate.Event) {
+// PublishEvent implements estimate.Publisher.
+func (l *listeners) PublishEvent(e estimate.Event) {
 	e.Chain = slices.Clone(e.Chain)
 	at := l.now()
 	l.after(l.delay, func() {
@@ -124,23 +124,23 @@ type picker struct {
 	next     int
 }
 
-func (p *picker) choose(a *arrival) (placement, bool) {
+func (p *picker) choosePlacement(a *arrival) (placement, bool) {
 	i := p.next
 	if p.next = (p.next + 1) % len(p.replicas); p.split == AtRandom {
 		i = p.random.IntN(len(p.replicas))
 	}
-	return p.replicas[i].choose(a)
+	return p.replicas[i].choosePlacement(a)
 }
 
-func (p *picker) join(s *server) {
+func (p *picker) addServer(s *server) {
 	for _, r := range p.replicas {
-		r.join(s)
+		r.addServer(s)
 	}
 }
 
-func (p *picker) leave(s *server) {
+func (p *picker) removeServer(s *server) {
 	for _, r := range p.replicas {
-		r.leave(s)
+		r.removeServer(s)
 	}
 }
 
@@ -204,25 +204,25 @@ func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
 // Current returns the configuration.
 func (r *replica) Current() *pluginconfig.Config { return r.config }
 
-func (r *replica) join(s *server) {
+func (r *replica) addServer(s *server) {
 	pod := fmt.Sprintf("vllm-%d", s.number)
 	d := endpoint.Description{Identity: endpoint.Identity{Namespace: "default", Pod: pod, UID: pod, Address: s.address()}}
 	m := &member{server: s, endpoint: r.factory.NewEndpoint(d, r.timeline.Now())}
 	r.members = append(r.members, m)
-	r.publish()
+	r.publishSnapshot()
 }
 
-func (r *replica) leave(s *server) {
+func (r *replica) removeServer(s *server) {
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.server == s })
 	m := r.members[i]
 	m.gone = true // its page may be under way
 	r.members = slices.Delete(r.members, i, i+1)
-	r.publish()
+	r.publishSnapshot()
 	r.factory.ForgetEndpoint(m.endpoint)
 }
 
-// publish makes a snapshot of the members.
-func (r *replica) publish() {
+// publishSnapshot makes a snapshot of the members.
+func (r *replica) publishSnapshot() {
 	next := &datastore.Snapshot{}
 	for _, m := range r.members {
 		next.Endpoints = append(next.Endpoints, m.endpoint)
@@ -232,8 +232,8 @@ func (r *replica) publish() {
 	r.scraping.setMembers(r.members)
 }
 
-// choose passes the request to the picker, like a gateway's stream.
-func (r *replica) choose(a *arrival) (placement, bool) {
+// choosePlacement passes the request to the picker, like a gateway's stream.
+func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
 	x := &exchange.RequestContext{}
 	x.Start(r.balancer, &exchange.Options{Now: r.timeline.Now})
@@ -244,57 +244,57 @@ func (r *replica) choose(a *arrival) (placement, bool) {
 	}
 	x.MarkSent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
-	return &pick{replica: r, exchange: x, on: r.members[i]}, true
+	return &pick{replica: r, requestContext: x, on: r.members[i]}, true
 }
 
 // pick is the picker's choice for one request.
 type pick struct {
-	replica  *replica
-	exchange *exchange.RequestContext
-	on       *member
+	replica        *replica
+	requestContext *exchange.RequestContext
+	on             *member
 }
 
-func (p *pick) server() *server { return p.on.server }
+func (p *pick) targetServer() *server { return p.on.server }
 
-func (p *pick) responded(status int) {
-	p.exchange.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Events: p.exchange.Streaming})
+func (p *pick) onStatus(status int) {
+	p.requestContext.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Events: p.requestContext.Streaming})
 }
 
-// piece passes the first piece of an answer.
-func (p *pick) piece() {
+// onFirstPiece passes the first piece of an answer.
+func (p *pick) onFirstPiece() {
 	text := "\n" // before an object
-	if p.exchange.Streaming {
+	if p.requestContext.Streaming {
 		text = `data: {"choices":[{"text":"a"}]}` + "\n\n"
 	}
-	p.exchange.OnResponseChunk([]byte(text))
+	p.requestContext.OnResponseChunk([]byte(text))
 }
 
-// continued records another piece of an answer, as OnResponseChunk does, without the time to read one.
-func (p *pick) continued() {
-	x := p.exchange
+// onMoreContent records another piece of an answer, as OnResponseChunk does, without the time to read one.
+func (p *pick) onMoreContent() {
+	x := p.requestContext
 	x.LastContent = p.replica.timeline.Now()
-	x.Placements.AnsweringLease().Continued(x.LastContent)
+	x.Placements.AnsweringLease().MarkMoreContent(x.LastContent)
 }
 
-// left passes that the response ended early, which may be the server's fault.
-func (p *pick) left() {
-	p.exchange.ReportHealth(exchange.Doubtful)
-	p.exchange.EndRequest(nil)
+// onClientGone passes that the response ended early, which may be the server's fault.
+func (p *pick) onClientGone() {
+	p.requestContext.ReportHealth(exchange.Doubtful)
+	p.requestContext.EndRequest(nil)
 }
 
-// ended passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
+// onEnd passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
 // reports cached tokens.
-func (p *pick) ended(j *job) {
-	x := p.exchange
+func (p *pick) onEnd(j *job) {
+	x := p.requestContext
 	if j != nil {
-		p.last(j)
+		p.sendLastPiece(j)
 	}
 	x.OnResponseEnd()
 	x.EndRequest(nil)
 }
 
-// last passes the last piece of an answer.
-func (p *pick) last(j *job) {
+// sendLastPiece passes the last piece of an answer.
+func (p *pick) sendLastPiece(j *job) {
 	usage, details := "", ""
 	if p.on.server.Reports.Usage {
 		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, j.hit)
@@ -306,25 +306,25 @@ func (p *pick) last(j *job) {
 	if j.stream {
 		text = "data: " + text + "\n\n"
 	}
-	p.exchange.OnResponseChunk([]byte(text))
+	p.requestContext.OnResponseChunk([]byte(text))
 	if j.stream && usage == "" {
-		p.exchange.ContentPieces = j.out
+		p.requestContext.ContentPieces = j.out
 	}
 }
 
-func (p *pick) lost() { p.exchange.EndRequest(nil) }
+func (p *pick) onServerLost() { p.requestContext.EndRequest(nil) }
 
-// failing passes the beginning of an answer that is none.
-func (p *pick) failing(f *Failure) {
-	p.exchange.OnResponseHeaders(&f.Response)
-	p.exchange.OnResponseChunk([]byte(f.Body))
+// onFailureStart passes the beginning of an answer that is none.
+func (p *pick) onFailureStart(f *Failure) {
+	p.requestContext.OnResponseHeaders(&f.Response)
+	p.requestContext.OnResponseChunk([]byte(f.Body))
 }
 
-// failed passes the end of an answer that is none.
-func (p *pick) failed(f *Failure) {
-	x := p.exchange
+// onFailure passes the end of an answer that is none.
+func (p *pick) onFailure(f *Failure) {
+	x := p.requestContext
 	if !f.Silent && !f.Stalls {
-		p.failing(f)
+		p.onFailureStart(f)
 	}
 	switch {
 	case f.Unclear && (f.Stalls || f.Cut):

@@ -46,15 +46,15 @@ func TestReplicasKnowOnlyTheirOwn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			trace := short(find(t, Standard(), "zipf")).of(4).Trace(1)
-			w := watch(Picker(3, tt.split))
+			trace := short(find(t, StandardScenarios(), "zipf")).withServers(4).Trace(1)
+			w := watch(IndependentPickers(3, tt.split))
 			r := trace.Run(w.Policy)
 			assert.Zero(t, r.Failed)
 			total := int64(0)
 			for _, one := range w.replicas {
 				picks := int64(0)
 				for _, m := range one.members {
-					picks += m.endpoint.Stats(w.fleet.timeline.Now()).Picks
+					picks += m.endpoint.StatsAt(w.fleet.timeline.Now()).Picks
 				}
 				assert.InEpsilon(t, len(trace.arrivals)/3, picks, 0.15)
 				total += picks
@@ -68,19 +68,19 @@ func TestReplicasKnowOnlyTheirOwn(t *testing.T) {
 func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Scenario{
-		find(t, Standard(), "churn"), find(t, Standard(), "multiturn"), find(t, Others(), "mixed-half-whole"),
+		find(t, StandardScenarios(), "churn"), find(t, StandardScenarios(), "multiturn"), find(t, OtherScenarios(), "mixed-half-whole"),
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			trace := short(s).of(4).Trace(1)
-			w := watch(Picker(2, InTurn))
+			trace := short(s).withServers(4).Trace(1)
+			w := watch(IndependentPickers(2, InTurn))
 			trace.Run(w.Policy)
 			line := w.fleet.timeline
 			now := line.now
 			line.runWhile(func() bool { return line.now < now+3*time.Second })
 			for _, r := range w.replicas {
 				for _, m := range r.members {
-					stats := m.endpoint.Stats(line.Now())
+					stats := m.endpoint.StatsAt(line.Now())
 					assert.Zero(t, stats.InFlight)
 					assert.Zero(t, stats.Backlog)
 					assert.True(t, stats.Sampled)
@@ -97,9 +97,9 @@ func TestPickerHearsOfTheEndOfAllRequests(t *testing.T) {
 
 func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "churn").of(4)
+	s := find(t, StandardScenarios(), "churn").withServers(4)
 	s.Measured = 9 * time.Second // it dies three seconds after the warm-up
-	w := watch(Picker(1, InTurn))
+	w := watch(IndependentPickers(1, InTurn))
 	var ejected, dead bool
 	var picks int64
 	trace := s.Trace(1)
@@ -107,9 +107,9 @@ func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 	dies := s.Warm + 3*time.Second
 	p := Policy{start: func(f *fleet) chooser {
 		c := w.start(f)
-		f.timeline.at(dies+time.Second, func() {
+		f.timeline.scheduleAt(dies+time.Second, func() {
 			m := w.replicas[0].members[dying]
-			ejected, dead, picks = m.endpoint.Health().Ejected(), m.server.dead, m.endpoint.Stats(f.timeline.Now()).Picks
+			ejected, dead, picks = m.endpoint.Health().IsEjected(), m.server.dead, m.endpoint.StatsAt(f.timeline.Now()).Picks
 		})
 		return c
 	}}
@@ -121,7 +121,7 @@ func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 	require.Len(t, members, 4, "one less and one more")
 	newest := members[3]
 	assert.Equal(t, 4, newest.server.number)
-	assert.True(t, newest.endpoint.Stats(w.fleet.timeline.Now()).Sampled)
+	assert.True(t, newest.endpoint.StatsAt(w.fleet.timeline.Now()).Sampled)
 	for _, m := range members {
 		assert.NotEqual(t, dying, m.server.number)
 	}
@@ -131,23 +131,23 @@ func TestPickerSeesADeadServerAndANewOne(t *testing.T) {
 // The picker is told what a gateway sees: if a request was streamed it learns how fast servers are.
 func TestPickerLearnsSpeedsFromAnswers(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "slow")
+	s := find(t, StandardScenarios(), "slow")
 	s.Measured, s.Servers = 10*time.Second, s.Servers[:3]
 	s.Workload.rate *= 3.0 / usualServers
-	w := watch(Picker(1, InTurn))
+	w := watch(IndependentPickers(1, InTurn))
 	s.Trace(1).Run(w.Policy)
 	members := w.replicas[0].members
 	for _, m := range members[1:] {
-		assert.Greater(t, members[0].endpoint.Stats(epoch).Slowdown, 1.3*m.endpoint.Stats(epoch).Slowdown, "of the one that is half as fast")
+		assert.Greater(t, members[0].endpoint.StatsAt(epoch).Slowdown, 1.3*m.endpoint.StatsAt(epoch).Slowdown, "of the one that is half as fast")
 	}
 }
 
 func TestSameSeedGivesTheSameResult(t *testing.T) {
 	t.Parallel()
-	for _, p := range []Policy{Greedy(), LeastLoad(), Random(), Pin(), Picker(1, InTurn), Picker(2, AtRandom)} {
+	for _, p := range []Policy{Greedy(), LeastLoad(), Random(), PinToGroup(), IndependentPickers(1, InTurn), IndependentPickers(2, AtRandom)} {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			s := short(find(t, Standard(), "churn")).of(2)
+			s := short(find(t, StandardScenarios(), "churn")).withServers(2)
 			r := s.Trace(2).Run(p)
 			assert.True(t, reflect.DeepEqual(r, s.Trace(2).Run(p)))
 			assert.False(t, reflect.DeepEqual(r, s.Trace(3).Run(p)))

@@ -16,25 +16,25 @@ type Policy struct {
 
 // chooser is an active policy.
 type chooser interface {
-	// choose returns a server for a request, or false.
-	choose(a *arrival) (placement, bool)
-	// join and leave announce that a server was added to the list, or removed.
-	join(s *server)
-	leave(s *server)
+	// choosePlacement returns a server for a request, or false.
+	choosePlacement(a *arrival) (placement, bool)
+	// addServer and leave announce that a server was added to the list, or removed.
+	addServer(s *server)
+	removeServer(s *server)
 }
 
 // placement is the choice for one request. It receives the events that a gateway sees, in this order; lost replaces the
 // remaining ones if the answer breaks off.
 type placement interface {
-	server() *server
-	responded(status int)
-	piece()
-	continued()
-	left()
-	ended(j *job) // nil: with an error
-	lost()
-	failing(f *Failure) // the response begins
-	failed(f *Failure)
+	targetServer() *server
+	onStatus(status int)
+	onFirstPiece()
+	onMoreContent()
+	onClientGone()
+	onEnd(j *job) // nil: with an error
+	onServerLost()
+	onFailureStart(f *Failure) // the response begins
+	onFailure(f *Failure)
 }
 
 // reference is a policy that knows the true state of the fleet, which no picker can.
@@ -50,8 +50,8 @@ func newReference(name string, cost func(f *fleet) func(s *server, a *arrival) f
 	}}
 }
 
-// choose returns the living server with the lowest cost.
-func (r *reference) choose(a *arrival) (placement, bool) {
+// choosePlacement returns the living server with the lowest cost.
+func (r *reference) choosePlacement(a *arrival) (placement, bool) {
 	var best *server
 	low := 0.0
 	for _, i := range r.random.Perm(len(r.fleet.servers)) {
@@ -66,21 +66,21 @@ func (r *reference) choose(a *arrival) (placement, bool) {
 	return chosen{best}, best != nil
 }
 
-func (*reference) join(*server)  {}
-func (*reference) leave(*server) {}
+func (*reference) addServer(*server)    {}
+func (*reference) removeServer(*server) {}
 
 // chosen is a placement without feedback.
 type chosen struct{ on *server }
 
-func (c chosen) server() *server { return c.on }
-func (chosen) responded(int)     {}
-func (chosen) piece()            {}
-func (chosen) continued()        {}
-func (chosen) left()             {}
-func (chosen) ended(*job)        {}
-func (chosen) lost()             {}
-func (chosen) failing(*Failure)  {}
-func (chosen) failed(*Failure)   {}
+func (c chosen) targetServer() *server { return c.on }
+func (chosen) onStatus(int)            {}
+func (chosen) onFirstPiece()           {}
+func (chosen) onMoreContent()          {}
+func (chosen) onClientGone()           {}
+func (chosen) onEnd(*job)              {}
+func (chosen) onServerLost()           {}
+func (chosen) onFailureStart(*Failure) {}
+func (chosen) onFailure(*Failure)      {}
 
 // Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it
 // ignores later requests.
@@ -88,7 +88,7 @@ func Greedy() Policy {
 	const perRequest = 1e-6 // seconds: prefers fewer requests between equal servers
 	return newReference("greedy", func(*fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
-			return s.forecast(a).Seconds() + perRequest*float64(s.requests())
+			return s.forecast(a).Seconds() + perRequest*float64(s.requestCount())
 		}
 	})
 }
@@ -98,11 +98,11 @@ func Greedy() Policy {
 func LMetric() Policy {
 	return newReference("lmetric", func(*fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
-			tokens := s.uncached(a)
-			for _, j := range s.jobs() {
+			tokens := s.uncachedTokens(a)
+			for _, j := range s.allJobs() {
 				tokens += j.prompted
 			}
-			return float64(tokens) * float64(s.requests()+1)
+			return float64(tokens) * float64(s.requestCount()+1)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func AffinityTokenLoad() Policy {
 	return newReference("affinity-tokenload", func(f *fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
 			near := func(s *server) bool {
-				return float64(s.cache.match(a.promptChain())) >= threshold*float64(max(a.prompt/a.blockTokens, 1))
+				return float64(s.cache.matchChain(a.promptChain())) >= threshold*float64(max(a.prompt/a.blockTokens, 1))
 			}
 			home, other := math.Inf(1), math.Inf(1)
 			for _, o := range f.servers {
@@ -127,16 +127,16 @@ func AffinityTokenLoad() Policy {
 					other = min(other, load)
 				}
 			}
-			if closed := home-other <= penalty.Seconds()*f.peak(); closed && !math.IsInf(home, 1) && !near(s) {
+			if closed := home-other <= penalty.Seconds()*f.peakRate(); closed && !math.IsInf(home, 1) && !near(s) {
 				return math.Inf(1)
 			}
-			return float64(s.promptLoad() + s.uncached(a))
+			return float64(s.promptLoad() + s.uncachedTokens(a))
 		}
 	})
 }
 
-// peak returns the prompt tokens per second of an idle server, measured with one full step.
-func (f *fleet) peak() float64 {
+// peakRate returns the prompt tokens per second of an idle server, measured with one full step.
+func (f *fleet) peakRate() float64 {
 	e := f.servers[0].Engine
 	var step steptime.Step
 	step.Prefill(0, e.Batch)
@@ -153,7 +153,7 @@ type roundRobin struct {
 	next  int
 }
 
-func (r *roundRobin) choose(*arrival) (placement, bool) {
+func (r *roundRobin) choosePlacement(*arrival) (placement, bool) {
 	for range r.fleet.servers {
 		s := r.fleet.servers[r.next%len(r.fleet.servers)]
 		r.next++
@@ -164,13 +164,13 @@ func (r *roundRobin) choose(*arrival) (placement, bool) {
 	return nil, false
 }
 
-func (*roundRobin) join(*server)  {}
-func (*roundRobin) leave(*server) {}
+func (*roundRobin) addServer(*server)    {}
+func (*roundRobin) removeServer(*server) {}
 
 // LeastLoad chooses the server with the fewest requests.
 func LeastLoad() Policy {
 	return newReference("leastload", func(*fleet) func(*server, *arrival) float64 {
-		return func(s *server, _ *arrival) float64 { return float64(s.requests()) }
+		return func(s *server, _ *arrival) float64 { return float64(s.requestCount()) }
 	})
 }
 
@@ -181,8 +181,8 @@ func Random() Policy {
 	})
 }
 
-// Pin chooses the same server for all requests of a group, while it lives.
-func Pin() Policy {
+// PinToGroup chooses the same server for all requests of a group, while it lives.
+func PinToGroup() Policy {
 	return newReference("pin", func(f *fleet) func(*server, *arrival) float64 {
 		return func(s *server, a *arrival) float64 {
 			n := len(f.servers)

@@ -12,19 +12,19 @@ func TestRoundRobin(t *testing.T) {
 	c := RoundRobin().start(f)
 	var order []int
 	for range 5 {
-		p, ok := c.choose(nil)
+		p, ok := c.choosePlacement(nil)
 		assert.True(t, ok)
-		order = append(order, p.server().number)
+		order = append(order, p.targetServer().number)
 	}
 	assert.Equal(t, []int{0, 1, 0, 1, 0}, order)
 	f.servers[0].dead, f.servers[1].dead = true, true
-	_, ok := c.choose(nil)
+	_, ok := c.choosePlacement(nil)
 	assert.False(t, ok)
 }
 
 func TestRequestsPerServer(t *testing.T) {
 	t.Parallel()
-	trace := short(find(t, Standard(), "uniform")).of(4).Trace(1)
+	trace := short(find(t, StandardScenarios(), "uniform")).withServers(4).Trace(1)
 	result := trace.Run(RoundRobin())
 	least, most := result.PerServer()
 	assert.InDelta(t, least, most, 10)

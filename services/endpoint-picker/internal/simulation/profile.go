@@ -68,7 +68,7 @@ func ReadProfile(from io.Reader) (*Profile, error) {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(p)
 	if err == nil {
-		err = p.validate()
+		err = p.validateProfile()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read profile of servers: %w", err)
@@ -76,7 +76,7 @@ func ReadProfile(from io.Reader) (*Profile, error) {
 	return p, nil
 }
 
-func (p *Profile) validate() error {
+func (p *Profile) validateProfile() error {
 	for i := range p.Faults {
 		if f := &p.Faults[i]; !slices.Contains([]PageFault{Hangs, Fails, Idle, Frozen}, f.Kind) || f.Server < 0 || f.After < 0 {
 			return fmt.Errorf("page_faults %d must have a server, the kind hangs, fails, idle or frozen, and after_s of 0 or more", i)
@@ -94,40 +94,42 @@ func (p *Profile) validate() error {
 	case min(p.Law.Extra, p.Page.Refresh, p.Page.RefreshPerRequest, p.Page.Answer) < 0:
 		return errors.New("times must not be negative")
 	}
-	return p.law().Validate()
+	return p.stepLaw().Validate()
 }
 
-func (p *Profile) law() steptime.Law {
+func (p *Profile) stepLaw() steptime.Law {
 	l := p.Law
 	return steptime.Law{
-		Base: span(l.Base), PerSeq: span(l.PerSeq), PerToken: span(l.PerToken / 1e3), PerContext: span(l.PerContext / 1e3), PerMegaPair: span(l.PerPair),
+		Base: toDuration(l.Base), PerSeq: toDuration(l.PerSeq), PerToken: toDuration(l.PerToken / 1e3), PerContext: toDuration(l.PerContext / 1e3), PerMegaPair: toDuration(l.PerPair),
 		Noise: l.Noise,
 	}
 }
 
-// span returns a duration in milliseconds.
-func span(ms float64) time.Duration { return time.Duration(math.Round(ms * float64(time.Millisecond))) }
+// toDuration returns a duration in milliseconds.
+func toDuration(ms float64) time.Duration {
+	return time.Duration(math.Round(ms * float64(time.Millisecond)))
+}
 
 // Engines returns the engines of a number of servers.
 func (p *Profile) Engines(n int) []Engine {
 	engines := make([]Engine, n)
 	for i := range engines {
 		engines[i] = Engine{
-			Slots: p.Slots, Blocks: p.KVBlocks, BlockTokens: p.BlockTokens, Batch: p.ChunkTokens, Law: p.law(),
-			Slowness: p.StepFactors[i%len(p.StepFactors)], Extra: span(p.Law.Extra),
-			PageDelay: span(p.Page.Answer), Refresh: Refresh{Interval: span(p.Page.Refresh), PerRequest: span(p.Page.RefreshPerRequest)},
+			Slots: p.Slots, Blocks: p.KVBlocks, BlockTokens: p.BlockTokens, Batch: p.ChunkTokens, Law: p.stepLaw(),
+			Slowness: p.StepFactors[i%len(p.StepFactors)], Extra: toDuration(p.Law.Extra),
+			PageDelay: toDuration(p.Page.Answer), Refresh: Refresh{Interval: toDuration(p.Page.Refresh), PerRequest: toDuration(p.Page.RefreshPerRequest)},
 		}
 	}
 	for _, f := range p.Faults {
 		if f.Server < n {
-			engines[f.Server].Fault, engines[f.Server].FaultAfter = f.Kind, span(f.After*1e3)
+			engines[f.Server].Fault, engines[f.Server].FaultAfter = f.Kind, toDuration(f.After*1e3)
 		}
 	}
 	return engines
 }
 
-// On returns a scenario with as many servers of a profile, and text of its tokenizer. Slow servers stay slow.
-func (s Scenario) On(p *Profile) Scenario {
+// WithProfile returns a scenario with as many servers of a profile, and text of its tokenizer. Slow servers stay slow.
+func (s Scenario) WithProfile(p *Profile) Scenario {
 	engines := p.Engines(len(s.Servers))
 	for i := range engines {
 		engines[i].Slowness *= s.Servers[i].Slowness

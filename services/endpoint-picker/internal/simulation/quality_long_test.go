@@ -39,11 +39,11 @@ func TestPickerIsNearGreedy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := find(t, Standard(), tt.name).shorter(tt.requests)
+			s := find(t, StandardScenarios(), tt.name).shorter(tt.requests)
 			var one, two []ratios
 			for seed := uint64(1); seed <= 3; seed++ {
 				trace := s.Trace(seed)
-				single, pair := trace.Run(Picker(1, InTurn)), trace.Run(Picker(2, InTurn))
+				single, pair := trace.Run(IndependentPickers(1, InTurn)), trace.Run(IndependentPickers(2, InTurn))
 				one = append(one, compare(single, trace.Run(Greedy())))
 				two = append(two, compare(pair, single))
 				assert.LessOrEqual(t, single.Rejected, tt.rejected)
@@ -74,13 +74,13 @@ func TestReplicasThatTellAreNearOne(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := find(t, Standard(), tt.name).shorter(tt.requests)
+			s := find(t, StandardScenarios(), tt.name).shorter(tt.requests)
 			var two, four []ratios
 			for seed := uint64(1); seed <= 3; seed++ {
 				trace := s.Trace(seed)
-				one := trace.Run(Picker(1, InTurn))
-				two = append(two, compare(trace.Run(Telling(2, InTurn, delay)), one))
-				four = append(four, compare(trace.Run(Telling(4, InTurn, delay)), one))
+				one := trace.Run(IndependentPickers(1, InTurn))
+				two = append(two, compare(trace.Run(ConnectedPickers(2, InTurn, delay)), one))
+				four = append(four, compare(trace.Run(ConnectedPickers(4, InTurn, delay)), one))
 			}
 			medians(two).assertWithin(t, tt.two, "two replicas to one")
 			medians(four).assertWithin(t, tt.four, "four replicas to one")
@@ -102,7 +102,7 @@ func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 		{"churn", ratios{1.4, 1.5}, ratios{1.45, 2}},        // 1.23, 1.18; 1.29, 1.62
 		{"slow", ratios{1.15, 1.55}, ratios{1.25, 1.5}},     // 1.02, 1.44; 1.10, 1.23
 	} {
-		s := find(t, Standard(), tt.name)
+		s := find(t, StandardScenarios(), tt.name)
 		for law, c := range map[string]struct {
 			scenario Scenario
 			bounds   ratios
@@ -113,7 +113,7 @@ func TestPickerIsNearGreedyUnderOtherLaws(t *testing.T) {
 				var all []ratios
 				for seed := uint64(1); seed <= 3; seed++ {
 					trace := scenario.Trace(seed)
-					got := trace.Run(Picker(1, InTurn))
+					got := trace.Run(IndependentPickers(1, InTurn))
 					all = append(all, compare(got, trace.Run(Greedy())))
 					assert.Zero(t, got.Failed)
 				}
@@ -129,14 +129,14 @@ func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := find(t, Standard(), name).shorter(900).with(func(e *Engine) {
+			s := find(t, StandardScenarios(), name).shorter(900).withChange(func(e *Engine) {
 				e.Refresh = Refresh{Interval: time.Second, PerRequest: 5 * time.Millisecond}
 			})
 			s.Servers[2].Fault, s.Servers[2].FaultAfter = Frozen, 10*time.Second
 			var all []ratios
 			for seed := uint64(1); seed <= 3; seed++ {
 				trace := s.Trace(seed)
-				all = append(all, compare(trace.Run(Picker(1, InTurn)), trace.Run(Greedy())))
+				all = append(all, compare(trace.Run(IndependentPickers(1, InTurn)), trace.Run(Greedy())))
 			}
 			medians(all).assertWithin(t, ratios{mean: 1.2, p99: 1.3}, "one replica to greedy")
 		})
@@ -148,7 +148,7 @@ func TestPickerIsNearGreedyWithOldPages(t *testing.T) {
 func TestAnswersAreNotSlower(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"uniform", "zipf", "multiturn", "mixed", "slow"} {
-		s := find(t, Standard(), name)
+		s := find(t, StandardScenarios(), name)
 		for _, scenario := range []Scenario{s, s.Realistic()} {
 			t.Run(scenario.Name, func(t *testing.T) {
 				t.Parallel()
@@ -156,8 +156,8 @@ func TestAnswersAreNotSlower(t *testing.T) {
 				var means []float64
 				for seed := uint64(1); seed <= 3; seed++ {
 					trace := scenario.Trace(seed)
-					got, with := trace.Run(Picker(1, InTurn)), trace.Run(LMetric())
-					means = append(means, ratio(got.Total().Mean, with.Total().Mean))
+					got, with := trace.Run(IndependentPickers(1, InTurn)), trace.Run(LMetric())
+					means = append(means, ratio(got.AnswerTimes().Mean, with.AnswerTimes().Mean))
 					assert.GreaterOrEqual(t, got.Goodput(), with.Goodput()-0.01)
 				}
 				t.Logf("whole answers: %.3f", median(means))
@@ -196,8 +196,8 @@ func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			trace := find(t, Others(), tt.name).shorter(400).Trace(1)
-			got := trace.Run(Picker(1, InTurn))
+			trace := find(t, OtherScenarios(), tt.name).shorter(400).Trace(1)
+			got := trace.Run(IndependentPickers(1, InTurn))
 			compare(got, trace.Run(Greedy())).assertWithin(t, tt.bounds, "one replica to greedy")
 			assert.Zero(t, got.Failed)
 		})
@@ -207,11 +207,11 @@ func TestPickerIsNearGreedyInOtherFleets(t *testing.T) {
 // What the picker is compared with must itself be as good, and as bad, as its name says.
 func TestReferencesAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
-	trace := find(t, Standard(), "zipf").shorter(900).Trace(1)
-	greedy, least, random, pin := trace.Run(Greedy()), trace.Run(LeastLoad()), trace.Run(Random()), trace.Run(Pin())
-	assert.Less(t, 2*greedy.TTFT().Mean, least.TTFT().Mean, "it knows the caches")
-	assert.Less(t, 2*least.TTFT().Mean, random.TTFT().Mean, "it knows the load")
-	assert.Less(t, 2*random.TTFT().Mean, pin.TTFT().Mean, "the hottest prefix is more than one server can take")
+	trace := find(t, StandardScenarios(), "zipf").shorter(900).Trace(1)
+	greedy, least, random, pin := trace.Run(Greedy()), trace.Run(LeastLoad()), trace.Run(Random()), trace.Run(PinToGroup())
+	assert.Less(t, 2*greedy.FirstTokenTimes().Mean, least.FirstTokenTimes().Mean, "it knows the caches")
+	assert.Less(t, 2*least.FirstTokenTimes().Mean, random.FirstTokenTimes().Mean, "it knows the load")
+	assert.Less(t, 2*random.FirstTokenTimes().Mean, pin.FirstTokenTimes().Mean, "the hottest prefix is more than one server can take")
 	assert.Greater(t, pin.HitRate(), random.HitRate()+0.1, "it needs no other cache")
 	assert.Greater(t, greedy.HitRate(), least.HitRate()+0.1)
 	for _, r := range []Result{greedy, least, random, pin} {

@@ -28,7 +28,7 @@ func find(t *testing.T, from []Scenario, name string) Scenario {
 type ratios struct{ mean, p99 float64 }
 
 func compare(r, with Result) ratios {
-	a, b := r.TTFT(), with.TTFT()
+	a, b := r.FirstTokenTimes(), with.FirstTokenTimes()
 	return ratios{mean: ratio(a.Mean, b.Mean), p99: ratio(a.P99, b.P99)}
 }
 
@@ -45,7 +45,7 @@ func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
 // assertFast checks the mean and the median time to the first token, to those of another policy. Of few requests, the 99th percentile is chance.
 func assertFast(t *testing.T, r, with Result, mean, median float64) {
 	t.Helper()
-	a, b := r.TTFT(), with.TTFT()
+	a, b := r.FirstTokenTimes(), with.FirstTokenTimes()
 	t.Logf("mean %.2f, median %.2f, of %d requests", ratio(a.Mean, b.Mean), ratio(a.P50, b.P50), r.Requests())
 	assert.LessOrEqual(t, ratio(a.Mean, b.Mean), mean, "mean")
 	assert.LessOrEqual(t, ratio(a.P50, b.P50), median, "median")
@@ -57,7 +57,7 @@ func assertFast(t *testing.T, r, with Result, mean, median float64) {
 // was measured.
 func TestPickerIsNearGreedyOnce(t *testing.T) {
 	t.Parallel()
-	old := find(t, Standard(), "uniform").of(4).with(func(e *Engine) {
+	old := find(t, StandardScenarios(), "uniform").withServers(4).withChange(func(e *Engine) {
 		e.Refresh = Refresh{Interval: time.Second, PerRequest: 5 * time.Millisecond}
 	})
 	old.Name = "uniform, old pages"
@@ -66,18 +66,18 @@ func TestPickerIsNearGreedyOnce(t *testing.T) {
 		scenario     Scenario
 		mean, median float64
 	}{
-		{find(t, Standard(), "multiturn"), 1.2, 1.2},
-		{find(t, Standard(), "mixed").Realistic(), 1.2, 1.2},
-		{find(t, Standard(), "zipf").Overlapping(), 1.2, 1.2},
+		{find(t, StandardScenarios(), "multiturn"), 1.2, 1.2},
+		{find(t, StandardScenarios(), "mixed").Realistic(), 1.2, 1.2},
+		{find(t, StandardScenarios(), "zipf").Overlapping(), 1.2, 1.2},
 		{old, 1.2, 1.2},
-		{find(t, Others(), "multiturn-speeds"), 1.2, 1.2},
+		{find(t, OtherScenarios(), "multiturn-speeds"), 1.2, 1.2},
 	} {
 		t.Run(tt.scenario.Name, func(t *testing.T) {
 			t.Parallel()
 			s := tt.scenario
 			s.Warm, s.Measured = 3*time.Second, 4*time.Second
 			trace := s.Trace(1)
-			assertFast(t, trace.Run(Picker(1, InTurn)), trace.Run(Greedy()), tt.mean, tt.median)
+			assertFast(t, trace.Run(IndependentPickers(1, InTurn)), trace.Run(Greedy()), tt.mean, tt.median)
 		})
 	}
 }
@@ -86,15 +86,15 @@ func TestPickerIsNearGreedyOnce(t *testing.T) {
 func TestPoliciesOnce(t *testing.T) {
 	t.Parallel()
 	const delay = time.Millisecond
-	s := find(t, Standard(), "zipf")
+	s := find(t, StandardScenarios(), "zipf")
 	s.Warm, s.Measured = 3*time.Second, 4*time.Second
 	trace := s.Trace(1)
-	one, greedy, least := trace.Run(Picker(1, InTurn)), trace.Run(Greedy()), trace.Run(LeastLoad())
+	one, greedy, least := trace.Run(IndependentPickers(1, InTurn)), trace.Run(Greedy()), trace.Run(LeastLoad())
 	t.Log("one replica to greedy")
 	assertFast(t, one, greedy, 1.2, 1.2)
 	t.Log("two replicas that tell to one")
-	assertFast(t, trace.Run(Telling(2, InTurn, delay)), one, 1.1, 1.1)
-	t.Log(greedy.TTFT().Mean, least.TTFT().Mean)
-	assert.Less(t, 2*greedy.TTFT().Mean, least.TTFT().Mean, "greedy knows the caches")
-	assert.Less(t, 2*one.TTFT().Mean, least.TTFT().Mean, "the picker knows them, too")
+	assertFast(t, trace.Run(ConnectedPickers(2, InTurn, delay)), one, 1.1, 1.1)
+	t.Log(greedy.FirstTokenTimes().Mean, least.FirstTokenTimes().Mean)
+	assert.Less(t, 2*greedy.FirstTokenTimes().Mean, least.FirstTokenTimes().Mean, "greedy knows the caches")
+	assert.Less(t, 2*one.FirstTokenTimes().Mean, least.FirstTokenTimes().Mean, "the picker knows them, too")
 }

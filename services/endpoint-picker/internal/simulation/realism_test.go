@@ -45,7 +45,7 @@ func bytesPerToken(text string) float64 {
 // What a server computes and caches is not what the picker counts.
 func TestRealisticTrafficHasOtherTokens(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "multiturn")
+	s := find(t, StandardScenarios(), "multiturn")
 	w := s.Realistic().Workload
 	last := map[int]*arrival{}
 	turns, ratios := 0, map[int]bool{}
@@ -70,7 +70,7 @@ func TestGaugesAreAsOldAsTheLastStep(t *testing.T) {
 	e.StaleGauges = true
 	s := newServer(e)
 	shown := func() []float64 {
-		g, _, _ := s.page()
+		g, _, _ := s.metricsPage()
 		return []float64{g.Running, g.Waiting}
 	}
 	for i := range 4 {
@@ -83,7 +83,7 @@ func TestGaugesAreAsOldAsTheLastStep(t *testing.T) {
 	until(2 * time.Second)
 	assert.Equal(t, []float64{2, 2}, shown())
 	until(time.Hour)
-	g, _, _ := s.page()
+	g, _, _ := s.metricsPage()
 	assert.Equal(t, endpoint.Gauges{Blocks: 100, Alignment: 16, Queries: 160, Counted: true}, g)
 }
 
@@ -93,10 +93,10 @@ func TestPageHoldsUpTokens(t *testing.T) {
 	e := plain()
 	e.PageTime = 30 * ms
 	s := newServer(e)
-	s.timeline.at(1040*ms, func() {
-		_, took, _ := s.page()
+	s.timeline.scheduleAt(1040*ms, func() {
+		_, took, _ := s.metricsPage()
 		assert.Equal(t, 30*ms, took)
-		_, took, _ = s.page()
+		_, took, _ = s.metricsPage()
 		assert.Equal(t, 60*ms, took, "one after the other")
 	})
 	jobs := serve(s, asking(50, 2, 0))
@@ -112,8 +112,8 @@ func TestLostWhileThePageHoldsUpAToken(t *testing.T) {
 	e := plain()
 	e.PageTime = 100 * ms
 	s := newServer(e)
-	s.timeline.at(1040*ms, func() { s.page() })
-	s.timeline.at(1060*ms, s.kill)
+	s.timeline.scheduleAt(1040*ms, func() { s.metricsPage() })
+	s.timeline.scheduleAt(1060*ms, s.kill)
 	j := serve(s, asking(50, 2, 0))[0]
 	assert.Equal(t, []string{"lost"}, j.watcher.(*log).told)
 	assert.Zero(t, j.first)
@@ -121,12 +121,12 @@ func TestLostWhileThePageHoldsUpAToken(t *testing.T) {
 
 func TestForecastKnowsTheLawAndNotTheNoise(t *testing.T) {
 	t.Parallel()
-	realistic := find(t, Standard(), "uniform").Realistic().Servers[0]
+	realistic := find(t, StandardScenarios(), "uniform").Realistic().Servers[0]
 	run := func(noise float64) (forecast, took time.Duration) {
 		e := realistic
 		e.Law.Noise = noise
 		f := &fleet{timeline: &timeline{}, chooser: &reference{}, seed: 1, contents: contents}
-		f.add(e)
+		f.addEngine(e)
 		s := f.servers[0]
 		a := asking(3000, 5, 0)
 		forecast = s.forecast(a)

@@ -57,10 +57,10 @@ func NewRecording(requests []recording.Request) (*Recording, error) {
 		}
 		r.requests = append(r.requests, q)
 	}
-	if len(r.requests) < 2 || r.length() == 0 {
+	if len(r.requests) < 2 || r.durationMs() == 0 {
 		return nil, errors.New("the recording must have requests at two different times")
 	}
-	r.group()
+	r.numberConversations()
 	return r, nil
 }
 
@@ -78,15 +78,15 @@ func serverTokens(requests []recording.Request) float64 {
 }
 
 // Rate returns the requests per second of the recording.
-func (r *Recording) Rate() float64 { return float64(len(r.requests)) / r.length() * 1e3 }
+func (r *Recording) Rate() float64 { return float64(len(r.requests)) / r.durationMs() * 1e3 }
 
-// length returns the milliseconds from the first to the last request.
-func (r *Recording) length() float64 {
+// durationMs returns the milliseconds from the first to the last request.
+func (r *Recording) durationMs() float64 {
 	return *r.requests[len(r.requests)-1].Timestamp - *r.requests[0].Timestamp
 }
 
-// group numbers the conversations. A conversation is identified by its first hash that does not belong to a system prompt.
-func (r *Recording) group() {
+// numberConversations numbers the conversations. A conversation is identified by its first hash that does not belong to a system prompt.
+func (r *Recording) numberConversations() {
 	following := map[uint64]map[uint64]bool{}
 	for i := range r.requests {
 		hashes := r.requests[i].Hashes
@@ -118,25 +118,25 @@ func (r *Recording) Scenario(name string, rate float64, servers []Engine) Scenar
 	const warm = 0.1
 	took := float64(len(r.requests)) / rate * float64(time.Second)
 	return Scenario{
-		Name: name, Servers: servers, Workload: Workload{rate: rate, fill: r.play},
+		Name: name, Servers: servers, Workload: Workload{rate: rate, fill: r.addArrivals},
 		Warm: time.Duration(warm * took), Measured: time.Duration((1 - warm) * took),
 	}
 }
 
-func (r *Recording) play(g *generator) {
+func (r *Recording) addArrivals(g *generator) {
 	for i := range r.requests {
 		q := &r.requests[i]
-		at := time.Duration((*q.Timestamp - *r.requests[0].Timestamp) / r.length() * float64(g.end))
+		at := time.Duration((*q.Timestamp - *r.requests[0].Timestamp) / r.durationMs() * float64(g.end))
 		g.arrivals = append(g.arrivals, &arrival{
 			at: at, group: q.group, recorded: &recorded{recording: r, request: q, workload: g.Workload}, stream: q.stream,
-			prompt: q.input, out: q.Output, blockTokens: g.blockTokens, chain: q.chain(g, i, cmp.Or(r.tokens, 1)),
+			prompt: q.input, out: q.Output, blockTokens: g.blockTokens, chain: q.blockChain(g, i, cmp.Or(r.tokens, 1)),
 			measured: at >= g.warm,
 		})
 	}
 }
 
-// chain returns the blocks of prompt and answer. No other request has the blocks of the answer.
-func (q *recordedRequest) chain(g *generator, number int, tokens float64) []int32 {
+// blockChain returns the blocks of prompt and answer. No other request has the blocks of the answer.
+func (q *recordedRequest) blockChain(g *generator, number int, tokens float64) []int32 {
 	chain, last := make([]int32, (q.input+q.Output)/g.blockTokens), uint64(0)
 	for i := range chain {
 		end := (i+1)*g.blockTokens - 1 // the last token of the block
@@ -146,7 +146,7 @@ func (q *recordedRequest) chain(g *generator, number int, tokens float64) []int3
 		} else {
 			last = scramble(last, math.MaxUint64-uint64(number), uint64(end))
 		}
-		chain[i] = g.content(last)
+		chain[i] = g.contentNumber(last)
 	}
 	return chain
 }
@@ -171,8 +171,8 @@ type recorded struct {
 	workload  Workload
 }
 
-// text returns a prompt in which equal hashes are equal texts.
-func (r *recorded) text() string {
+// promptText returns a prompt in which equal hashes are equal texts.
+func (r *recorded) promptText() string {
 	var b strings.Builder
 	left := r.request.Input
 	for _, hash := range r.request.Hashes {

@@ -39,8 +39,8 @@ func TestRecordingIsPlayed(t *testing.T) {
 	assert.Equal(t, first.chain[:62], second.chain[:62])
 	assert.NotEqual(t, first.chain[62], second.chain[62])
 	assert.NotContains(t, other.chain, first.chain[0])
-	assert.True(t, strings.HasPrefix(second.recorded.text(), first.recorded.text()[:512*4]))
-	assert.Len(t, first.recorded.text(), 1000*4)
+	assert.True(t, strings.HasPrefix(second.recorded.promptText(), first.recorded.promptText()[:512*4]))
+	assert.Len(t, first.recorded.promptText(), 1000*4)
 }
 
 func TestRecordedSystemPromptsAreNoConversation(t *testing.T) {
@@ -84,7 +84,7 @@ func TestRecordedLengthsAreThoseOfServers(t *testing.T) {
 	require.Len(t, arrivals, 3)
 	whole, long, other := arrivals[0], arrivals[1], arrivals[2]
 	assert.Equal(t, []int{1536, 3072, 1536}, []int{whole.prompt, long.prompt, other.prompt})
-	assert.Len(t, long.recorded.text(), 2048*charsPerToken, "the picker sees what it saw")
+	assert.Len(t, long.recorded.promptText(), 2048*charsPerToken, "the picker sees what it saw")
 	assert.Equal(t, whole.chain[:96], long.chain[:96])
 	assert.Equal(t, whole.chain[:48], other.chain[:48], "the first hash is 768 tokens")
 	assert.NotEqual(t, whole.chain[48], other.chain[48])
@@ -98,7 +98,7 @@ func TestProfileIsObeyed(t *testing.T) {
 		"chunk_tokens": 4096, "slots": 7, "kv_blocks": 900, "block_tokens": 32, "bytes_per_token": [2.5, 4.2], "step_factors": [1, 1.5],
 		"page": {"refresh_ms": 1000, "refresh_per_request_ms": 5, "answer_ms": 15}, "page_faults": [{"server": 2, "kind": "frozen", "after_s": 3}]}`))
 	require.NoError(t, err)
-	s := find(t, Standard(), "slow").of(3).On(p)
+	s := find(t, StandardScenarios(), "slow").withServers(3).WithProfile(p)
 	e := s.Servers[0]
 	assert.InDelta(t, 2, e.Slowness, 1e-9)
 	assert.InDelta(t, 3, s.Servers[1].Slowness, 1e-9, "of(3) repeats the slow server")
@@ -147,13 +147,13 @@ func TestPickerOnProfiles(t *testing.T) {
 			defer file.Close()
 			p, err := ReadProfile(file)
 			require.NoError(t, err)
-			s := find(t, Standard(), "multiturn").of(4).On(p)
+			s := find(t, StandardScenarios(), "multiturn").withServers(4).WithProfile(p)
 			requests := testlane.Repetitions(60, 300)
 			s.Warm, s.Measured, s.Workload.rate = time.Duration(testlane.Repetitions(2, 6))*time.Second, time.Duration(float64(requests)/rate)*time.Second, rate
 			trace := s.Trace(1)
-			got, least := trace.Run(Picker(1, InTurn)), trace.Run(LeastLoad())
+			got, least := trace.Run(IndependentPickers(1, InTurn)), trace.Run(LeastLoad())
 			compare(got, trace.Run(Greedy())).assertWithin(t, ratios{mean: 1.35, p99: 2}, "one replica to greedy") // the third longest of one seed
-			assert.Less(t, got.TTFT().Mean, least.TTFT().Mean*3/4)
+			assert.Less(t, got.FirstTokenTimes().Mean, least.FirstTokenTimes().Mean*3/4)
 		})
 	}
 }
@@ -182,15 +182,15 @@ func TestPagesOfProfiles(t *testing.T) {
 			tt.change(&e)
 			s := newServer(e)
 			if e.Refresh.Interval > 0 {
-				s.refresh()
+				s.refreshPage()
 			}
-			s.timeline.at(400*ms, func() { s.enqueue(&job{arrival: asking(50, 2, 0), watcher: &log{}}) })
+			s.timeline.scheduleAt(400*ms, func() { s.enqueue(&job{arrival: asking(50, 2, 0), watcher: &log{}}) })
 			var shown []float64
 			var answers bool
 			for _, at := range []time.Duration{500 * ms, 1200 * ms, 2700 * ms, 3500 * ms} {
-				s.timeline.at(at, func() {
+				s.timeline.scheduleAt(at, func() {
 					var g endpoint.Gauges
-					g, _, answers = s.page()
+					g, _, answers = s.metricsPage()
 					shown = append(shown, g.Running)
 				})
 			}
@@ -215,14 +215,14 @@ func TestTokensArriveLater(t *testing.T) {
 func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
 	t.Parallel()
 	at := func(perSecond float64) Scenario {
-		s := find(t, Standard(), "uniform").of(1)
+		s := find(t, StandardScenarios(), "uniform").withServers(1)
 		s.Warm, s.Measured, s.Workload.rate = time.Second, time.Duration(testlane.Repetitions(4, 10))*time.Second, perSecond
 		return s
 	}
 	full, err := AtLoad(t.Context(), 1, 1, at)
 	require.NoError(t, err)
-	assert.True(t, sustains(t.Context(), full.Trace(1)))
-	assert.False(t, sustains(t.Context(), at(1.03*full.Workload.rate).Trace(1)))
+	assert.True(t, sustainsLoad(t.Context(), full.Trace(1)))
+	assert.False(t, sustainsLoad(t.Context(), at(1.03*full.Workload.rate).Trace(1)))
 	half, err := AtLoad(t.Context(), 0.5, 1, at)
 	require.NoError(t, err)
 	assert.InEpsilon(t, full.Workload.rate/2, half.Workload.rate, 1e-9)

@@ -20,8 +20,8 @@ type Result struct {
 	Failed   int // requests without an answer
 }
 
-// add counts a finished request.
-func (r *Result) add(j *job) {
+// addJob counts a finished request.
+func (r *Result) addJob(j *job) {
 	if j.done == 0 {
 		r.Lost++
 	}
@@ -72,11 +72,11 @@ func (r *Result) Goodput() float64 { return float64(r.good) / float64(max(len(r.
 // Requests returns the number of measured requests.
 func (r *Result) Requests() int { return len(r.ttft) }
 
-// TTFT returns the times to the first token.
-func (r *Result) TTFT() Times { return NewTimes(r.ttft) }
+// FirstTokenTimes returns the times to the first token.
+func (r *Result) FirstTokenTimes() Times { return NewTimes(r.ttft) }
 
-// Total returns the times to the last token.
-func (r *Result) Total() Times { return NewTimes(r.total) }
+// AnswerTimes returns the times to the last token.
+func (r *Result) AnswerTimes() Times { return NewTimes(r.total) }
 
 // HitRate returns the share of prompt tokens that were in a cache.
 func (r *Result) HitRate() float64 { return float64(r.hit) / float64(max(r.prompt, 1)) }

@@ -28,7 +28,7 @@ func newScraping(line *timeline, settings *modelserver.Settings, detector *outli
 	}
 	o := modelserver.DefaultOptions()
 	return &scraping{
-		timeline: line, schedule: modelserver.NewSchedule(modelserver.NewBudget(o.Budget), random.Float64), interval: settings.Interval(o.Interval),
+		timeline: line, schedule: modelserver.NewSchedule(modelserver.NewBudget(o.Budget), random.Float64), interval: settings.ScrapeInterval(o.Interval),
 		timeout: o.Timeout, detector: detector,
 	}
 }
@@ -45,48 +45,48 @@ func (s *scraping) setMembers(members []*member) {
 		s.members[m.endpoint] = m
 	}
 	s.schedule.SetEndpoints(endpoints)
-	s.beat()
+	s.readDue()
 }
 
-// beat reads the pages that are due, and schedules the next beat.
-func (s *scraping) beat() {
+// readDue reads the pages that are due, and schedules the next beat.
+func (s *scraping) readDue() {
 	s.beats++
 	if len(s.members) == 0 {
 		return
 	}
-	for _, t := range s.schedule.Beat(s.timeline.Now(), s.interval) {
-		s.read(t, s.members[t.Endpoint()])
+	for _, t := range s.schedule.StartDue(s.timeline.Now(), s.interval) {
+		s.readPage(t, s.members[t.Endpoint()])
 	}
 	pending := s.beats
-	s.timeline.after(s.schedule.Wait(s.interval), func() {
+	s.timeline.scheduleAfter(s.schedule.WaitTime(s.interval), func() {
 		if pending == s.beats {
-			s.beat()
+			s.readDue()
 		}
 	})
 }
 
-// read reads one page, until the scraper's time limit.
-func (s *scraping) read(t *modelserver.Turn, m *member) {
-	mark := m.endpoint.BeginScrape(s.timeline.Now())
+// readPage reads one page, until the scraper's time limit.
+func (s *scraping) readPage(t *modelserver.Turn, m *member) {
+	mark := m.endpoint.StartScrape(s.timeline.Now())
 	limit := s.timeline.now + s.timeout
-	s.timeline.after(hop, func() {
+	s.timeline.scheduleAfter(hop, func() {
 		page, took, answers := endpoint.Gauges{}, time.Duration(0), false
 		if !m.server.dead {
-			page, took, answers = m.server.page()
+			page, took, answers = m.server.metricsPage()
 		}
 		ends := s.timeline.now + took + hop
 		if answers = answers && ends <= limit; ends > limit {
 			ends = limit
 		}
-		s.timeline.at(ends, func() {
-			defer t.End(0)
+		s.timeline.scheduleAt(ends, func() {
+			defer t.EndTurn(0)
 			switch {
 			case m.gone:
 			case answers && !m.server.dead:
-				t.Read(mark, &page)
+				t.RecordPage(mark, &page)
 				s.detector.OnScrape(m.endpoint)
 			default:
-				t.Failed(mark)
+				t.RecordFailure(mark)
 				if m.server.dead {
 					s.detector.OnScrapeRefused(m.endpoint)
 				}

@@ -14,7 +14,7 @@ import (
 // scraped runs a picker on two servers until the end of the warm-up, and returns how often each page was asked for in the last ten seconds.
 func scraped(t *testing.T, p Policy, rate float64, change func(e *Engine)) (pages []int, w *watched) {
 	t.Helper()
-	s := find(t, Standard(), "zipf").of(2).with(change)
+	s := find(t, StandardScenarios(), "zipf").withServers(2).withChange(change)
 	s.Workload.rate = max(rate, 0.001)
 	s.Warm, s.Measured = 12*time.Second, time.Second
 	w = watch(p)
@@ -22,20 +22,20 @@ func scraped(t *testing.T, p Policy, rate float64, change func(e *Engine)) (page
 	f := &fleet{timeline: &timeline{}, seed: 1, contents: trace.contents}
 	f.chooser = w.start(f)
 	for _, e := range s.Servers {
-		f.add(e)
+		f.addEngine(e)
 	}
 	if rate > 0 {
 		g := &gateway{timeline: f.timeline, chooser: f.chooser, result: &Result{}, open: len(trace.arrivals)}
 		for _, a := range trace.arrivals {
-			f.timeline.at(a.at, func() { g.try(a) })
+			f.timeline.scheduleAt(a.at, func() { g.tryServer(a) })
 		}
 	}
-	f.timeline.at(s.Warm-10*time.Second, func() {
+	f.timeline.scheduleAt(s.Warm-10*time.Second, func() {
 		for _, one := range f.servers {
 			pages = append(pages, -one.pages)
 		}
 	})
-	f.timeline.at(s.Warm, func() {
+	f.timeline.scheduleAt(s.Warm, func() {
 		for i, one := range f.servers {
 			pages[i] += one.pages
 		}
@@ -74,17 +74,17 @@ func TestPagesAreReadAsTheScraperDoes(t *testing.T) {
 		least, most int
 		failures    bool
 	}{
-		{"no traffic: the slowest", Picker(1, InTurn), 0, steady, 9, 11, false},
-		{"traffic: faster", Picker(1, InTurn), busy, steady, 30, 105, false},
-		{"little traffic: leases foretell the pages", Picker(1, InTurn), 1, steady, 9, 60, false},
-		{"a frozen page surprises each time", Picker(1, InTurn), busy, fault(Frozen), 85, 105, false},
-		{"a slow page: one at a time", Picker(1, InTurn), busy, slow, 15, 25, false},
-		{"too slow: once in a time limit", Picker(1, InTurn), busy, tooSlow, 9, 11, true},
-		{"hangs: once in a time limit", Picker(1, InTurn), busy, fault(Hangs), 9, 11, true},
-		{"fails: once a second", Picker(1, InTurn), busy, fault(Fails), 9, 11, true},
+		{"no traffic: the slowest", IndependentPickers(1, InTurn), 0, steady, 9, 11, false},
+		{"traffic: faster", IndependentPickers(1, InTurn), busy, steady, 30, 105, false},
+		{"little traffic: leases foretell the pages", IndependentPickers(1, InTurn), 1, steady, 9, 60, false},
+		{"a frozen page surprises each time", IndependentPickers(1, InTurn), busy, fault(Frozen), 85, 105, false},
+		{"a slow page: one at a time", IndependentPickers(1, InTurn), busy, slow, 15, 25, false},
+		{"too slow: once in a time limit", IndependentPickers(1, InTurn), busy, tooSlow, 9, 11, true},
+		{"hangs: once in a time limit", IndependentPickers(1, InTurn), busy, fault(Hangs), 9, 11, true},
+		{"fails: once a second", IndependentPickers(1, InTurn), busy, fault(Fails), 9, 11, true},
 		{"a shorter interval in the configuration", reading(t, "interval: 20ms"), busy, steady, 120, 600, false},
 		{"a longer one", reading(t, "interval: 2s"), busy, steady, 4, 6, false},
-		{"two replicas: each reads", Picker(2, InTurn), 0, steady, 18, 22, false},
+		{"two replicas: each reads", IndependentPickers(2, InTurn), 0, steady, 18, 22, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestPagesAreReadAsTheScraperDoes(t *testing.T) {
 			for i, n := range pages {
 				assert.GreaterOrEqual(t, n, tt.least, "server %d", i)
 				assert.LessOrEqual(t, n, tt.most, "server %d", i)
-				stats := w.replicas[0].members[i].endpoint.Stats(w.fleet.timeline.Now())
+				stats := w.replicas[0].members[i].endpoint.StatsAt(w.fleet.timeline.Now())
 				assert.Equal(t, tt.failures, stats.ScrapeFailures > 0)
 				assert.Equal(t, !tt.failures, stats.Sampled)
 			}
@@ -115,9 +115,9 @@ func TestNoPageIsReadWithoutASource(t *testing.T) {
 // All servers of a replica share the scraper's budget.
 func TestScrapesOfManyServersShareABudget(t *testing.T) {
 	t.Parallel()
-	s := find(t, Standard(), "zipf").of(70).with(func(e *Engine) { e.Fault = Idle })
+	s := find(t, StandardScenarios(), "zipf").withServers(70).withChange(func(e *Engine) { e.Fault = Idle })
 	s.Warm, s.Measured, s.Workload.rate = time.Second, 2*time.Second, 350
-	w := watch(Picker(1, InTurn))
+	w := watch(IndependentPickers(1, InTurn))
 	sum := 0
 	during := Policy{start: func(f *fleet) chooser {
 		c := w.start(f)
@@ -126,8 +126,8 @@ func TestScrapesOfManyServersShareABudget(t *testing.T) {
 				sum += sign * one.pages
 			}
 		}
-		f.timeline.at(s.Warm, func() { count(-1) })
-		f.timeline.at(s.Warm+s.Measured, func() { count(1) })
+		f.timeline.scheduleAt(s.Warm, func() { count(-1) })
+		f.timeline.scheduleAt(s.Warm+s.Measured, func() { count(1) })
 		return c
 	}}
 	s.Trace(1).Run(during)

@@ -28,7 +28,7 @@ const variantLine = "figures of the variant: "
 func sensitive(b *testing.B) []Scenario {
 	b.Helper()
 	standard := map[string]Scenario{}
-	for _, s := range Standard() {
+	for _, s := range StandardScenarios() {
 		standard[s.Name] = s
 	}
 	var made []Scenario
@@ -71,7 +71,7 @@ func measure(b *testing.B, policy func(replicas int) Policy, replicas ...int) []
 			trace := s.Trace(seed)
 			for _, n := range replicas {
 				r := trace.Run(policy(n))
-				all = append(all, figures{s.Name, seed, n, r.TTFT().Mean.Seconds(), r.TTFT().P99.Seconds(), r.Total().Mean.Seconds()})
+				all = append(all, figures{s.Name, seed, n, r.FirstTokenTimes().Mean.Seconds(), r.FirstTokenTimes().P99.Seconds(), r.AnswerTimes().Mean.Seconds()})
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func measure(b *testing.B, policy func(replicas int) Policy, replicas ...int) []
 func BenchmarkVariant(b *testing.B) {
 	skipUnlessSelected(b, "it is a part of BenchmarkSensitivity")
 	for b.Loop() {
-		text, err := json.Marshal(measure(b, func(n int) Policy { return Picker(n, InTurn) }, 1, 2))
+		text, err := json.Marshal(measure(b, func(n int) Policy { return IndependentPickers(n, InTurn) }, 1, 2))
 		require.NoError(b, err)
 		fmt.Fprintln(os.Stdout, "\n"+variantLine+string(text))
 	}

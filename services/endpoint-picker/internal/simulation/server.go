@@ -29,19 +29,19 @@ type server struct {
 	hits     int             // those that were found
 }
 
-// requests returns the number of its requests.
-func (s *server) requests() int { return len(s.waiting) + len(s.running) }
+// requestCount returns the number of its requests.
+func (s *server) requestCount() int { return len(s.waiting) + len(s.running) }
 
-// jobs returns its requests.
-func (s *server) jobs() []*job { return slices.Concat(s.running, s.waiting) }
+// allJobs returns its requests.
+func (s *server) allJobs() []*job { return slices.Concat(s.running, s.waiting) }
 
-// uncached returns the tokens of a prompt that its cache does not have.
-func (s *server) uncached(a *arrival) int {
-	return a.prompt - s.usable(s.cache.match(a.promptChain()))*a.blockTokens
+// uncachedTokens returns the tokens of a prompt that its cache does not have.
+func (s *server) uncachedTokens(a *arrival) int {
+	return a.prompt - s.usableBlocks(s.cache.matchChain(a.promptChain()))*a.blockTokens
 }
 
-// usable returns how many cached blocks at the start of a prompt save computation.
-func (s *server) usable(blocks int) int {
+// usableBlocks returns how many cached blocks at the start of a prompt save computation.
+func (s *server) usableBlocks(blocks int) int {
 	if s.Cache.Off {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (s *server) usable(blocks int) int {
 // promptLoad returns the uncached tokens of the prompts of requests without a first token.
 func (s *server) promptLoad() int {
 	tokens := 0
-	for _, j := range s.jobs() {
+	for _, j := range s.allJobs() {
 		if j.first == 0 {
 			tokens += j.prompt - j.hit
 		}
@@ -64,8 +64,8 @@ func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)
 }
 
-// page returns the content of its page, and the time to write it. It returns false if the answer is an error, or comes never.
-func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
+// metricsPage returns the content of its page, and the time to write it. It returns false if the answer is an error, or comes never.
+func (s *server) metricsPage() (g endpoint.Gauges, took time.Duration, ok bool) {
 	now := s.timeline.now
 	s.pages++
 	faulty := s.Fault != "" && now >= s.FaultAfter
@@ -77,7 +77,7 @@ func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
 		return endpoint.Gauges{}, s.busy - now + s.PageDelay, false
 	}
 	if !s.StaleGauges && s.Refresh.Interval == 0 && !(faulty && s.Fault == Frozen) {
-		s.shown = s.gauges(len(s.waiting))
+		s.shown = s.currentGauges(len(s.waiting))
 	}
 	g = s.shown
 	if faulty && s.Fault == Idle {
@@ -88,16 +88,16 @@ func (s *server) page() (g endpoint.Gauges, took time.Duration, ok bool) {
 	return g, s.busy - now + s.PageDelay, true
 }
 
-// refresh refreshes the page, again and again.
-func (s *server) refresh() {
+// refreshPage refreshes the page, again and again.
+func (s *server) refreshPage() {
 	if s.Fault != Frozen || s.timeline.now < s.FaultAfter {
-		s.shown = s.gauges(len(s.waiting))
+		s.shown = s.currentGauges(len(s.waiting))
 	}
-	s.timeline.after(s.Refresh.Interval+time.Duration(s.requests())*s.Refresh.PerRequest, s.refresh)
+	s.timeline.scheduleAfter(s.Refresh.Interval+time.Duration(s.requestCount())*s.Refresh.PerRequest, s.refreshPage)
 }
 
-// gauges returns its state with a number of waiting requests.
-func (s *server) gauges(waiting int) endpoint.Gauges {
+// currentGauges returns its state with a number of waiting requests.
+func (s *server) currentGauges(waiting int) endpoint.Gauges {
 	return endpoint.Gauges{
 		Waiting: float64(waiting), Running: float64(len(s.running)),
 		KVUsage: 1 - float64(s.cache.free)/float64(s.Blocks),
@@ -107,15 +107,15 @@ func (s *server) gauges(waiting int) endpoint.Gauges {
 
 // enqueue accepts a request.
 func (s *server) enqueue(j *job) {
-	s.size(j)
+	s.setCost(j)
 	s.waiting = append(s.waiting, j)
 	if !s.stepping {
-		s.step()
+		s.startNextStep()
 	}
 }
 
-// failure returns what the next request gets in place of an answer, nil for an answer.
-func (s *server) failure() *Failure {
+// nextFailure returns what the next request gets in place of an answer, nil for an answer.
+func (s *server) nextFailure() *Failure {
 	if s.Failure == nil || s.timeline.now < s.Failure.From {
 		return nil
 	}
@@ -125,17 +125,17 @@ func (s *server) failure() *Failure {
 	return s.Failure
 }
 
-// size sets the current cost of a job.
-func (s *server) size(j *job) {
-	hit := s.cache.match(j.promptChain())
-	j.expect(s.usable(hit))
-	j.need = j.blocks() - hit
+// setCost sets the current cost of a job.
+func (s *server) setCost(j *job) {
+	hit := s.cache.matchChain(j.promptChain())
+	j.setWork(s.usableBlocks(hit))
+	j.need = j.blockCount() - hit
 }
 
-// step starts the next step, if there is work.
-func (s *server) step() {
-	if s.begin(s.timeline.now, s); s.stepping {
-		s.timeline.at(s.end, s.finishStep)
+// startNextStep starts the next step, if there is work.
+func (s *server) startNextStep() {
+	if s.startStep(s.timeline.now, s); s.stepping {
+		s.timeline.scheduleAt(s.end, s.finishStep)
 	}
 }
 
@@ -143,64 +143,64 @@ func (s *server) finishStep() {
 	if s.dead {
 		return
 	}
-	began, ended := s.finish(s)
+	began, ended := s.endStep(s)
 	if s.StaleGauges {
-		s.shown = s.gauges(min(s.left, len(s.waiting)))
+		s.shown = s.currentGauges(min(s.left, len(s.waiting)))
 	}
-	s.step()
-	s.tellContinued()
+	s.startNextStep()
+	s.notifyMoreTokens()
 	for _, j := range began {
-		s.send(&j.first, func() {
+		s.notifyAt(&j.first, func() {
 			if j.first > 0 { // else it is lost
-				j.watcher.began(j)
+				j.watcher.onFirstToken(j)
 			}
 		})
 	}
 	for _, j := range ended {
-		s.send(&j.done, func() { j.watcher.ended(j) })
+		s.notifyAt(&j.done, func() { j.watcher.onEnd(j) })
 	}
 }
 
-// tellContinued tells of the tokens of streams that have begun, the oldest first.
-func (s *server) tellContinued() {
+// notifyMoreTokens tells of the tokens of streams that have begun, the oldest first.
+func (s *server) notifyMoreTokens() {
 	arrives := s.timeline.now + s.Extra
 	if !slices.ContainsFunc(s.running, func(j *job) bool { return j.stream && j.first > 0 && j.first < arrives }) {
 		return
 	}
 	continuing := slices.Clone(s.running)
-	s.timeline.at(max(arrives, s.busy)+hop, func() {
+	s.timeline.scheduleAt(max(arrives, s.busy)+hop, func() {
 		for _, j := range continuing {
 			if j.stream && j.first > 0 && j.first < arrives {
-				j.watcher.continued(j)
+				j.watcher.onMoreTokens(j)
 			}
 		}
 	})
 }
 
-// send calls tell for a token when it arrives: at its time, or later if a page delays it, which corrects its time.
-func (s *server) send(at *time.Duration, tell func()) {
+// notifyAt calls tell for a token when it arrives: at its time, or later if a page delays it, which corrects its time.
+func (s *server) notifyAt(at *time.Duration, tell func()) {
 	*at += max(s.busy-s.timeline.now, 0)
 	if *at == s.timeline.now {
 		tell()
 		return
 	}
-	s.timeline.at(*at, tell)
+	s.timeline.scheduleAt(*at, tell)
 }
 
-// admit reserves memory for a job, or returns false. The cache may differ from the time of its arrival.
-func (s *server) admit(j *job) bool {
-	held, hit, ok := s.cache.acquire(j.promptChain(), j.blocks())
+// reserveBlocks reserves memory for a job, or returns false. The cache may differ from the time of its arrival.
+func (s *server) reserveBlocks(j *job) bool {
+	held, hit, ok := s.cache.acquireBlocks(j.promptChain(), j.blockCount())
 	if ok {
-		hit = s.usable(hit)
+		hit = s.usableBlocks(hit)
 		j.held = held
-		j.expect(hit)
+		j.setWork(hit)
 		s.queries += j.prompt
 		s.hits += j.hit
 	}
 	return ok
 }
 
-func (s *server) release(j *job) { s.cache.release(j.held, j.chain) }
+func (s *server) releaseBlocks(j *job) { s.cache.releaseBlocks(j.held, j.chain) }
 
 // kill ends the server and all its requests.
 func (s *server) kill() {
@@ -210,7 +210,7 @@ func (s *server) kill() {
 		if j.first > s.timeline.now {
 			j.first = 0 // the page delayed it
 		}
-		j.watcher.lost(j)
+		j.watcher.onServerLost(j)
 	}
 }
 
@@ -224,15 +224,15 @@ func (s *server) revive() {
 // the length of all answers, which no picker can.
 func (s *server) forecast(a *arrival) time.Duration {
 	j := &job{arrival: a}
-	s.size(j)
-	b := s.ahead(j)
-	r := &room{batch: &b, free: s.cache.free}
+	s.setCost(j)
+	b := s.withJob(j)
+	r := &freeBlocks{batch: &b, free: s.cache.free}
 	if !b.stepping {
-		b.begin(s.timeline.now, r)
+		b.startStep(s.timeline.now, r)
 	}
 	for j.first == 0 {
-		b.finish(r)
-		b.begin(b.end, r)
+		b.endStep(r)
+		b.startStep(b.end, r)
 	}
 	return j.first
 }

@@ -48,9 +48,9 @@ type Trace struct {
 
 // Trace creates the requests for a seed.
 func (s Scenario) Trace(seed uint64) *Trace {
-	arrivals, contents := s.Workload.generate(seed, s.Servers[0].BlockTokens, s.Warm, s.Measured)
+	arrivals, contents := s.Workload.generateArrivals(seed, s.Servers[0].BlockTokens, s.Warm, s.Measured)
 	all := len(arrivals)
-	arrivals = slices.DeleteFunc(arrivals, func(a *arrival) bool { return a.blocks() > s.Servers[0].Blocks })
+	arrivals = slices.DeleteFunc(arrivals, func(a *arrival) bool { return a.blockCount() > s.Servers[0].Blocks })
 	return &Trace{scenario: s, seed: seed, arrivals: arrivals, contents: contents, TooLong: all - len(arrivals)}
 }
 
@@ -80,19 +80,19 @@ func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
 	f := &fleet{timeline: &timeline{}, seed: t.seed, contents: t.contents}
 	f.chooser = p.start(f)
 	for _, e := range t.scenario.Servers {
-		f.add(e)
+		f.addEngine(e)
 	}
 	if t.scenario.Churn {
-		f.churn(t.scenario.Warm, t.scenario.Measured)
+		f.replaceServers(t.scenario.Warm, t.scenario.Measured)
 	}
 	if s, dies := f.servers[0], t.scenario.Restart; dies > 0 {
-		f.timeline.at(dies, s.kill)
-		f.timeline.at(dies+5*time.Second, s.revive)
+		f.timeline.scheduleAt(dies, s.kill)
+		f.timeline.scheduleAt(dies+5*time.Second, s.revive)
 	}
 	result := &Result{served: make([]int, len(t.scenario.Servers))}
 	g := &gateway{timeline: f.timeline, chooser: f.chooser, result: result, open: len(t.arrivals)}
 	for _, a := range t.arrivals {
-		f.timeline.at(a.at, func() { g.try(a) })
+		f.timeline.scheduleAt(a.at, func() { g.tryServer(a) })
 	}
 	f.timeline.runWhile(func() bool { return g.open > 0 && should(result) })
 	return *result
@@ -108,23 +108,23 @@ type fleet struct {
 	made     int       // number of servers so far
 }
 
-func (f *fleet) add(e Engine) {
+func (f *fleet) addEngine(e Engine) {
 	noise := rand.New(rand.NewPCG(f.seed, uint64(100+f.made)))
 	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: f.made}
 	f.made++
 	f.servers = append(f.servers, s)
 	if e.Refresh.Interval > 0 {
-		s.refresh()
+		s.refreshPage()
 	}
-	f.chooser.join(s)
+	f.chooser.addServer(s)
 }
 
-// churn makes a server die, which the list of servers shows a little later, and adds another.
-func (f *fleet) churn(warm, measured time.Duration) {
+// replaceServers makes a server die, which the list of servers shows a little later, and adds another.
+func (f *fleet) replaceServers(warm, measured time.Duration) {
 	const listed = 2 * time.Second
 	dying := f.servers[f.seed%uint64(len(f.servers))]
 	dies := warm + measured/3
-	f.timeline.at(dies, dying.kill)
-	f.timeline.at(dies+listed, func() { f.chooser.leave(dying) })
-	f.timeline.at(warm+measured/2, func() { f.add(dying.Engine) })
+	f.timeline.scheduleAt(dies, dying.kill)
+	f.timeline.scheduleAt(dies+listed, func() { f.chooser.removeServer(dying) })
+	f.timeline.scheduleAt(warm+measured/2, func() { f.addEngine(dying.Engine) })
 }

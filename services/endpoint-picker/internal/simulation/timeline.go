@@ -23,14 +23,14 @@ type happening struct {
 	do    func()
 }
 
-// at schedules an event at a time, which must not be in the past.
-func (t *timeline) at(when time.Duration, do func()) {
+// scheduleAt schedules an event at a time, which must not be in the past.
+func (t *timeline) scheduleAt(when time.Duration, do func()) {
 	t.asked++
 	heap.Push(&t.pending, happening{at: when, order: t.asked, do: do})
 }
 
-// after schedules an event after a duration.
-func (t *timeline) after(d time.Duration, do func()) { t.at(t.now+d, do) }
+// scheduleAfter schedules an event after a duration.
+func (t *timeline) scheduleAfter(d time.Duration, do func()) { t.scheduleAt(t.now+d, do) }
 
 // runWhile advances time while should returns true.
 func (t *timeline) runWhile(should func() bool) {

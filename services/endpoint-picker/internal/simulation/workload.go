@@ -55,8 +55,8 @@ type arrival struct {
 // promptChain returns the blocks that can be found in a cache. The last token is always computed, so they are never all.
 func (a *arrival) promptChain() []int32 { return a.chain[:(a.prompt-1)/a.blockTokens] }
 
-// blocks returns the number of blocks of prompt and answer.
-func (a *arrival) blocks() int { return (a.prompt + a.out + a.blockTokens - 1) / a.blockTokens }
+// blockCount returns the number of blocks of prompt and answer.
+func (a *arrival) blockCount() int { return (a.prompt + a.out + a.blockTokens - 1) / a.blockTokens }
 
 // appendBody appends the request in the format of OpenAI's API. The position of the model varies.
 func (a *arrival) appendBody(body []byte) []byte {
@@ -68,7 +68,7 @@ func (a *arrival) appendBody(body []byte) []byte {
 	body = append(body, "{"+first+`,"messages":[`...)
 	messages := a.messages
 	if a.recorded != nil {
-		messages = []message{newMessage("user", a.recorded.text())}
+		messages = []message{newMessage("user", a.recorded.promptText())}
 	}
 	for i := range messages {
 		if i > 0 {
@@ -115,8 +115,8 @@ type generator struct {
 	ends          []int
 }
 
-// generate returns the arrivals of a workload in order, and their number of different blocks.
-func (w Workload) generate(seed uint64, blockTokens int, warm, measured time.Duration) (arrivals []*arrival, contents int) {
+// generateArrivals returns the arrivals of a workload in order, and their number of different blocks.
+func (w Workload) generateArrivals(seed uint64, blockTokens int, warm, measured time.Duration) (arrivals []*arrival, contents int) {
 	g := &generator{
 		Rand: rand.New(rand.NewPCG(seed, 0)), Workload: w, blockTokens: blockTokens, bytesPerToken: charsPerToken,
 		warm: warm, end: warm + measured, contents: map[uint64]int32{},
@@ -132,13 +132,13 @@ func (w Workload) generate(seed uint64, blockTokens int, warm, measured time.Dur
 // prose and code are the source of all texts: words, with punctuation, quotes and line breaks that JSON must escape.
 var (
 	prose = sync.OnceValue(func() string {
-		return corpus(9, " ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; ")
+		return generateWords(9, " ", " ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n", " \"", "\" ", "; ")
 	})
-	code = sync.OnceValue(func() string { return corpus(6, " ", "(", ").", " = ", "\n\t", "[", "\"]", ", ", "->", "_") })
+	code = sync.OnceValue(func() string { return generateWords(6, " ", "(", ").", " = ", "\n\t", "[", "\"]", ", ", "->", "_") })
 )
 
-// corpus generates words of up to a number of letters.
-func corpus(letters int, ends ...string) string {
+// generateWords generates words of up to a number of letters.
+func generateWords(letters int, ends ...string) string {
 	const size = 1 << 20
 	r := rand.New(rand.NewPCG(7, 7))
 	var b strings.Builder
@@ -151,9 +151,9 @@ func corpus(letters int, ends ...string) string {
 	return b.String()
 }
 
-// write selects the kind of the text that is generated next. It belongs to the text that requests share, so that equal text has equal
+// selectText selects the kind of the text that is generated next. It belongs to the text that requests share, so that equal text has equal
 // tokens.
-func (g *generator) write(kind int) { g.bytesPerToken = g.bytesOf(kind) }
+func (g *generator) selectText(kind int) { g.bytesPerToken = g.bytesOf(kind) }
 
 // bytesOf returns the bytes per token of a kind of text.
 func (w Workload) bytesOf(kind int) float64 {
@@ -163,8 +163,8 @@ func (w Workload) bytesOf(kind int) float64 {
 	return w.bytes[kind%len(w.bytes)]
 }
 
-// text returns a piece of prose or code with a number of tokens, or with as many as the picker counts if tokens are words.
-func (g *generator) text(tokens int) string {
+// generateText returns a piece of prose or code with a number of tokens, or with as many as the picker counts if tokens are words.
+func (g *generator) generateText(tokens int) string {
 	const codePart = 0.25
 	all := prose()
 	if g.words && g.Float64() < codePart {
@@ -184,14 +184,14 @@ func (g *generator) poisson(rate float64, from time.Duration, arrive func(at tim
 		switch {
 		case t >= g.end:
 			return
-		case most == 1 || g.Float64()*most < g.swing(t):
+		case most == 1 || g.Float64()*most < g.burstFactor(t):
 			arrive(t)
 		}
 	}
 }
 
-// swing returns the factor of the rate in a burst, or between two. The mean rate stays the same.
-func (g *generator) swing(t time.Duration) float64 {
+// burstFactor returns the factor of the rate in a burst, or between two. The mean rate stays the same.
+func (g *generator) burstFactor(t time.Duration) float64 {
 	const period = 4 * time.Second
 	if t%period < period/4 {
 		return g.burst
@@ -207,7 +207,7 @@ type draft struct {
 	messages   []message
 }
 
-func (g *generator) add(d draft) {
+func (g *generator) addDraft(d draft) {
 	if d.at < 0 || d.at >= g.end {
 		return
 	}
@@ -232,25 +232,25 @@ func (g *generator) add(d draft) {
 	} else {
 		g.ends = appendEven(g.ends[:0], text, g.bytesPerToken)
 	}
-	a.chain = g.chain(text, g.ends)
+	a.chain = g.numberBlocks(text, g.ends)
 	g.arrivals = append(g.arrivals, a)
 }
 
-// chain divides a text into blocks like a model server, and numbers them. ends are the ends of the tokens.
-func (g *generator) chain(text []byte, ends []int) []int32 {
+// numberBlocks divides a text into blocks like a model server, and numbers them. ends are the ends of the tokens.
+func (g *generator) numberBlocks(text []byte, ends []int) []int32 {
 	const odd = 1099511628211
 	made, last, from := make([]int32, 0, len(ends)/g.blockTokens), uint64(0), 0
 	for ; len(ends) >= g.blockTokens; ends = ends[g.blockTokens:] {
 		to := ends[g.blockTokens-1]
 		last = last*odd + xxhash.Sum64(text[from:to])
 		from = to
-		made = append(made, g.content(last))
+		made = append(made, g.contentNumber(last))
 	}
 	return made
 }
 
-// content returns the number of a block's content, by its hash.
-func (g *generator) content(hash uint64) int32 {
+// contentNumber returns the number of a block's content, by its hash.
+func (g *generator) contentNumber(hash uint64) int32 {
 	number, known := g.contents[hash]
 	if !known {
 		number = int32(len(g.contents))
@@ -269,14 +269,14 @@ type Prefixes struct {
 }
 
 // Workload returns requests with these prefixes.
-func (p Prefixes) Workload(rate float64) Workload { return Workload{rate: rate, fill: p.fill} }
+func (p Prefixes) Workload(rate float64) Workload { return Workload{rate: rate, fill: p.fillPrefixes} }
 
-func (p Prefixes) fill(g *generator) {
+func (p Prefixes) fillPrefixes(g *generator) {
 	prefixes := make([]message, p.Count) // encoded when the first request has them: a workload without popular ones has few of many
 	upTo, sum := make([]float64, p.Count), 0.0
 	for i := range p.Count {
-		g.write(i)
-		prefixes[i].text = g.text(p.Tokens)
+		g.selectText(i)
+		prefixes[i].text = g.generateText(p.Tokens)
 		sum += math.Pow(float64(i+1), -p.Skew)
 		upTo[i] = sum
 	}
@@ -286,19 +286,19 @@ func (p Prefixes) fill(g *generator) {
 		if prefixes[i].json == nil {
 			prefixes[i] = newMessage("system", prefixes[i].text)
 		}
-		g.write(i)
+		g.selectText(i)
 		out := p.Answer/4 + g.IntN(p.Answer*3/2)
-		g.add(draft{at: at, group: groups[i], out: out, answer: g.text(out), messages: []message{
-			prefixes[i], newMessage("user", g.text(p.Own/2+g.IntN(p.Own))),
+		g.addDraft(draft{at: at, group: groups[i], out: out, answer: g.generateText(out), messages: []message{
+			prefixes[i], newMessage("user", g.generateText(p.Own/2+g.IntN(p.Own))),
 		}})
 	})
 }
 
 // Conversations returns requests that repeat the previous conversation. They arrive at fixed times, independent of the
 // policy.
-func Conversations(rate float64) Workload { return Workload{rate: rate, fill: converse} }
+func Conversations(rate float64) Workload { return Workload{rate: rate, fill: fillConversations} }
 
-func converse(g *generator) {
+func fillConversations(g *generator) {
 	const (
 		meanTurns = 9
 		gap       = 4 * time.Second
@@ -306,20 +306,20 @@ func converse(g *generator) {
 	)
 	var system []message
 	for i := range 4 {
-		g.write(i)
-		system = append(system, newMessage("system", g.text(512)))
+		g.selectText(i)
+		system = append(system, newMessage("system", g.generateText(512)))
 	}
 	group := 0
 	g.poisson(g.rate/meanTurns, -2*meanTurns*gap, func(at time.Duration) {
 		group++
 		kind := g.IntN(len(system))
-		g.write(kind)
+		g.selectText(kind)
 		said := []message{system[kind]}
 		for range 2 + g.IntN(2*meanTurns-3) {
 			out := 64 + g.IntN(192)
-			said = append(said, newMessage("user", g.text(g.pareto(50, 4000, 0.5))))
-			answer := g.text(out)
-			g.add(draft{at: at, group: group, out: out, answer: answer, messages: slices.Clone(said)})
+			said = append(said, newMessage("user", g.generateText(g.pareto(50, 4000, 0.5))))
+			answer := g.generateText(out)
+			g.addDraft(draft{at: at, group: group, out: out, answer: answer, messages: slices.Clone(said)})
 			said = append(said, newMessage("assistant", answer))
 			at += time.Duration(out)*perToken + time.Duration(g.ExpFloat64()*float64(gap)*0.6)
 		}
@@ -328,13 +328,13 @@ func converse(g *generator) {
 
 // Mixed returns prompts of 200 to 16 000 tokens with answers of 16 to 512, most of them short. One in four has a shared
 // prefix.
-func Mixed(rate float64) Workload { return Workload{rate: rate, fill: mix} }
+func Mixed(rate float64) Workload { return Workload{rate: rate, fill: fillMixed} }
 
-func mix(g *generator) {
+func fillMixed(g *generator) {
 	var shared []message
 	for i := range 16 {
-		g.write(i)
-		shared = append(shared, newMessage("system", g.text(1024)))
+		g.selectText(i)
+		shared = append(shared, newMessage("system", g.generateText(1024)))
 	}
 	count := len(shared)
 	g.poisson(g.rate, 0, func(at time.Duration) {
@@ -343,10 +343,10 @@ func mix(g *generator) {
 		if i := g.IntN(4 * len(shared)); i < len(shared) {
 			group, said = i, append(said, shared[i])
 		}
-		g.write(group)
+		g.selectText(group)
 		out := g.pareto(16, 512, 0.6)
-		said = append(said, newMessage("user", g.text(g.pareto(200, 16000, 0.7))))
-		g.add(draft{at: at, group: group, out: out, answer: g.text(out), messages: said})
+		said = append(said, newMessage("user", g.generateText(g.pareto(200, 16000, 0.7))))
+		g.addDraft(draft{at: at, group: group, out: out, answer: g.generateText(out), messages: said})
 	})
 }
 

@@ -21,7 +21,7 @@ const (
 
 func generated(t *testing.T, w Workload, seed uint64) []*arrival {
 	t.Helper()
-	arrivals, _ := w.generate(seed, UsualEngine().BlockTokens, warm, measured)
+	arrivals, _ := w.generateArrivals(seed, UsualEngine().BlockTokens, warm, measured)
 	require.NotEmpty(t, arrivals)
 	return arrivals
 }
@@ -50,7 +50,7 @@ func TestTrafficHasItsRate(t *testing.T) {
 				assert.Equal(t, a.at >= warm, a.measured)
 				assert.Positive(t, a.out)
 				assert.InDelta(t, (a.prompt+a.out)/a.blockTokens, len(a.chain), 1)
-				assert.GreaterOrEqual(t, a.blocks(), len(a.chain))
+				assert.GreaterOrEqual(t, a.blockCount(), len(a.chain))
 				assert.Less(t, len(a.promptChain())*a.blockTokens, a.prompt, "the last token is not in it")
 				last = a.at
 			}
@@ -72,12 +72,12 @@ func TestBurstsAreDenser(t *testing.T) {
 
 func TestSameSeedGivesTheSameTraffic(t *testing.T) {
 	t.Parallel()
-	for _, s := range Standard() {
-		one, contents := s.Workload.generate(3, 16, 0, time.Second/4)
-		again, same := s.Workload.generate(3, 16, 0, time.Second/4)
+	for _, s := range StandardScenarios() {
+		one, contents := s.Workload.generateArrivals(3, 16, 0, time.Second/4)
+		again, same := s.Workload.generateArrivals(3, 16, 0, time.Second/4)
 		assert.True(t, reflect.DeepEqual(one, again), s.Name)
 		assert.Equal(t, contents, same, s.Name)
-		_, others := s.Workload.generate(4, 16, 0, time.Second/4)
+		_, others := s.Workload.generateArrivals(4, 16, 0, time.Second/4)
 		assert.NotEqual(t, contents, others, s.Name)
 	}
 }
@@ -185,7 +185,7 @@ func TestBodyIsARequest(t *testing.T) {
 func TestScenariosHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, s := range append(Standard(), Others()...) {
+	for _, s := range append(StandardScenarios(), OtherScenarios()...) {
 		names = append(names, s.Name)
 		assert.NotEmpty(t, s.Servers, s.Name)
 		assert.Positive(t, s.Workload.rate, s.Name)

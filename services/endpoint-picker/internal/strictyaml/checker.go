@@ -11,25 +11,25 @@ type Checker struct {
 	path     string // of the mapping
 }
 
-// At returns the path of a field; of the mapping, if the field is empty.
-func (c *Checker) At(field string) string {
+// PathOf returns the path of a field; of the mapping, if the field is empty.
+func (c *Checker) PathOf(field string) string {
 	if field == "" || c.path == "" {
 		return c.path + field
 	}
 	return c.path + "." + field
 }
 
-// Has reports whether the text has the field.
-func (c *Checker) Has(field string) bool { return c.doc().Has(c.At(field)) }
+// HasField reports whether the text has the field.
+func (c *Checker) HasField(field string) bool { return c.doc().HasField(c.PathOf(field)) }
 
 // Errorf records a problem of a field.
 func (c *Checker) Errorf(field, format string, args ...any) {
-	c.doc().Errorf(c.At(field), format, args...)
+	c.doc().Errorf(c.PathOf(field), format, args...)
 }
 
 // Warnf records a warning about a field.
 func (c *Checker) Warnf(field, format string, args ...any) {
-	c.doc().Warnf(c.At(field), format, args...)
+	c.doc().Warnf(c.PathOf(field), format, args...)
 }
 
 // Err returns the problems of the whole text.

@@ -30,12 +30,12 @@ var (
 )
 
 // Decode sets the value that v points to from the whole text.
-func (d *Document) Decode(v any) { d.decode("", d.root, reflect.ValueOf(v).Elem()) }
+func (d *Document) Decode(v any) { d.decodeNode("", d.root, reflect.ValueOf(v).Elem()) }
 
 // DecodeAt sets the value that v points to from the part of the text at a path.
 func (d *Document) DecodeAt(path string, r Raw, v any) {
 	if r.node != nil {
-		d.decode(path, r.node, reflect.ValueOf(v).Elem())
+		d.decodeNode(path, r.node, reflect.ValueOf(v).Elem())
 	}
 }
 
@@ -44,14 +44,14 @@ func (d *Document) DecodeFields(path string, values map[string]Raw, v any) {
 	s := reflect.ValueOf(v).Elem()
 	for _, f := range Fields(s.Type()) {
 		if r := values[f.Name]; r.node != nil {
-			d.decode(path+"."+f.Name, r.node, s.FieldByIndex(f.Index))
+			d.decodeNode(path+"."+f.Name, r.node, s.FieldByIndex(f.Index))
 		}
 	}
 }
 
-func (d *Document) decode(path string, n *yaml.Node, v reflect.Value) {
+func (d *Document) decodeNode(path string, n *yaml.Node, v reflect.Value) {
 	d.places[path] = place{n.Line, n.Column}
-	if n = resolve(n); n.ShortTag() == nullTag {
+	if n = resolveAlias(n); n.ShortTag() == nullTag {
 		return
 	}
 	if d.values++; d.values == maxValues {
@@ -69,7 +69,7 @@ func (d *Document) decode(path string, n *yaml.Node, v reflect.Value) {
 		d.decodeDuration(path, n, v)
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.decode(path, n, v.Elem())
+		d.decodeNode(path, n, v.Elem())
 	case v.Kind() == reflect.Struct:
 		d.decodeStruct(path, n, v)
 	case v.Kind() == reflect.Map:
@@ -81,8 +81,8 @@ func (d *Document) decode(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// resolve returns the value that an alias refers to. An alias that contains itself ends at the depth of the struct's type.
-func resolve(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the value that an alias refers to. An alias that contains itself ends at the depth of the struct's type.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
@@ -92,7 +92,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 // decodeText decodes a value with its own text format.
 func (d *Document) decodeText(path string, n *yaml.Node, v encoding.TextUnmarshaler) {
 	if n.Kind != yaml.ScalarNode {
-		d.Errorf(path, "%s is not a string", describe(n))
+		d.Errorf(path, "%s is not a string", describeNode(n))
 		return
 	}
 	if err := v.UnmarshalText([]byte(n.Value)); err != nil {
@@ -103,7 +103,7 @@ func (d *Document) decodeText(path string, n *yaml.Node, v encoding.TextUnmarsha
 func (d *Document) decodeDuration(path string, n *yaml.Node, v reflect.Value) {
 	parsed, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil {
-		d.Errorf(path, "%s is not a duration: give one such as 200ms or 1m30s", describe(n))
+		d.Errorf(path, "%s is not a duration: give one such as 200ms or 1m30s", describeNode(n))
 		return
 	}
 	v.SetInt(int64(parsed))
@@ -117,7 +117,7 @@ func (d *Document) decodeStruct(path string, n *yaml.Node, v reflect.Value) {
 			d.Errorf(at, "unknown field: %s", Hint(name, fieldNames(fields)))
 			return
 		}
-		d.decode(at, value, v.FieldByIndex(fields[i].Index))
+		d.decodeNode(at, value, v.FieldByIndex(fields[i].Index))
 	})
 }
 
@@ -152,7 +152,7 @@ func (d *Document) decodeMap(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(reflect.MakeMap(v.Type()))
 	d.eachField(path, n, func(at, name string, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
-		d.decode(at, value, element)
+		d.decodeNode(at, value, element)
 		v.SetMapIndex(reflect.ValueOf(name), element)
 	})
 }
@@ -160,12 +160,12 @@ func (d *Document) decodeMap(path string, n *yaml.Node, v reflect.Value) {
 // eachField calls f for each field of a mapping.
 func (d *Document) eachField(path string, n *yaml.Node, f func(at, name string, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.Errorf(path, "%s has no fields", describe(n))
+		d.Errorf(path, "%s has no fields", describeNode(n))
 		return
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := resolve(n.Content[i]), n.Content[i+1]
+		key, value := resolveAlias(n.Content[i]), n.Content[i+1]
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
 		switch line, twice := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() == nullTag:
@@ -188,12 +188,12 @@ func (d *Document) eachField(path string, n *yaml.Node, f func(at, name string, 
 
 func (d *Document) decodeList(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		d.Errorf(path, "%s is not a list", describe(n))
+		d.Errorf(path, "%s is not a list", describeNode(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		d.decode(Indexed(path, i), item, v.Index(i))
+		d.decodeNode(Indexed(path, i), item, v.Index(i))
 	}
 }
 
@@ -209,19 +209,19 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 		ok, wanted = tag == "!!int", "not a whole number"
 	}
 	if !ok {
-		d.Errorf(path, "%s is %s", describe(n), wanted)
+		d.Errorf(path, "%s is %s", describeNode(n), wanted)
 		return
 	}
 	read := reflect.New(v.Type()).Elem()
 	if n.Decode(read.Addr().Interface()) != nil || read.CanFloat() && (math.IsNaN(read.Float()) || math.IsInf(read.Float(), 0)) {
-		d.Errorf(path, "%s is out of range", describe(n))
+		d.Errorf(path, "%s is out of range", describeNode(n))
 		return
 	}
 	v.Set(read)
 }
 
-// describe formats a value for a message.
-func describe(n *yaml.Node) string {
+// describeNode formats a value for a message.
+func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "a mapping"

@@ -140,8 +140,8 @@ func (d *Document) OK() bool { return len(d.problems) == 0 }
 // Warnings returns the warnings in the order of their lines.
 func (d *Document) Warnings() []Problem { return sortByLine(d.warnings) }
 
-// Has reports whether the text has a field that was decoded.
-func (d *Document) Has(path string) bool { return d.places[path].line > 0 }
+// HasField reports whether the text has a field that was decoded.
+func (d *Document) HasField(path string) bool { return d.places[path].line > 0 }
 
 // IsInvalid reports whether the field at a path has a problem.
 func (d *Document) IsInvalid(path string) bool { return d.invalid[path] }
@@ -151,15 +151,15 @@ func (d *Document) Errorf(path, format string, args ...any) {
 	if d.invalid != nil {
 		d.invalid[path] = true
 	}
-	d.problems = append(d.problems, d.problem(path, fmt.Sprintf(format, args...)))
+	d.problems = append(d.problems, d.newProblem(path, fmt.Sprintf(format, args...)))
 }
 
 // Warnf records a warning.
 func (d *Document) Warnf(path, format string, args ...any) {
-	d.warnings = append(d.warnings, d.problem(path, fmt.Sprintf(format, args...)))
+	d.warnings = append(d.warnings, d.newProblem(path, fmt.Sprintf(format, args...)))
 }
 
-func (d *Document) problem(path, message string) Problem {
+func (d *Document) newProblem(path, message string) Problem {
 	at, parent := d.places[path], path
 	for at.line == 0 && parent != "" {
 		parent = parent[:max(strings.LastIndexAny(parent, ".["), 0)]

@@ -57,7 +57,7 @@ func sortByLine(problems []Problem) []Problem {
 func Nearest(misspelled string, names []string) string {
 	best, least := "", max(2, len(misspelled)/3)+1
 	for _, name := range names {
-		if d := distance(strings.ToLower(misspelled), strings.ToLower(name), least); d < least {
+		if d := editDistance(strings.ToLower(misspelled), strings.ToLower(name), least); d < least {
 			best, least = name, d
 		}
 	}
@@ -75,9 +75,9 @@ func Hint(misspelled string, names []string) string {
 	return "use one of " + strings.Join(names, ", ")
 }
 
-// distance returns the number of letters to change, add or remove to convert one word to the other, or the limit if it is
+// editDistance returns the number of letters to change, add or remove to convert one word to the other, or the limit if it is
 // more.
-func distance(a, b string, limit int) int {
+func editDistance(a, b string, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit
 	}

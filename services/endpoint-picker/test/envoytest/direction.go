@@ -60,8 +60,8 @@ func (d *direction) sentBody(b *extprocv3.HttpBody) {
 	}
 }
 
-// change changes the headers as Envoy does: it removes headers first.
-func (d *direction) change(m *extprocv3.HeaderMutation, allowed func(name string, how change) bool) error {
+// changeHeaders changes the headers as Envoy does: it removes headers first.
+func (d *direction) changeHeaders(m *extprocv3.HeaderMutation, allowed func(name string, how change) bool) error {
 	touched := map[string]bool{}
 	for _, name := range m.GetRemoveHeaders() {
 		if touched[name] || !allowed(name, removed) {
@@ -79,8 +79,8 @@ func (d *direction) change(m *extprocv3.HeaderMutation, allowed func(name string
 			return fmt.Errorf("header %q has two values", name)
 		case o.GetAppendAction() != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD:
 			return fmt.Errorf("header %q does not replace the client's", name)
-		case name == headerLength && !d.free && value != strconv.Itoa(len(d.wanted())):
-			return fmt.Errorf("content length %s instead of %d", value, len(d.wanted()))
+		case name == headerLength && !d.free && value != strconv.Itoa(len(d.wantedBody())):
+			return fmt.Errorf("content length %s instead of %d", value, len(d.wantedBody()))
 		}
 		touched[name] = true
 		d.fields[name] = []string{value}
@@ -88,8 +88,8 @@ func (d *direction) change(m *extprocv3.HeaderMutation, allowed func(name string
 	return nil
 }
 
-// wanted is the expected body so far.
-func (d *direction) wanted() []byte {
+// wantedBody is the expected body so far.
+func (d *direction) wantedBody() []byte {
 	if d.want != nil {
 		return d.want
 	}
@@ -135,7 +135,7 @@ func (d *direction) takeWhole(m *extprocv3.BodyMutation) error {
 	if !ok {
 		return fmt.Errorf("body mutation %T where the piece is to be replaced", m.GetMutation())
 	}
-	return d.append(whole.Body)
+	return d.appendPiece(whole.Body)
 }
 
 func (d *direction) takeStreamed(b *extprocv3.StreamedBodyResponse) error {
@@ -148,7 +148,7 @@ func (d *direction) takeStreamed(b *extprocv3.StreamedBodyResponse) error {
 		return fmt.Errorf("chunk of %d bytes", len(b.GetBody()))
 	}
 	d.gotEnd = b.GetEndOfStream()
-	if err := d.append(b.GetBody()); err != nil || !d.gotEnd {
+	if err := d.appendPiece(b.GetBody()); err != nil || !d.gotEnd {
 		return err
 	}
 	return d.takeEnd()
@@ -161,15 +161,15 @@ func (d *direction) takeEnd() error {
 		return errors.New("end of stream that was not sent")
 	case d.free && strconv.Itoa(len(d.got)) != strings.Join(d.fields[headerLength], ","):
 		return fmt.Errorf("body of %d bytes, which is not its content length", len(d.got))
-	case !d.free && len(d.got) != len(d.wanted()):
+	case !d.free && len(d.got) != len(d.wantedBody()):
 		return errors.New("body cut short")
 	}
 	return nil
 }
 
-func (d *direction) append(piece []byte) error {
+func (d *direction) appendPiece(piece []byte) error {
 	if !d.free {
-		if rest := d.wanted()[len(d.got):]; !bytes.HasPrefix(rest, piece) {
+		if rest := d.wantedBody()[len(d.got):]; !bytes.HasPrefix(rest, piece) {
 			return fmt.Errorf("body differs from byte %d on: %.40q instead of %.40q", len(d.got), piece, rest)
 		}
 	}
@@ -185,21 +185,21 @@ func (d *direction) takeTrailers() error {
 		return errors.New("second trailer reply")
 	case d.headers && !d.gotHeaders:
 		return errors.New("trailer reply before the header reply")
-	case d.fullDuplex() && !d.free && len(d.got) != len(d.wanted()):
+	case d.fullDuplex() && !d.free && len(d.got) != len(d.wantedBody()):
 		return errors.New("trailer reply before the body")
 	}
 	d.gotTrailers = true
 	return nil
 }
 
-func (d *direction) complete() bool { return d.headersEnd || d.end || d.trailers }
+func (d *direction) isComplete() bool { return d.headersEnd || d.end || d.trailers }
 
-func (d *direction) finish() error {
+func (d *direction) checkComplete() error {
 	switch {
 	case d.headers != d.gotHeaders:
 		return errors.New("headers were not answered")
-	case !d.free && (d.fullDuplex() || d.want != nil && d.complete()) && d.pieces > 0 && !bytes.Equal(d.got, d.wanted()):
-		return fmt.Errorf("%d of %d bytes came back", len(d.got), len(d.wanted()))
+	case !d.free && (d.fullDuplex() || d.want != nil && d.isComplete()) && d.pieces > 0 && !bytes.Equal(d.got, d.wantedBody()):
+		return fmt.Errorf("%d of %d bytes came back", len(d.got), len(d.wantedBody()))
 	case !d.fullDuplex() && d.pieces != d.gotPieces:
 		return fmt.Errorf("%d of %d body messages were answered", d.gotPieces, d.pieces)
 	case d.end != d.gotEnd:

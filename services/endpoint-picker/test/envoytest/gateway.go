@@ -37,13 +37,13 @@ type Rules struct {
 	Fallbacks int                        // minimum number of addresses after the first
 	Upstream  []byte                     // expected request body, if it differs from the sent one
 	Client    []byte                     // expected response body, if it differs from the sent one
-	Free      bool                       // allow any request body; Upstream returns it
+	Free      bool                       // allow any request body; UpstreamBody returns it
 	Set       []string                   // request headers that may be set, besides those of a pick
 	Remove    []string                   // request headers that may be removed
 	Reply     []string                   // response headers that may be set
 }
 
-// A Gateway is one stream. Sent records messages and Take replies; Finish checks that all messages were answered.
+// A Gateway is one stream. RecordSent records messages, CheckReply checks replies, and CheckFinished checks that all messages were answered.
 type Gateway struct {
 	rules             Rules
 	request, response direction
@@ -65,14 +65,14 @@ func (g *Gateway) SetModes(request, response filterv3.ProcessingMode_BodySendMod
 	g.request.mode, g.response.mode = request, response
 }
 
-// Picked returns the destination of the request, or empty before the pick.
-func (g *Gateway) Picked() string { return g.picked }
+// PickedEndpoint returns the destination of the request, or empty before the pick.
+func (g *Gateway) PickedEndpoint() string { return g.picked }
 
 // Scores returns the scores of the endpoints, nil if the picker did not send them.
 func (g *Gateway) Scores() map[string]float64 { return g.scores }
 
-// Immediate returns the picker's own response, nil if there is none.
-func (g *Gateway) Immediate() *extprocv3.ImmediateResponse { return g.immediate }
+// ImmediateResponse returns the picker's own response, nil if there is none.
+func (g *Gateway) ImmediateResponse() *extprocv3.ImmediateResponse { return g.immediate }
 
 // RequestHeaders returns the headers that the model server gets.
 func (g *Gateway) RequestHeaders() Fields { return g.request.fields }
@@ -80,17 +80,17 @@ func (g *Gateway) RequestHeaders() Fields { return g.request.fields }
 // ResponseHeaders returns the headers that the client gets.
 func (g *Gateway) ResponseHeaders() Fields { return g.response.fields }
 
-// Upstream returns the part of the request's body that was forwarded in full duplex, or replaced.
-func (g *Gateway) Upstream() string { return string(g.request.got) }
+// UpstreamBody returns the part of the request's body that was forwarded in full duplex, or replaced.
+func (g *Gateway) UpstreamBody() string { return string(g.request.got) }
 
 // RequestEnded reports whether the request was sent completely.
-func (g *Gateway) RequestEnded() bool { return g.request.complete() }
+func (g *Gateway) RequestEnded() bool { return g.request.isComplete() }
 
 // ResponseHeadersAnswered reports whether the response's headers were forwarded to the client.
 func (g *Gateway) ResponseHeadersAnswered() bool { return g.response.gotHeaders }
 
-// Sent records a message to the picker.
-func (g *Gateway) Sent(m *extprocv3.ProcessingRequest) {
+// RecordSent records a message to the picker.
+func (g *Gateway) RecordSent(m *extprocv3.ProcessingRequest) {
 	if c := m.GetProtocolConfig(); c != nil {
 		g.SetModes(c.GetRequestBodyMode(), c.GetResponseBodyMode())
 	}
@@ -110,8 +110,8 @@ func (g *Gateway) Sent(m *extprocv3.ProcessingRequest) {
 	}
 }
 
-// Take checks a reply.
-func (g *Gateway) Take(r *extprocv3.ProcessingResponse) error {
+// CheckReply checks a reply.
+func (g *Gateway) CheckReply(r *extprocv3.ProcessingResponse) error {
 	if g.immediate != nil {
 		return errors.New("reply after an immediate response")
 	}
@@ -160,7 +160,7 @@ func (g *Gateway) takeChanges(r *extprocv3.ProcessingResponse) error {
 	case r.GetDynamicMetadata() != nil:
 		return errors.New("metadata with the response")
 	case r.GetResponseHeaders() != nil:
-		return g.response.change(r.GetResponseHeaders().GetResponse().GetHeaderMutation(), g.allowReply)
+		return g.response.changeHeaders(r.GetResponseHeaders().GetResponse().GetHeaderMutation(), g.allowReply)
 	case r.GetResponseBody().GetResponse().GetHeaderMutation() != nil:
 		return errors.New("headers with the response's body")
 	}
@@ -172,7 +172,7 @@ func (g *Gateway) takeRequestChanges(r *extprocv3.ProcessingResponse, common *ex
 	if err := g.takeDestination(r); err != nil {
 		return err
 	}
-	if err := g.request.change(mutation, g.allowRequest); err != nil {
+	if err := g.request.changeHeaders(mutation, g.allowRequest); err != nil {
 		return err
 	}
 	var set string
@@ -243,18 +243,18 @@ func (g *Gateway) allowReply(name string, how change) bool {
 	return slices.Contains(g.rules.Reply, name)
 }
 
-// Finish returns an error for messages of a completely sent exchange that are still unanswered.
-func (g *Gateway) Finish() error {
+// CheckFinished returns an error for messages of a completely sent exchange that are still unanswered.
+func (g *Gateway) CheckFinished() error {
 	if g.immediate != nil {
 		return nil
 	}
 	// A full-duplex request that the gateway aborted, to answer it itself, waits for nothing.
-	if !g.request.fullDuplex() || g.request.complete() {
-		if err := g.request.finish(); err != nil {
+	if !g.request.fullDuplex() || g.request.isComplete() {
+		if err := g.request.checkComplete(); err != nil {
 			return fmt.Errorf("request: %w", err)
 		}
 	}
-	if err := g.response.finish(); err != nil {
+	if err := g.response.checkComplete(); err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
 	return nil

@@ -82,19 +82,19 @@ func header(change func(m *extprocv3.HeaderMutation)) reply {
 
 // sentTo shows an exchange of which all but the end of the response was sent: the request is "abc".
 func sentTo(g *Gateway) {
-	g.Sent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/", HeaderDestination, "1.1.1.1:1", "x-private", "1", "x-private", "2")}))
-	g.Sent(RequestBody(&extprocv3.HttpBody{Body: []byte("ab")}))
-	g.Sent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true}))
-	g.Sent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true})) // envoyproxy/envoy#46237
-	g.Sent(ResponseHeaders(&extprocv3.HttpHeaders{Headers: Headers(":status", "200", "content-length", "3")}))
-	g.Sent(ResponseBody(&extprocv3.HttpBody{Body: []byte("xy")}))
+	g.RecordSent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/", HeaderDestination, "1.1.1.1:1", "x-private", "1", "x-private", "2")}))
+	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("ab")}))
+	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true}))
+	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true})) // envoyproxy/envoy#46237
+	g.RecordSent(ResponseHeaders(&extprocv3.HttpHeaders{Headers: Headers(":status", "200", "content-length", "3")}))
+	g.RecordSent(ResponseBody(&extprocv3.HttpBody{Body: []byte("xy")}))
 }
 
 func TestRepliesThatEnvoyTakes(t *testing.T) {
 	t.Parallel()
 	g := New(Rules{Remove: []string{"x-private"}, Reply: []string{"x-told"}})
 	sentTo(g)
-	require.Error(t, g.Finish())
+	require.Error(t, g.CheckFinished())
 	for _, r := range []reply{
 		header(func(m *extprocv3.HeaderMutation) {
 			m.RemoveHeaders = []string{"x-private"}
@@ -102,15 +102,15 @@ func TestRepliesThatEnvoyTakes(t *testing.T) {
 		}),
 		body(chunk("a", false)), body(chunk("bc", true)), answerHeaders(setTo("x-told", "1")), answer(chunk("xy", false)),
 	} {
-		require.NoError(t, g.Take(r))
+		require.NoError(t, g.CheckReply(r))
 	}
-	require.NoError(t, g.Finish())
-	assert.Equal(t, picked, g.Picked())
-	assert.Equal(t, "abc", g.Upstream())
+	require.NoError(t, g.CheckFinished())
+	assert.Equal(t, picked, g.PickedEndpoint())
+	assert.Equal(t, "abc", g.UpstreamBody())
 	assert.Equal(t, Fields{":path": {"/"}, HeaderDestination: {picked}, "content-length": {"3"}}, g.RequestHeaders())
 	assert.Equal(t, Fields{":status": {"200"}, "content-length": {"3"}, "x-told": {"1"}}, g.ResponseHeaders())
-	g.Sent(ResponseTrailers())
-	require.EqualError(t, g.Finish(), "response: trailers were not answered")
+	g.RecordSent(ResponseTrailers())
+	require.EqualError(t, g.CheckFinished(), "response: trailers were not answered")
 }
 
 func TestRepliesThatAreRefused(t *testing.T) {
@@ -167,9 +167,9 @@ func TestRepliesThatAreRefused(t *testing.T) {
 			sentTo(g)
 			last := len(tt.give) - 1
 			for _, r := range tt.give[:last] {
-				require.NoError(t, g.Take(r))
+				require.NoError(t, g.CheckReply(r))
 			}
-			require.ErrorContains(t, g.Take(tt.give[last]), tt.want)
+			require.ErrorContains(t, g.CheckReply(tt.give[last]), tt.want)
 		})
 	}
 }
@@ -198,16 +198,16 @@ func TestRepliesToAGatewayThatWaits(t *testing.T) {
 			t.Parallel()
 			g := New(tt.rules)
 			g.SetModes(filterv3.ProcessingMode_BUFFERED, filterv3.ProcessingMode_BUFFERED)
-			g.Sent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/")}))
-			g.Sent(RequestBody(&extprocv3.HttpBody{Body: []byte("ab"), EndOfStream: true}))
+			g.RecordSent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/")}))
+			g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("ab"), EndOfStream: true}))
 			last := len(tt.give) - 1
 			for _, r := range tt.give[:last] {
-				require.NoError(t, g.Take(r))
+				require.NoError(t, g.CheckReply(r))
 			}
-			err := g.Take(tt.give[last])
+			err := g.CheckReply(tt.give[last])
 			if tt.want == "" {
 				require.NoError(t, err)
-				require.NoError(t, g.Finish())
+				require.NoError(t, g.CheckFinished())
 				return
 			}
 			require.ErrorContains(t, err, tt.want)

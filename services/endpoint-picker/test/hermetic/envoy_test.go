@@ -116,7 +116,7 @@ func (s *stream) receive() {
 		reply, err := s.stream.Recv()
 		s.mu.Lock()
 		if s.err = err; err == nil {
-			s.wrong = s.gateway.Take(reply)
+			s.wrong = s.gateway.CheckReply(reply)
 		}
 		over := s.err != nil || s.wrong != nil
 		close(s.changed)
@@ -132,7 +132,7 @@ func (s *stream) receive() {
 func (s *stream) send(m *extprocv3.ProcessingRequest) {
 	s.t.Helper()
 	s.mu.Lock()
-	s.gateway.Sent(m)
+	s.gateway.RecordSent(m)
 	s.mu.Unlock()
 	if err := s.stream.Send(m); err != nil {
 		require.ErrorIs(s.t, err, io.EOF)
@@ -152,7 +152,7 @@ func (s *stream) await(condition func(g *envoytest.Gateway) bool, what string) {
 		case met:
 			return
 		case err != nil:
-			s.t.Fatalf("never %s: %v (%v)", what, err, s.gateway.Finish())
+			s.t.Fatalf("never %s: %v (%v)", what, err, s.gateway.CheckFinished())
 		}
 		<-changed
 	}
@@ -161,7 +161,7 @@ func (s *stream) await(condition func(g *envoytest.Gateway) bool, what string) {
 // answered waits until everything that was sent is answered.
 func (s *stream) answered() {
 	s.t.Helper()
-	s.await(func(g *envoytest.Gateway) bool { return g.Finish() == nil }, "answered")
+	s.await(func(g *envoytest.Gateway) bool { return g.CheckFinished() == nil }, "answered")
 }
 
 // ask opens a stream and sends a request, up to the answer.
@@ -253,7 +253,7 @@ func (s *stream) body(q request) {
 func (s *stream) picked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gateway.Picked()
+	return s.gateway.PickedEndpoint()
 }
 
 // refusal is what the client gets instead of a model server's response.
@@ -272,8 +272,8 @@ func (s *stream) refused() refusal {
 	defer s.mu.Unlock()
 	require.NoError(s.t, s.wrong)
 	require.ErrorIs(s.t, s.err, io.EOF)
-	i := s.gateway.Immediate()
-	require.NotNil(s.t, i, "picked %s", s.gateway.Picked())
+	i := s.gateway.ImmediateResponse()
+	require.NotNil(s.t, i, "picked %s", s.gateway.PickedEndpoint())
 	found := refusal{status: int(i.GetStatus().GetCode()), text: messageOf(s.t, i.GetBody())}
 	for _, h := range i.GetHeaders().GetSetHeaders() {
 		switch h.GetHeader().GetKey() {
@@ -314,7 +314,7 @@ func (s *stream) respond(p response) {
 // begin shows the headers of a response.
 func (s *stream) begin(p response) {
 	s.t.Helper()
-	s.await(func(g *envoytest.Gateway) bool { return g.Immediate() == nil }, "let through: refused")
+	s.await(func(g *envoytest.Gateway) bool { return g.ImmediateResponse() == nil }, "let through: refused")
 	code := p.status
 	if code == 0 {
 		code = 200

@@ -85,7 +85,7 @@ func TestBodiesOverTheBudget(t *testing.T) {
 
 	for _, s := range []*stream{slow, slower} {
 		s.send(envoytest.RequestBody(whole("")))
-		s.await(func(g *envoytest.Gateway) bool { return g.Picked() != "" }, "picked")
+		s.await(func(g *envoytest.Gateway) bool { return g.PickedEndpoint() != "" }, "picked")
 		s.answered()
 	}
 	r.buffers(func(bytes float64) bool { return bytes < 100<<10 }, "let go when the bodies have gone on")

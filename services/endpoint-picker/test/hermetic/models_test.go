@@ -147,7 +147,7 @@ func TestTargetWithoutAWeightDoesNotStarve(t *testing.T) {
 	sent := map[string]int{}
 	for range 120 {
 		s := r.ask(request{body: asked, rules: envoytest.Rules{Free: true, Remove: []string{"accept-encoding"}}})
-		_, target, found := strings.Cut(s.gateway.Upstream(), `"model" : "`)
+		_, target, found := strings.Cut(s.gateway.UpstreamBody(), `"model" : "`)
 		require.True(t, found)
 		sent[target[:1]]++
 		s.end()

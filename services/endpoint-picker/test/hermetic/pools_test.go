@@ -173,7 +173,7 @@ func TestPools_HaveTheirOwnRules(t *testing.T) {
 	p.awaitEndpoints(renames, 1)
 	for i, want := range map[int]string{0: ofModel, renames: strings.Replace(ofModel, `"my-model"`, `"my-model-v2"`, 1)} {
 		s := p.gatewayOf(i).ask(request{body: ofModel, rules: envoytest.Rules{Free: true, Remove: []string{"accept-encoding"}}})
-		assert.Equal(t, want, s.gateway.Upstream())
+		assert.Equal(t, want, s.gateway.UpstreamBody())
 		s.end()
 	}
 }

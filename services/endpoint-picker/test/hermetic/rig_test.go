@@ -146,7 +146,7 @@ func (r *rig) launch() {
 		<-r.stopped
 	})
 	listeners := 4 // those of every picker
-	for _, enabled := range []bool{cfg.Replicas.Enabled(), cfg.Decision.Enabled(), cfg.Proxy.Address != ""} {
+	for _, enabled := range []bool{cfg.Replicas.IsEnabled(), cfg.Decision.IsEnabled(), cfg.Proxy.Address != ""} {
 		if enabled {
 			listeners++
 		}

@@ -60,11 +60,11 @@ func run(client extprocv3.ExternalProcessorClient, how way, size int) (picked st
 		x.send(envoytest.RequestBody(&extprocv3.HttpBody{Body: []byte(body[:16<<10])}))
 	}
 	x.send(envoytest.RequestBody(whole(body)))
-	if err := x.answered(); err != nil || x.gateway.Immediate() != nil {
+	if err := x.answered(); err != nil || x.gateway.ImmediateResponse() != nil {
 		return "", err
 	}
 	if how == afterThePick {
-		return x.gateway.Picked(), x.close()
+		return x.gateway.PickedEndpoint(), x.close()
 	}
 	x.send(envoytest.ResponseHeaders(&extprocv3.HttpHeaders{Headers: envoytest.Headers(":status", "200", "content-type", "text/event-stream")}))
 	for range 3 {
@@ -74,29 +74,29 @@ func run(client extprocv3.ExternalProcessorClient, how way, size int) (picked st
 		}
 	}
 	if how == inTheResponse {
-		return x.gateway.Picked(), nil
+		return x.gateway.PickedEndpoint(), nil
 	}
 	x.send(envoytest.ResponseBody(whole("data: [DONE]\n\n")))
 	if err := x.answered(); err != nil {
 		return "", err
 	}
-	return x.gateway.Picked(), x.close()
+	return x.gateway.PickedEndpoint(), x.close()
 }
 
 // send sends a message; what became of the stream is found out by receiving.
 func (x *exchange) send(m *extprocv3.ProcessingRequest) {
-	x.gateway.Sent(m)
+	x.gateway.RecordSent(m)
 	_ = x.stream.Send(m)
 }
 
 func (x *exchange) answered() error {
-	for x.gateway.Finish() != nil {
+	for x.gateway.CheckFinished() != nil {
 		reply, err := x.stream.Recv()
 		if err == nil {
-			err = x.gateway.Take(reply)
+			err = x.gateway.CheckReply(reply)
 		}
 		if err != nil {
-			return fmt.Errorf("%w (%w)", err, x.gateway.Finish())
+			return fmt.Errorf("%w (%w)", err, x.gateway.CheckFinished())
 		}
 	}
 	return nil

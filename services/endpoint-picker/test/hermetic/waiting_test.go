@@ -235,7 +235,7 @@ func TestWaiting_EndOfDrain(t *testing.T) {
 	sending.Wait()
 	assert.Equal(t, http.StatusServiceUnavailable, ofProxy)
 	assert.Equal(t, http.StatusServiceUnavailable, ofDecision)
-	s.await(func(g *envoytest.Gateway) bool { return g.Immediate() != nil }, "refused")
+	s.await(func(g *envoytest.Gateway) bool { return g.ImmediateResponse() != nil }, "refused")
 	<-r.stopped
 }
 

@@ -58,7 +58,7 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 	switch {
 	case d.Endpoints != nil:
 		for i := range *d.Endpoints {
-			p.add(strictyaml.Indexed("endpoints", i), &(*d.Endpoints)[i])
+			p.addEntry(strictyaml.Indexed("endpoints", i), &(*d.Endpoints)[i])
 		}
 	case parsed.OK():
 		p.Errorf("endpoints", "it is missing: without endpoints, give an empty list")
@@ -79,18 +79,18 @@ type parser struct {
 	addresses map[netip.AddrPort]string // and their paths
 }
 
-// add reads one endpoint.
-func (p *parser) add(path string, e *entry) {
+// addEntry reads one endpoint.
+func (p *parser) addEntry(path string, e *entry) {
 	if p.IsInvalid(path) {
 		return // it is not a mapping
 	}
-	d := endpoint.Description{Labels: p.labels(path+".labels", e.Labels)}
-	d.Pod = p.name(path+".name", e.Name)
+	d := endpoint.Description{Labels: p.parseLabels(path+".labels", e.Labels)}
+	d.Pod = p.parseName(path+".name", e.Name)
 	d.Namespace = defaultNamespace
-	if e.Namespace != nil || p.Has(path+".namespace") {
-		d.Namespace = p.name(path+".namespace", e.Namespace)
+	if e.Namespace != nil || p.HasField(path+".namespace") {
+		d.Namespace = p.parseName(path+".namespace", e.Namespace)
 	}
-	d.Address = netip.AddrPortFrom(p.address(path+".address", e.Address), p.port(path+".port", e.Port))
+	d.Address = netip.AddrPortFrom(p.parseAddress(path+".address", e.Address), p.parsePort(path+".port", e.Port))
 	d.MetricsPort = p.metricsPort(path, e, d.Address.Addr())
 	if d.Pod == "" || d.Namespace == "" || !d.Address.IsValid() || d.Address.Port() == 0 {
 		return // it has its own problem
@@ -107,8 +107,8 @@ func (p *parser) add(path string, e *entry) {
 	}
 }
 
-// text returns a required value.
-func (p *parser) text(path string, value *scalar) string {
+// requireText returns a required value.
+func (p *parser) requireText(path string, value *scalar) string {
 	switch {
 	case p.IsInvalid(path):
 		return "" // it is not a single value
@@ -119,9 +119,9 @@ func (p *parser) text(path string, value *scalar) string {
 	return string(*value)
 }
 
-// name reads a name, which must be suitable for logs and metrics.
-func (p *parser) name(path string, value *scalar) string {
-	text := p.text(path, value)
+// parseName reads a name, which must be suitable for logs and metrics.
+func (p *parser) parseName(path string, value *scalar) string {
+	text := p.requireText(path, value)
 	odd := func(r rune) bool { return r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if len(text) > maxName || strings.ContainsFunc(text, odd) {
 		p.Errorf(path, "%.60q is not a name: give at most %d characters, without spaces and slashes", text, maxName)
@@ -130,8 +130,8 @@ func (p *parser) name(path string, value *scalar) string {
 	return text
 }
 
-func (p *parser) address(path string, value *scalar) netip.Addr {
-	text := p.text(path, value)
+func (p *parser) parseAddress(path string, value *scalar) netip.Addr {
+	text := p.requireText(path, value)
 	if text == "" {
 		return netip.Addr{}
 	}
@@ -149,8 +149,8 @@ func (p *parser) address(path string, value *scalar) netip.Addr {
 	return ip
 }
 
-func (p *parser) port(path string, value *scalar) uint16 {
-	text := p.text(path, value)
+func (p *parser) parsePort(path string, value *scalar) uint16 {
+	text := p.requireText(path, value)
 	if text == "" {
 		return 0
 	}
@@ -168,9 +168,9 @@ func (p *parser) metricsPort(path string, e *entry, address netip.Addr) uint16 {
 	case e.MetricsHost != nil && e.MetricsPort != nil:
 		p.Errorf(path+".metricsHost", "metricsPort is set, too: keep that one")
 	case e.MetricsPort != nil:
-		return p.port(path+".metricsPort", e.MetricsPort)
+		return p.parsePort(path+".metricsPort", e.MetricsPort)
 	case e.MetricsHost != nil:
-		text := p.text(path+".metricsHost", e.MetricsHost)
+		text := p.requireText(path+".metricsHost", e.MetricsHost)
 		host, err := netip.ParseAddrPort(text)
 		if text != "" && (err != nil || host.Addr().Unmap() != address || host.Port() == 0) {
 			p.Errorf(path+".metricsHost", "%.60q is not a port of the endpoint's address: give its port as metricsPort", text)
@@ -181,8 +181,8 @@ func (p *parser) metricsPort(path string, e *entry, address netip.Addr) uint16 {
 	return 0
 }
 
-// labels reads labels. Their values need no quotes, even numbers and true.
-func (p *parser) labels(path string, values map[string]*scalar) map[string]string {
+// parseLabels reads labels. Their values need no quotes, even numbers and true.
+func (p *parser) parseLabels(path string, values map[string]*scalar) map[string]string {
 	if len(values) == 0 {
 		return nil
 	}

@@ -62,7 +62,7 @@ func New(p Params) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
 	}
-	if err := s.use(data); err != nil {
+	if err := s.setEndpoints(data); err != nil {
 		return nil, fmt.Errorf("read endpoints of %s: %w", p.Path, err)
 	}
 	p.Observer.ObserveEndpointsFile(nil)
@@ -88,8 +88,8 @@ func (s *Source) WaitForSync(context.Context) bool { return true }
 // ReadPool returns the last valid endpoints. They must not be changed.
 func (s *Source) ReadPool() (*datastore.Pool, error) { return s.pool.Load(), nil }
 
-// use makes these the endpoints.
-func (s *Source) use(data []byte) error {
+// setEndpoints makes these the endpoints.
+func (s *Source) setEndpoints(data []byte) error {
 	endpoints, err := Parse(data)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (f *followed) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
 
 // Apply makes a content the endpoints.
 func (f *followed) Apply(data []byte) error {
-	if err := f.use(data); err != nil {
+	if err := f.setEndpoints(data); err != nil {
 		return err
 	}
 	f.observer.ObserveEndpointsFile(nil)

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
 )
 
-// strip keeps only the fields of a pod that endpoints need. It does not change other objects, including tombstones.
-func strip(object any) (any, error) {
+// stripPod keeps only the fields of a pod that endpoints need. It does not change other objects, including tombstones.
+func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
@@ -37,7 +37,7 @@ func strip(object any) (any, error) {
 			kept.Annotations[name] = value
 		}
 	}
-	if c := readiness(pod); c != nil {
+	if c := readyCondition(pod); c != nil {
 		kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
 	}
 	return kept, nil
@@ -45,7 +45,7 @@ func strip(object any) (any, error) {
 
 // samePod reports whether two states of a pod are equal for the picker.
 func samePod(a, b *corev1.Pod) bool {
-	readyA, readyB := readiness(a), readiness(b)
+	readyA, readyB := readyCondition(a), readyCondition(b)
 	portsA, saidA := podset.AnnotatedPorts(a)
 	portsB, saidB := podset.AnnotatedPorts(b)
 	return a.UID == b.UID &&
@@ -87,7 +87,7 @@ func objectOf[T any](object any) *T {
 	return typed
 }
 
-func readiness(pod *corev1.Pod) *corev1.PodCondition {
+func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
 			return c

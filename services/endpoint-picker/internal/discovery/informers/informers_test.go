@@ -91,7 +91,7 @@ func (w *world) namespace(t *testing.T, p NamespaceParams) *Namespace {
 func (w *world) run(t *testing.T) {
 	t.Helper()
 	n := w.namespace(t, NamespaceParams{Inference: w.inference, Pool: "pool"})
-	w.follow(t, n, n.Pool("pool"))
+	w.follow(t, n, n.PoolSource("pool"))
 }
 
 func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
@@ -252,7 +252,7 @@ func TestFixedSelectionNeedsNoPool(t *testing.T) {
 		selector, err := labels.Parse("app in (model, spare)")
 		require.NoError(t, err)
 		n := w.namespace(t, NamespaceParams{})
-		w.follow(t, n, n.Fixed(podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
+		w.follow(t, n, n.SelectionSource(podset.Selection{Selector: selector, Ports: []uint16{8000, 8001}}))
 		w.serves(t, "start", "10.0.0.1:8000", "10.0.0.1:8001")
 
 		_, err = w.core.CoreV1().Pods("ns").Update(t.Context(), pod("ns", "b", "10.0.0.2", map[string]string{"app": "spare"}), metav1.UpdateOptions{})
@@ -272,8 +272,8 @@ func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 		require.NoError(t, w.core.Tracker().Add(pod("ns", "a", "10.0.0.1", model)))
 		require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
 		n := w.namespace(t, NamespaceParams{})
-		one := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
-		two := n.Fixed(podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
+		one := n.SelectionSource(podset.Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000}})
+		two := n.SelectionSource(podset.Selection{Selector: labels.SelectorFromSet(other), Ports: []uint16{9000}})
 		w.follow(t, n, one)
 		w.serves(t, "start", "10.0.0.1:8000")
 		require.True(t, two.WaitForSync(t.Context()))
@@ -306,12 +306,12 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		require.NoError(t, w.core.Tracker().Add(pod("ns", "b", "10.0.0.2", other)))
 		var pools, first, others atomic.Int64
 		n := w.namespace(t, NamespaceParams{Inference: w.inference, Changed: func() { pools.Add(1) }})
-		one, two := n.Pool("pool"), n.Pool("second")
+		one, two := n.PoolSource("pool"), n.PoolSource("second")
 		one.OnChange(func() { first.Add(1) })
 		two.OnChange(func() { others.Add(1) })
 		w.start(t, n.Run)
 		require.True(t, one.WaitForSync(ctx))
-		assert.Len(t, n.Pools(), 2)
+		assert.Len(t, n.AllPools(), 2)
 		for _, s := range []*Source{one, two} {
 			p, err := s.ReadPool()
 			require.NoError(t, err)
@@ -353,7 +353,7 @@ func TestNamespace_UnknownEventsReachAllPools(t *testing.T) {
 	w := newWorld(t)
 	n := w.namespace(t, NamespaceParams{Inference: w.inference})
 	calls := 0
-	n.Pool("pool").OnChange(func() { calls++ })
+	n.PoolSource("pool").OnChange(func() { calls++ })
 	n.podChanged(nil, nil)
 	n.poolChanged(nil, nil)
 	assert.Equal(t, 2, calls)
@@ -404,10 +404,10 @@ func TestOnlyThePoolItselfIsAskedFor(t *testing.T) {
 
 func TestReadPool(t *testing.T) {
 	t.Parallel()
-	p := read(pool(model, 8000, 65535))
+	p := toSelection(pool(model, 8000, 65535))
 	assert.Equal(t, []uint16{8000, 65535}, p.Ports)
 	assert.Equal(t, "app=model", p.Selector.String())
-	assert.False(t, read(pool(nil, 8000)).Selector.Matches(labels.Set(model)), "no selector is not every pod")
+	assert.False(t, toSelection(pool(nil, 8000)).Selector.Matches(labels.Set(model)), "no selector is not every pod")
 }
 
 func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
@@ -417,7 +417,7 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 	full.Annotations[podset.ActivePorts], full.Annotations[podset.LegacyActivePorts] = "8000", "8001"
 	full.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	full.CreationTimestamp = metav1.Time{Time: time.Unix(2, 0)}
-	got, err := strip(full)
+	got, err := stripPod(full)
 	require.NoError(t, err)
 	assert.Equal(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -427,12 +427,12 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 		},
 		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}, got)
-	again, err := strip(got)
+	again, err := stripPod(got)
 	require.NoError(t, err)
 	assert.Equal(t, got, again)
 
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
-	got, err = strip(tombstone)
+	got, err = stripPod(tombstone)
 	require.NoError(t, err)
 	assert.Equal(t, tombstone, got)
 }

@@ -54,7 +54,7 @@ type Namespace struct {
 func NewNamespace(p NamespaceParams) (*Namespace, error) {
 	n := &Namespace{
 		log: p.Log, name: p.Namespace, changed: p.Changed, sources: map[*Source]bool{},
-		pods: kube.NewInformer(p.Core, p.Core.CoreV1().Pods(p.Namespace), &corev1.Pod{}, kube.InformerOptions{Transform: strip}),
+		pods: kube.NewInformer(p.Core, p.Core.CoreV1().Pods(p.Namespace), &corev1.Pod{}, kube.InformerOptions{Transform: stripPod}),
 	}
 	registration, err := n.pods.AddEventHandler(onChange(n.podChanged, samePod))
 	if err != nil {
@@ -97,8 +97,8 @@ func (n *Namespace) Run(ctx context.Context) {
 // HasSynced reports whether the caches are complete.
 func (n *Namespace) HasSynced() bool { return n.synced() && (n.pools == nil || n.pools.HasSynced()) }
 
-// Pools returns the InferencePools. They must not be changed.
-func (n *Namespace) Pools() []*inferencev1.InferencePool {
+// AllPools returns the InferencePools. They must not be changed.
+func (n *Namespace) AllPools() []*inferencev1.InferencePool {
 	var found []*inferencev1.InferencePool
 	for _, object := range n.pools.List() {
 		if pool, ok := object.(*inferencev1.InferencePool); ok {
@@ -108,8 +108,8 @@ func (n *Namespace) Pools() []*inferencev1.InferencePool {
 	return found
 }
 
-// pool returns an InferencePool, or nil if it does not exist.
-func (n *Namespace) pool(name string) *inferencev1.InferencePool {
+// poolNamed returns an InferencePool, or nil if it does not exist.
+func (n *Namespace) poolNamed(name string) *inferencev1.InferencePool {
 	object, _ := n.pools.Get(cache.NewObjectName(n.name, name))
 	pool, _ := object.(*inferencev1.InferencePool)
 	return pool
@@ -133,7 +133,7 @@ func (n *Namespace) podChanged(before, after *corev1.Pod) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	for s := range n.sources {
-		if unknown || s.selects(before) || s.selects(after) {
+		if unknown || s.selectsPod(before) || s.selectsPod(after) {
 			s.changed()
 		}
 	}
@@ -154,13 +154,13 @@ func (n *Namespace) poolChanged(before, after *inferencev1.InferencePool) {
 	}
 }
 
-func (n *Namespace) add(s *Source) {
+func (n *Namespace) addSource(s *Source) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sources[s] = true
 }
 
-func (n *Namespace) remove(s *Source) {
+func (n *Namespace) removeSource(s *Source) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.sources, s)

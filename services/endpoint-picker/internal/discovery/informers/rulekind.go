@@ -48,13 +48,13 @@ func newRuleKind[T any](p RulesParams, changed func(), resource string, convert 
 	}
 }
 
-func (k *ruleKind[T]) informers() []*kube.OptionalInformer {
+func (k *ruleKind[T]) optionalInformers() []*kube.OptionalInformer {
 	return []*kube.OptionalInformer{k.current, k.legacy}
 }
 
-// read reads the objects of the given pools. During the initial list it keeps the last reading, because a partial list has no
+// readObjects reads the objects of the given pools. During the initial list it keeps the last reading, because a partial list has no
 // meaning, and returns false.
-func (k *ruleKind[T]) read(pools map[string]*poolRules) bool {
+func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 	from := k.legacy
 	if k.current.Present() {
 		from = k.current
@@ -78,7 +78,7 @@ func (k *ruleKind[T]) read(pools map[string]*poolRules) bool {
 			read++
 		}
 		if err != nil || note != "" {
-			k.report(object, note, err)
+			k.reportProblems(object, note, err)
 			reported[object.GetUID()] = object.GetResourceVersion()
 		}
 	}
@@ -102,8 +102,8 @@ func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map
 	return pool, made, note, err
 }
 
-// report logs the problems of an object, once for each of its versions.
-func (k *ruleKind[T]) report(object *unstructured.Unstructured, note string, err error) {
+// reportProblems logs the problems of an object, once for each of its versions.
+func (k *ruleKind[T]) reportProblems(object *unstructured.Unstructured, note string, err error) {
 	if k.reported[object.GetUID()] == object.GetResourceVersion() {
 		return
 	}

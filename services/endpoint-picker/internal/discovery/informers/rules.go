@@ -85,16 +85,16 @@ func NewRules(p RulesParams) *Rules {
 		ready:    make(chan struct{}),
 		pools:    map[string]*poolRules{},
 	}
-	r.objectives = newRuleKind(p, r.changed, objectivesResource, func(o rules.Object) (*rules.Objective, string, error) {
+	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o rules.Object) (*rules.Objective, string, error) {
 		objective, err := rules.ReadObjective(o)
 		return objective, "", err
 	})
-	r.rewrites = newRuleKind(p, r.changed, rewritesResource, rules.ReadRewrite)
+	r.rewrites = newRuleKind(p, r.markChanged, rewritesResource, rules.ReadRewrite)
 	return r
 }
 
-// Add follows the rules of a pool, and the models that its rewrites name, from the next reading on.
-func (r *Rules) Add(pool string, to *rules.Rules, models func(names ...string)) {
+// AddPool follows the rules of a pool, and the models that its rewrites name, from the next reading on.
+func (r *Rules) AddPool(pool string, to *rules.Rules, models func(names ...string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pools[pool] = &poolRules{rules: to, models: models}
@@ -103,12 +103,12 @@ func (r *Rules) Add(pool string, to *rules.Rules, models func(names ...string)) 
 // Refresh reads the objects, if they have been read before. When it returns, the rules of pools that were added are in force.
 func (r *Rules) Refresh() {
 	if r.CheckReady() == nil {
-		r.read()
+		r.readRules()
 	}
 }
 
-// Remove ends Add.
-func (r *Rules) Remove(pool string) {
+// RemovePool ends AddPool.
+func (r *Rules) RemovePool(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pools, pool)
@@ -129,7 +129,7 @@ func (r *Rules) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var synced []cache.InformerSynced
-	for _, o := range append(r.objectives.informers(), r.rewrites.informers()...) {
+	for _, o := range append(r.objectives.optionalInformers(), r.rewrites.optionalInformers()...) {
 		running.Go(func() { o.Run(ctx) })
 		synced = append(synced, o.HasSynced)
 	}
@@ -143,15 +143,15 @@ func (r *Rules) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
-	r.follow(ctx)
+	r.followChanges(ctx)
 }
 
-// follow reads all objects at the start and after changes. It also polls, because no event reports that a kind without
+// followChanges reads all objects at the start and after changes. It also polls, because no event reports that a kind without
 // objects was installed or removed.
-func (r *Rules) follow(ctx context.Context) {
+func (r *Rules) followChanges(ctx context.Context) {
 	for {
 		again := r.interval
-		if !r.read() {
+		if !r.readRules() {
 			again = min(again, listInterval)
 		}
 		r.readyOnce.Do(func() { close(r.ready) })
@@ -169,18 +169,18 @@ func (r *Rules) follow(ctx context.Context) {
 	}
 }
 
-func (r *Rules) changed() {
+func (r *Rules) markChanged() {
 	select {
 	case r.dirty <- struct{}{}:
 	default: // a pending reading will include this change
 	}
 }
 
-// read compiles the current objects of every pool, and reports whether they are complete.
-func (r *Rules) read() bool {
+// readRules compiles the current objects of every pool, and reports whether they are complete.
+func (r *Rules) readRules() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	objectives, rewrites := r.objectives.read(r.pools), r.rewrites.read(r.pools)
+	objectives, rewrites := r.objectives.readObjects(r.pools), r.rewrites.readObjects(r.pools)
 	for name, pool := range r.pools {
 		compiled := rules.Compile(r.objectives.last[name], r.rewrites.last[name])
 		pool.rules.SetSnapshot(compiled)

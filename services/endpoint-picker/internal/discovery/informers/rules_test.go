@@ -99,7 +99,7 @@ func newRulesWorld(t *testing.T, groups ...string) *rulesWorld {
 		Log: zap.New(core), Discovery: w.served, Dynamic: w.client, Namespace: "ns",
 		Observer: &w.counted, Patience: time.Hour, PollInterval: time.Second,
 	})
-	w.watcher.Add("pool", w.rules, func(...string) {})
+	w.watcher.AddPool("pool", w.rules, func(...string) {})
 	return w
 }
 
@@ -249,7 +249,7 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 		w.hasPriority(t, "gold", 10)
 
 		other, models := rules.New(), []string{}
-		w.watcher.Add("other", other, func(names ...string) { models = names })
+		w.watcher.AddPool("other", other, func(names ...string) { models = names })
 		w.watcher.Refresh()
 		priority, _ := other.PriorityOf("silver")
 		assert.Equal(t, 3, priority)
@@ -257,7 +257,7 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 		assert.False(t, found, "belongs to the first pool")
 		assert.Equal(t, []string{"m", "m-v2"}, models)
 
-		w.watcher.Remove("other")
+		w.watcher.RemovePool("other")
 		w.apply(t, at(2, objective(rulesGroup, "gold", int64(20))))
 		w.hasPriority(t, "gold", 20)
 		assert.Equal(t, [2]int{1, 0}, w.counted.of(objectivesResource))

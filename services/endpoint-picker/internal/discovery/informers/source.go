@@ -28,24 +28,24 @@ type Source struct {
 	reported map[types.UID]string
 }
 
-// Pool returns the source of an InferencePool, which may not exist.
-func (n *Namespace) Pool(name string) *Source {
+// PoolSource returns the source of an InferencePool, which may not exist.
+func (n *Namespace) PoolSource(name string) *Source {
 	return &Source{namespace: n, name: cache.NewObjectName(n.name, name), reported: map[types.UID]string{}}
 }
 
-// Fixed returns the source of a selection of pods, without an InferencePool.
-func (n *Namespace) Fixed(s podset.Selection) *Source {
+// SelectionSource returns the source of a selection of pods, without an InferencePool.
+func (n *Namespace) SelectionSource(s podset.Selection) *Source {
 	return &Source{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &s, reported: map[types.UID]string{}}
 }
 
 // OnChange registers the function to call when the endpoints may have changed. Close ends the calls.
 func (s *Source) OnChange(changed func()) {
 	s.changed = changed
-	s.namespace.add(s)
+	s.namespace.addSource(s)
 }
 
 // Close ends the calls of the registered function.
-func (s *Source) Close() { s.namespace.remove(s) }
+func (s *Source) Close() { s.namespace.removeSource(s) }
 
 // WaitForSync returns true when the caches are complete, or false when ctx ends first.
 func (s *Source) WaitForSync(ctx context.Context) bool {
@@ -54,35 +54,35 @@ func (s *Source) WaitForSync(ctx context.Context) bool {
 
 // ReadPool returns the pool, or nil if it does not exist. Only one goroutine may call it.
 func (s *Source) ReadPool() (*datastore.Pool, error) {
-	current := s.selection()
+	current := s.currentSelection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {
 		return nil, nil
 	}
 	endpoints, problems := podset.Build(*current, s.namespace.listPods())
-	s.report(problems)
+	s.reportProblems(problems)
 	return &datastore.Pool{Endpoints: endpoints}, nil
 }
 
-func (s *Source) selection() *podset.Selection {
+func (s *Source) currentSelection() *podset.Selection {
 	if s.fixed != nil {
 		return s.fixed
 	}
-	pool := s.namespace.pool(s.name.Name)
+	pool := s.namespace.poolNamed(s.name.Name)
 	if pool == nil {
 		return nil
 	}
-	return read(pool)
+	return toSelection(pool)
 }
 
-// selects reports whether the pool selected a pod, which may be nil, when it was last read.
-func (s *Source) selects(pod *corev1.Pod) bool {
+// selectsPod reports whether the pool selected a pod, which may be nil, when it was last read.
+func (s *Source) selectsPod(pod *corev1.Pod) bool {
 	last := s.last.Load()
 	return pod != nil && last != nil && last.Selector != nil && last.Selector.Matches(labels.Set(pod.Labels))
 }
 
-// report logs each problem once while it lasts.
-func (s *Source) report(problems []podset.Problem) {
+// reportProblems logs each problem once while it lasts.
+func (s *Source) reportProblems(problems []podset.Problem) {
 	last := s.reported
 	s.reported = make(map[types.UID]string, len(problems))
 	for _, p := range problems {
@@ -104,14 +104,14 @@ func (s *Source) Reference() (corev1.ObjectReference, bool) {
 	if s.fixed != nil {
 		return reference, false
 	}
-	if pool := s.namespace.pool(s.name.Name); pool != nil {
+	if pool := s.namespace.poolNamed(s.name.Name); pool != nil {
 		reference.UID, reference.ResourceVersion = pool.UID, pool.ResourceVersion
 	}
 	return reference, true
 }
 
-// read converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
-func read(pool *inferencev1.InferencePool) *podset.Selection {
+// toSelection converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
+func toSelection(pool *inferencev1.InferencePool) *podset.Selection {
 	set := labels.Set{}
 	for key, value := range pool.Spec.Selector.MatchLabels {
 		set[string(key)] = string(value)

@@ -64,7 +64,7 @@ func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) 
 	byAddress := map[netip.AddrPort]owner{}
 	var problems []Problem
 	for _, pod := range pods {
-		if s.Selector == nil || !s.Selector.Matches(labels.Set(pod.Labels)) || !ready(pod) {
+		if s.Selector == nil || !s.Selector.Matches(labels.Set(pod.Labels)) || !isReady(pod) {
 			continue
 		}
 		ip, err := netip.ParseAddr(pod.Status.PodIP)
@@ -80,16 +80,16 @@ func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) 
 			problems = append(problems, *problem)
 		}
 		for rank, port := range s.Ports {
-			if !active.has(port) {
+			if !active.allowsPort(port) {
 				continue
 			}
 			address := netip.AddrPortFrom(ip.Unmap(), port)
-			if other := byAddress[address].pod; other == nil || younger(pod, other) {
+			if other := byAddress[address].pod; other == nil || isYounger(pod, other) {
 				byAddress[address] = owner{pod, rank, metrics}
 			}
 		}
 	}
-	return describe(byAddress), problems
+	return describeEndpoints(byAddress), problems
 }
 
 // AnnotatedPorts returns the pod's annotation of its ports, and whether it exists.
@@ -101,7 +101,7 @@ func AnnotatedPorts(pod *corev1.Pod) (value string, said bool) {
 	return value, said
 }
 
-func describe(byAddress map[netip.AddrPort]owner) []endpoint.Description {
+func describeEndpoints(byAddress map[netip.AddrPort]owner) []endpoint.Description {
 	all := make([]endpoint.Description, 0, len(byAddress))
 	for address, o := range byAddress {
 		id := endpoint.Identity{Namespace: o.pod.Namespace, Pod: o.pod.Name, UID: string(o.pod.UID), Address: address}
@@ -114,7 +114,7 @@ func describe(byAddress map[netip.AddrPort]owner) []endpoint.Description {
 // restriction is the list of active ports; nil means all.
 type restriction []uint16
 
-func (r restriction) has(port uint16) bool { return r == nil || slices.Contains(r, port) }
+func (r restriction) allowsPort(port uint16) bool { return r == nil || slices.Contains(r, port) }
 
 // activePorts reads the pod's annotation.
 func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
@@ -155,8 +155,8 @@ func metricsPort(pod *corev1.Pod) (uint16, *Problem) {
 	return uint16(port), nil
 }
 
-// ready reports whether the pod accepts requests: it is ready and not being deleted.
-func ready(pod *corev1.Pod) bool {
+// isReady reports whether the pod accepts requests: it is ready and not being deleted.
+func isReady(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		return false
 	}
@@ -168,7 +168,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-func younger(a, b *corev1.Pod) bool {
+func isYounger(a, b *corev1.Pod) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
 	}

@@ -131,7 +131,7 @@ func (r *Reloader) Load(ctx context.Context, first *Loaded) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
-	r.publish(first.Config, publish)
+	r.publishConfig(first.Config, publish)
 	if r.source != nil {
 		r.follower = follow.New(&text{r}, r.source.Interval(), first.Text)
 	}
@@ -145,8 +145,8 @@ func (r *Reloader) Run(ctx context.Context) {
 	}
 }
 
-// publish makes a configuration effective everywhere.
-func (r *Reloader) publish(c *pluginconfig.Config, publish func()) {
+// publishConfig makes a configuration effective everywhere.
+func (r *Reloader) publishConfig(c *pluginconfig.Config, publish func()) {
 	publish()
 	r.current.Store(c)
 	r.observer.ConfigLoaded(c.Hash)
@@ -187,7 +187,7 @@ func (t *text) Apply(read []byte) error {
 	if err != nil {
 		return follow.Retry(err) // files that the text names may change
 	}
-	t.publish(c, publish)
+	t.publishConfig(c, publish)
 	t.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", t.source, c.Hash))
 	return nil
 }

@@ -90,11 +90,11 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.New(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
-	r.outliers.EXPECT().Lacking(mock.Anything).Return(nil).Maybe()
+	r.outliers.EXPECT().EndpointsLacking(mock.Anything).Return(nil).Maybe()
 	r.observed.EXPECT().ObservePick(mock.Anything, nil).Maybe()
 	r.observed.EXPECT().StreamStarted().Maybe()
 	r.observed.EXPECT().RequestPlaced(mock.Anything).Maybe()
-	r.observed.EXPECT().ObserveExchange(mock.Anything).Maybe()
+	r.observed.EXPECT().ObserveRequest(mock.Anything).Maybe()
 	return r
 }
 
@@ -127,16 +127,16 @@ func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.RequestContex
 func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
-	a.Record(a.BeginScrape(noon), running(2))
+	a.RecordSample(a.StartScrape(noon), running(2))
 	r := newRig(t, snapshotOf(a, b))
 	for range 2 {
 		assert.Equal(t, "10.0.0.2:8000", r.placed(t, api.Incoming{}).Destination)
 	}
-	a.Record(a.BeginScrape(noon), running(1))
+	a.RecordSample(a.StartScrape(noon), running(1))
 	x := r.placed(t, api.Incoming{})
 	assert.Equal(t, "10.0.0.1:8000", x.Destination)
 	assert.Same(t, a, x.Endpoint)
-	assert.EqualValues(t, 2, b.Stats(noon).InFlight)
+	assert.EqualValues(t, 2, b.StatsAt(noon).InFlight)
 }
 
 func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
@@ -146,7 +146,7 @@ func TestBurstBetweenTwoScrapesIsSpread(t *testing.T) {
 		r.placed(t, api.Incoming{})
 	}
 	for _, e := range r.endpoints {
-		assert.EqualValues(t, 100, e.Stats(noon).InFlight)
+		assert.EqualValues(t, 100, e.StatsAt(noon).InFlight)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 			place()
 		}
 	}
-	picks := func(i int) float64 { return float64(r.endpoints[i].Stats(noon).Picks) }
+	picks := func(i int) float64 { return float64(r.endpoints[i].StatsAt(noon).Picks) }
 	assert.Less(t, picks(2)/(picks(0)+picks(1)+picks(2)), 0.15)
 }
 
@@ -196,7 +196,7 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	role := func(e *endpoint.Endpoint, role string) {
-		e.Describe(endpoint.Description{Identity: e.Identity(), Labels: map[string]string{"llm-d.ai/role": role}})
+		e.UpdateDescription(endpoint.Description{Identity: e.Identity(), Labels: map[string]string{"llm-d.ai/role": role}})
 	}
 	source := &replaced{}
 	r := newRig(t, snapshotOf())
@@ -227,7 +227,7 @@ func TestPickFollowsTheLabels(t *testing.T) {
 func TestPickKeepsToTheSubset(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
-	b.Record(b.BeginScrape(noon), running(50))
+	b.RecordSample(b.StartScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
 	x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
 	require.Nil(t, r.decide(x))
@@ -294,7 +294,7 @@ func benchmarkPick(b *testing.B, configs always) {
 						Identity: endpoint.Identity{Pod: address.String(), Address: address},
 						Labels:   map[string]string{"app": "vllm", "llm-d.ai/role": "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"},
 					}, noon)
-					e.Record(e.BeginScrape(noon), running(float64(i%7)))
+					e.RecordSample(e.StartScrape(noon), running(float64(i%7)))
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
@@ -348,7 +348,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 		first := b.placed(t, chat(text, 0))
 		homes[text] = first.Destination
 		assert.Zero(t, first.MatchedTokens)
-		first.Placements.AnsweringLease().First(noon)
+		first.Placements.AnsweringLease().MarkFirstContent(noon)
 		first.Placements.AnsweringLease().Release()
 	}
 	for own := range 20 {
@@ -356,7 +356,7 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 			x := b.placed(t, chat(text, own))
 			assert.Equal(t, home, x.Destination)
 			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
-			x.Placements.AnsweringLease().First(noon)
+			x.Placements.AnsweringLease().MarkFirstContent(noon)
 			x.Placements.AnsweringLease().Release()
 		}
 	}
@@ -569,19 +569,19 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	assert.InDelta(t, 583, x.PromptTokens, 5)
 	assert.Equal(t, x.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
-	backlog := x.Endpoint.Stats(noon).Backlog
+	backlog := x.Endpoint.StatsAt(noon).Backlog
 	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
 	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
 	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
-	assert.InDelta(t, 12_000, y.Endpoint.Stats(noon).Backlog-backlog, 50, "the document")
+	assert.InDelta(t, 12_000, y.Endpoint.StatsAt(noon).Backlog-backlog, 50, "the document")
 }
 
 func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
-	a.Health().Eject("responses", noon.Add(time.Second))
+	a.Health().EjectUntil("responses", noon.Add(time.Second))
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
@@ -594,8 +594,8 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
-	b.Record(b.BeginScrape(noon), running(100))
-	a.Health().Eject("responses", noon)
+	b.RecordSample(b.StartScrape(noon), running(100))
+	a.Health().EjectUntil("responses", noon)
 	probe := r.placed(t, api.Incoming{})
 	assert.Same(t, a, probe.Endpoint)
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
@@ -606,7 +606,7 @@ func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
 func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
-	b.Record(b.BeginScrape(noon), running(100))
+	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	respond := func(served string, status int) {
 		x := r.placed(t, api.Incoming{})
@@ -615,14 +615,14 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 		x.OnResponseEnd()
 		x.EndRequest(nil)
 	}
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Answered)).Once()
 	respond("", 200)
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Once()
 	respond(a.Address(), 502)
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Twice()
-	r.outliers.EXPECT().Observe(b, verdict(exchange.Begun)).Once()
-	r.outliers.EXPECT().Observe(b, verdict(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Twice()
+	r.outliers.EXPECT().ObserveResponse(b, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(b, verdict(exchange.Answered)).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
 }
@@ -631,7 +631,7 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 func TestClientsThatWaitedInVain(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
-	b.Record(b.BeginScrape(noon), running(100))
+	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	leave := func(waited time.Duration, act func(x *exchange.RequestContext)) {
 		x := r.placed(t, api.Incoming{})
@@ -643,10 +643,10 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	}
 	nothing := func(*exchange.RequestContext) {}
 	leave(firstDuration-1, nothing)
-	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
 	leave(firstDuration, nothing)
 	r.meanDuration.addSample(time.Second)
-	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
 	stalled := r.estimator.Paces().Stall
 	sending := func(ago time.Duration) func(x *exchange.RequestContext) {
@@ -655,12 +655,12 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 		}
 	}
 	leave(time.Minute, sending(stalled-1))
-	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
 	leave(time.Minute, sending(stalled))
-	r.outliers.EXPECT().Observe(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
 	leave(time.Minute, func(x *exchange.RequestContext) { x.PromptTokens, x.MatchedTokens = 100, 90 })
-	r.outliers.EXPECT().Observe(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Faulty)).Twice()
+	r.outliers.EXPECT().ObserveResponse(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Twice()
 	leave(time.Minute, func(x *exchange.RequestContext) {
 		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
 	})
@@ -672,8 +672,8 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	t.Parallel()
 	a := newEndpoint("10.0.0.1:8000")
 	r := newRig(t, snapshotOf(a))
-	r.outliers.EXPECT().Observe(a, verdict(exchange.Begun)).Once()
-	r.outliers.EXPECT().Observe(a, failure(exchange.Doubtful, noon, "ended early")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon, "ended early")).Once()
 	x := r.placed(t, api.Incoming{})
 	x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
 	x.OnResponseChunk([]byte("data: 1\n\n"))
@@ -691,8 +691,8 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
-	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
-	b.Record(b.BeginScrape(noon), running(100))
+	r.outliers.EXPECT().ObserveResponse(mock.Anything, mock.Anything).Maybe()
+	b.RecordSample(b.StartScrape(noon), running(100))
 	stored := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)})
 	require.Same(t, a, stored.Endpoint)
 	respond(stored, false, `{"id":"resp_1","object":"response"}`)
@@ -715,11 +715,11 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
 	x := &exchange.RequestContext{Subset: only(a)}
 	require.Nil(t, r.decide(x), "no other is allowed")
-	b.Health().Eject("responses", noon.Add(time.Second))
+	b.Health().EjectUntil("responses", noon.Add(time.Second))
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
-	b.Health().Succeed()
+	b.Health().RecordSuccess()
 	fail(b)
-	a.Record(a.BeginScrape(noon), running(200))
+	a.RecordSample(a.StartScrape(noon), running(200))
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint, "both are alike")
 }
 
@@ -728,7 +728,7 @@ func TestSuspectEndpointsGetWhatOthersHaveNoRoomFor(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
-	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
+	r.outliers.EXPECT().ObserveResponse(mock.Anything, mock.Anything).Maybe()
 	r.configs = configured(t, `
 plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
@@ -742,9 +742,9 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}
 		x.EndRequest(nil)
 	}
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
-	b.Record(b.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	b.RecordSample(b.StartScrape(noon), endpoint.Gauges{Waiting: 10})
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
-	a.Record(a.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	a.RecordSample(a.StartScrape(noon), endpoint.Gauges{Waiting: 10})
 	assert.Equal(t, 429, r.refused(t, &exchange.RequestContext{}, scheduling.ErrNoCapacity).Code)
 }
 
@@ -773,8 +773,8 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		if picked == other {
 			other = snapshot.Endpoints[1]
 		}
-		inFlight := func() [2]int64 { return [2]int64{picked.Stats(noon).InFlight, other.Stats(noon).InFlight} }
-		backlog := func() [2]bool { return [2]bool{picked.Stats(noon).Backlog > 0, other.Stats(noon).Backlog > 0} }
+		inFlight := func() [2]int64 { return [2]int64{picked.StatsAt(noon).InFlight, other.StatsAt(noon).InFlight} }
+		backlog := func() [2]bool { return [2]bool{picked.StatsAt(noon).Backlog > 0, other.StatsAt(noon).Backlog > 0} }
 		blocks := func(e *endpoint.Endpoint) int { n, _ := estimator.CacheSize(e); return n }
 		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
 		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
@@ -821,7 +821,7 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 
 	estimator.ForgetEndpoint(old)
 	replacement := newPod("new")
-	replacement.Record(replacement.BeginScrape(noon), endpoint.Gauges{Blocks: 2000})
+	replacement.RecordSample(replacement.StartScrape(noon), endpoint.Gauges{Blocks: 2000})
 	snapshot.Endpoints = []*endpoint.Endpoint{replacement}
 	fresh := b.placed(t, chat("fresh", 3))
 	fresh.Placements.AnsweringLease().Release()
@@ -833,7 +833,7 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 	long.OnResponseChunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
 	long.OnResponseEnd()
 	long.EndRequest(nil)
-	old.Record(old.BeginScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
+	old.RecordSample(old.StartScrape(noon), endpoint.Gauges{Blocks: 1, Running: 1000})
 	after, capacity := estimator.CacheSize(replacement)
 	assert.Equal(t, []int{blocks, 2000}, []int{after, capacity})
 	assert.Equal(t, fresh.PromptTokens/prefixindex.BlockTokens, b.placed(t, chat("fresh", 3)).MatchedTokens/prefixindex.BlockTokens)
@@ -863,7 +863,7 @@ plugins: [{type: `+tt.scorer+`}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 			x := b.placed(t, chat("one", 1))
 			assert.Positive(t, x.PromptTokens)
-			assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0)
+			assert.InDelta(t, x.PromptTokens, e.StatsAt(noon).Backlog, 0)
 			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
 			x.OnResponseChunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
 			x.OnResponseEnd()
@@ -887,7 +887,7 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	b.configs.(always).config.Profile.WithoutEstimates = true
 	x := b.placed(t, chat("one", 1))
 	assert.Zero(t, x.MatchedTokens)
-	assert.InDelta(t, x.PromptTokens, e.Stats(noon).Backlog, 0, "the whole prompt")
+	assert.InDelta(t, x.PromptTokens, e.StatsAt(noon).Backlog, 0, "the whole prompt")
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
@@ -943,7 +943,7 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	t.Parallel()
 	full := newEndpoint("10.0.0.1:8000")
-	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
+	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
 	with := func(objective string) *exchange.RequestContext {
@@ -959,7 +959,7 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	require.Nil(t, r.decide(with("")))
 	assert.Equal(t, 2.0, r.PoolSaturation())
 
-	full.Record(full.BeginScrape(noon), endpoint.Gauges{})
+	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{})
 	require.Nil(t, r.decide(with("batch")), "idle again")
 	assert.Zero(t, r.PoolSaturation())
 }
@@ -988,7 +988,7 @@ saturationDetector: {pluginRef: concurrency-detector}`)
 func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
 	t.Parallel()
 	full := newEndpoint("10.0.0.1:8000")
-	full.Record(full.BeginScrape(noon), endpoint.Gauges{Waiting: 10})
+	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{Waiting: 10})
 	r := newRig(t, snapshotOf(full))
 	r.configs = configured(t, `
 plugins:
@@ -1030,8 +1030,8 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filt
 func TestFallbackListIsInOrderAndOnRequest(t *testing.T) {
 	t.Parallel()
 	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("[2001:db8::3]:8000")
-	b.Record(b.BeginScrape(noon), running(10))
-	c.Record(c.BeginScrape(noon), running(5))
+	b.RecordSample(b.StartScrape(noon), running(10))
+	c.RecordSample(c.StartScrape(noon), running(5))
 	r := newRig(t, snapshotOf(a, b, c))
 	r.configs = configured(t, `
 plugins:
@@ -1041,13 +1041,13 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: running-requests-size
 	x := r.placed(t, api.Incoming{})
 	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", x.Destination)
 	assert.Same(t, a, x.Endpoint)
-	assert.EqualValues(t, 0, b.Stats(noon).InFlight, "only the first is counted")
+	assert.EqualValues(t, 0, b.StatsAt(noon).InFlight, "only the first is counted")
 }
 
 func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
-	b.Record(b.BeginScrape(noon), running(1))
+	b.RecordSample(b.StartScrape(noon), running(1))
 	r := newRig(t, snapshotOf(a, b))
 	assert.Nil(t, r.placed(t, api.Incoming{}).Scores)
 	assert.Nil(t, r.placed(t, api.Incoming{}).Reply)
@@ -1064,7 +1064,7 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
-	b.Record(b.BeginScrape(noon), running(100))
+	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	in := api.Incoming{Headers: api.Headers{{Name: api.HeaderSelection, Value: "10.0.0.2"}}}
 	x := r.placed(t, in)
@@ -1115,8 +1115,8 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 		x.OnResponseEnd()
 		x.EndRequest(nil)
 	}
-	r.outliers.EXPECT().Observe(e, verdict(exchange.Begun))
-	r.outliers.EXPECT().Observe(e, verdict(exchange.Answered))
+	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Begun))
+	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Answered))
 	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)
@@ -1136,7 +1136,7 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	x := r.placed(t, in)
 	assert.Zero(t, estimator.IndexStats().Blocks)
 	assert.Zero(t, x.PromptTokens)
-	assert.EqualValues(t, 1, e.Stats(noon).InFlight)
+	assert.EqualValues(t, 1, e.StatsAt(noon).InFlight)
 }
 
 // A client that aborts its picks cannot make a server's cache contain, as far as the picker knows, what was never sent there.
@@ -1161,8 +1161,8 @@ func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
 func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 	t.Parallel()
 	a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")
-	a.Record(a.BeginScrape(noon), running(2))
-	c.Record(c.BeginScrape(noon), running(1))
+	a.RecordSample(a.StartScrape(noon), running(2))
+	c.RecordSample(c.StartScrape(noon), running(1))
 	tests := []struct {
 		name string
 		size int

@@ -143,7 +143,7 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 	for i := range whole {
 		to = append(to, c.Hashes[(i+1)*prefixBlocks-1])
 	}
-	if sum, covered := c.Sum(); covered >= tokens && recording.Blocks(tokens) == whole+1 {
+	if sum, covered := c.Sum(); covered >= tokens && recording.BlockCount(tokens) == whole+1 {
 		to = append(to, sum)
 	}
 	return to
@@ -230,11 +230,11 @@ func (m *pick) acquireLease(x *exchange.RequestContext) *endpoint.Lease {
 	case !m.incoming.API.Generates:
 		return x.Endpoint.Acquire()
 	case m.incoming.Stream && x.LateFirst:
-		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Late)
+		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Late)
 	case m.incoming.Stream:
-		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Streamed)
+		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Streamed)
 	default:
-		return m.prompt.Place(x.Endpoint, m.request.Now, estimate.Whole)
+		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Whole)
 	}
 }
 
@@ -267,7 +267,7 @@ func (m *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) 
 // addCandidates fills the list of candidates with the endpoints of at least a standing.
 func (m *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
 	m.candidates = slices.Grow(m.candidates[:0], len(indexes))
-	now := monotonic.From(m.request.Now)
+	now := monotonic.FromTime(m.request.Now)
 	for _, i := range indexes {
 		if e := endpoints[i]; m.usabilityOf(e, now) >= least {
 			m.addCandidate(i, e)
@@ -279,9 +279,9 @@ func (m *pick) usabilityOf(e *endpoint.Endpoint, now monotonic.Time) usability {
 	switch {
 	case !m.request.Subset.Contains(e.Identity().Address):
 		return excluded
-	case !e.Health().Usable(m.request.Now) || m.lacks != nil && !m.lacks.CanUse(e, m.request.Now):
+	case !e.Health().IsUsable(m.request.Now) || m.lacks != nil && !m.lacks.CanUse(e, m.request.Now):
 		return unusable
-	case m.incoming.Stored == 0 && estimate.ServerOf(e).Suspect(now, &m.paces): // otherwise perhaps only this server can answer
+	case m.incoming.Stored == 0 && estimate.ServerOf(e).IsSuspect(now, &m.paces): // otherwise perhaps only this server can answer
 		return suspect
 	}
 	return working

@@ -66,7 +66,7 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			}
 			assert.Positive(t, refused)
 			assert.LessOrEqual(t, refused, tt.most)
-			assert.False(t, b.Health().Ejected(), "other requests go there")
+			assert.False(t, b.Health().IsEjected(), "other requests go there")
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(e))
-			r.outliers.EXPECT().Observe(e, mock.MatchedBy(func(got outlier.Response) bool {
+			r.outliers.EXPECT().ObserveResponse(e, mock.MatchedBy(func(got outlier.Response) bool {
 				return got.Signal == tt.want.Signal && got.ModelMissing == tt.want.ModelMissing && got.Model == "m"
 			})).Once()
 			x := r.placed(t, tt.in)

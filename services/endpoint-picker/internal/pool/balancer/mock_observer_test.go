@@ -22,39 +22,6 @@ func (_m *mockObserver) EXPECT() *mockObserver_Expecter {
 	return &mockObserver_Expecter{mock: &_m.Mock}
 }
 
-// ObserveRequest provides a mock function with given fields: r
-func (_m *mockObserver) ObserveRequest(r *exchange.Record) {
-	_m.Called(r)
-}
-
-// mockObserver_ObserveExchange_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveExchange'
-type mockObserver_ObserveExchange_Call struct {
-	*mock.Call
-}
-
-// ObserveExchange is a helper method to define mock.On call
-//   - r *exchange.Record
-func (_e *mockObserver_Expecter) ObserveExchange(r interface{}) *mockObserver_ObserveExchange_Call {
-	return &mockObserver_ObserveExchange_Call{Call: _e.mock.On("ObserveExchange", r)}
-}
-
-func (_c *mockObserver_ObserveExchange_Call) Run(run func(r *exchange.Record)) *mockObserver_ObserveExchange_Call {
-	_c.Call.Run(func(args mock.Arguments) {
-		run(args[0].(*exchange.Record))
-	})
-	return _c
-}
-
-func (_c *mockObserver_ObserveExchange_Call) Return() *mockObserver_ObserveExchange_Call {
-	_c.Call.Return()
-	return _c
-}
-
-func (_c *mockObserver_ObserveExchange_Call) RunAndReturn(run func(*exchange.Record)) *mockObserver_ObserveExchange_Call {
-	_c.Run(run)
-	return _c
-}
-
 // ObservePick provides a mock function with given fields: d, err
 func (_m *mockObserver) ObservePick(d time.Duration, err error) {
 	_m.Called(d, err)
@@ -85,6 +52,39 @@ func (_c *mockObserver_ObservePick_Call) Return() *mockObserver_ObservePick_Call
 }
 
 func (_c *mockObserver_ObservePick_Call) RunAndReturn(run func(time.Duration, error)) *mockObserver_ObservePick_Call {
+	_c.Run(run)
+	return _c
+}
+
+// ObserveRequest provides a mock function with given fields: r
+func (_m *mockObserver) ObserveRequest(r *exchange.Record) {
+	_m.Called(r)
+}
+
+// mockObserver_ObserveRequest_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveRequest'
+type mockObserver_ObserveRequest_Call struct {
+	*mock.Call
+}
+
+// ObserveRequest is a helper method to define mock.On call
+//   - r *exchange.Record
+func (_e *mockObserver_Expecter) ObserveRequest(r interface{}) *mockObserver_ObserveRequest_Call {
+	return &mockObserver_ObserveRequest_Call{Call: _e.mock.On("ObserveRequest", r)}
+}
+
+func (_c *mockObserver_ObserveRequest_Call) Run(run func(r *exchange.Record)) *mockObserver_ObserveRequest_Call {
+	_c.Call.Run(func(args mock.Arguments) {
+		run(args[0].(*exchange.Record))
+	})
+	return _c
+}
+
+func (_c *mockObserver_ObserveRequest_Call) Return() *mockObserver_ObserveRequest_Call {
+	_c.Call.Return()
+	return _c
+}
+
+func (_c *mockObserver_ObserveRequest_Call) RunAndReturn(run func(*exchange.Record)) *mockObserver_ObserveRequest_Call {
 	_c.Run(run)
 	return _c
 }

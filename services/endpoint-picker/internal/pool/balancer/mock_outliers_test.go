@@ -27,7 +27,7 @@ func (_m *mockOutliers) EndpointsLacking(subject uint64) outlier.Lacks {
 	ret := _m.Called(subject)
 
 	if len(ret) == 0 {
-		panic("no return value specified for Lacking")
+		panic("no return value specified for EndpointsLacking")
 	}
 
 	var r0 outlier.Lacks
@@ -42,30 +42,30 @@ func (_m *mockOutliers) EndpointsLacking(subject uint64) outlier.Lacks {
 	return r0
 }
 
-// mockOutliers_Lacking_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Lacking'
-type mockOutliers_Lacking_Call struct {
+// mockOutliers_EndpointsLacking_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'EndpointsLacking'
+type mockOutliers_EndpointsLacking_Call struct {
 	*mock.Call
 }
 
-// Lacking is a helper method to define mock.On call
+// EndpointsLacking is a helper method to define mock.On call
 //   - subject uint64
-func (_e *mockOutliers_Expecter) Lacking(subject interface{}) *mockOutliers_Lacking_Call {
-	return &mockOutliers_Lacking_Call{Call: _e.mock.On("Lacking", subject)}
+func (_e *mockOutliers_Expecter) EndpointsLacking(subject interface{}) *mockOutliers_EndpointsLacking_Call {
+	return &mockOutliers_EndpointsLacking_Call{Call: _e.mock.On("EndpointsLacking", subject)}
 }
 
-func (_c *mockOutliers_Lacking_Call) Run(run func(subject uint64)) *mockOutliers_Lacking_Call {
+func (_c *mockOutliers_EndpointsLacking_Call) Run(run func(subject uint64)) *mockOutliers_EndpointsLacking_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(uint64))
 	})
 	return _c
 }
 
-func (_c *mockOutliers_Lacking_Call) Return(_a0 outlier.Lacks) *mockOutliers_Lacking_Call {
+func (_c *mockOutliers_EndpointsLacking_Call) Return(_a0 outlier.Lacks) *mockOutliers_EndpointsLacking_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockOutliers_Lacking_Call) RunAndReturn(run func(uint64) outlier.Lacks) *mockOutliers_Lacking_Call {
+func (_c *mockOutliers_EndpointsLacking_Call) RunAndReturn(run func(uint64) outlier.Lacks) *mockOutliers_EndpointsLacking_Call {
 	_c.Call.Return(run)
 	return _c
 }
@@ -75,31 +75,31 @@ func (_m *mockOutliers) ObserveResponse(e *endpoint.Endpoint, r outlier.Response
 	_m.Called(e, r)
 }
 
-// mockOutliers_Observe_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Observe'
-type mockOutliers_Observe_Call struct {
+// mockOutliers_ObserveResponse_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveResponse'
+type mockOutliers_ObserveResponse_Call struct {
 	*mock.Call
 }
 
-// Observe is a helper method to define mock.On call
+// ObserveResponse is a helper method to define mock.On call
 //   - e *endpoint.Endpoint
 //   - r outlier.Response
-func (_e *mockOutliers_Expecter) Observe(e interface{}, r interface{}) *mockOutliers_Observe_Call {
-	return &mockOutliers_Observe_Call{Call: _e.mock.On("Observe", e, r)}
+func (_e *mockOutliers_Expecter) ObserveResponse(e interface{}, r interface{}) *mockOutliers_ObserveResponse_Call {
+	return &mockOutliers_ObserveResponse_Call{Call: _e.mock.On("ObserveResponse", e, r)}
 }
 
-func (_c *mockOutliers_Observe_Call) Run(run func(e *endpoint.Endpoint, r outlier.Response)) *mockOutliers_Observe_Call {
+func (_c *mockOutliers_ObserveResponse_Call) Run(run func(e *endpoint.Endpoint, r outlier.Response)) *mockOutliers_ObserveResponse_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run(args[0].(*endpoint.Endpoint), args[1].(outlier.Response))
 	})
 	return _c
 }
 
-func (_c *mockOutliers_Observe_Call) Return() *mockOutliers_Observe_Call {
+func (_c *mockOutliers_ObserveResponse_Call) Return() *mockOutliers_ObserveResponse_Call {
 	_c.Call.Return()
 	return _c
 }
 
-func (_c *mockOutliers_Observe_Call) RunAndReturn(run func(*endpoint.Endpoint, outlier.Response)) *mockOutliers_Observe_Call {
+func (_c *mockOutliers_ObserveResponse_Call) RunAndReturn(run func(*endpoint.Endpoint, outlier.Response)) *mockOutliers_ObserveResponse_Call {
 	_c.Run(run)
 	return _c
 }

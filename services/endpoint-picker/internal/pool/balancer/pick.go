@@ -110,7 +110,7 @@ func (m *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*s
 
 // hasSuspects reports whether some endpoints seem to have stopped.
 func (m *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
-	now := monotonic.From(m.request.Now)
+	now := monotonic.FromTime(m.request.Now)
 	return slices.ContainsFunc(indexes, func(i int) bool { return m.usabilityOf(endpoints[i], now) == suspect })
 }
 
@@ -118,7 +118,7 @@ func (m *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
 func (m *pick) MarkSent() exchange.ResponseObserver {
 	f := &responseObserver{balancer: m.balancer, requestContext: m.requestContext, estimated: m.estimated, stored: m.incoming.Stored != 0, prompt: m.firstHalf()}
 	if m.estimated && len(m.chain.Hashes) > 0 {
-		f.placement = m.balancer.estimator.Placed(&m.prompt, m.requestContext.Endpoint, &f.expectation)
+		f.placement = m.balancer.estimator.RecordPlacement(&m.prompt, m.requestContext.Endpoint, &f.expectation)
 	}
 	m.Discard()
 	return f

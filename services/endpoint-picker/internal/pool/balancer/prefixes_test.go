@@ -60,7 +60,7 @@ func TestPrefixesEndWhereThePickerDoesNotReadOn(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.options.Prefixes = true
 	x := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
-	assert.Greater(t, recording.Blocks(x.PromptTokens), 1000)
+	assert.Greater(t, recording.BlockCount(x.PromptTokens), 1000)
 	assert.Len(t, x.Prefixes, maxBlocks/prefixBlocks)
 }
 

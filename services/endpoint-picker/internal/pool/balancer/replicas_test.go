@@ -21,7 +21,7 @@ func replica() *Balancer {
 	for i := range 8 {
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), 8000)
 		e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)
-		e.Record(e.BeginScrape(noon), running(2))
+		e.RecordSample(e.StartScrape(noon), running(2))
 		snapshot.Endpoints = append(snapshot.Endpoints, e)
 	}
 	return newSoonestFirst(snapshot, estimator)

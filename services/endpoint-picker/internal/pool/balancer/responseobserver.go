@@ -57,9 +57,9 @@ func (f *responseObserver) OnResponseStatus() {
 	}
 	if by := b.endpointAt(x.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
 		x.Placements.AnsweringLease().MoveTo(by, b.clock.Now())
-		f.expectation.Moved()
+		f.expectation.Invalidate()
 		if f.placement != nil {
-			b.estimator.Moved(f.placement, by)
+			b.estimator.RecordMove(f.placement, by)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (f *responseObserver) OnFirstContent() {
 	if by := f.answeringEndpoint(); by != nil {
 		f.reportHealth(by, exchange.Begun, "")
 	}
-	f.balancer.estimator.Began(&f.expectation)
+	f.balancer.estimator.RecordFirstContent(&f.expectation)
 }
 
 // reportHealth lets the verdict on the request count for an endpoint, and what was wrong with the response.
@@ -156,7 +156,7 @@ func (f *responseObserver) serverSignal(v exchange.HealthSignal) exchange.Health
 // confirmPrompt records that the prompt is computed.
 func (f *responseObserver) confirmPrompt() {
 	if f.placement != nil {
-		f.balancer.estimator.Served(f.placement)
+		f.balancer.estimator.ConfirmPlacement(f.placement)
 		f.placement = nil
 	}
 }
@@ -164,7 +164,7 @@ func (f *responseObserver) confirmPrompt() {
 // withdrawPrompt records that the prompt is in no cache, as far as is known.
 func (f *responseObserver) withdrawPrompt() {
 	if f.placement != nil {
-		f.balancer.estimator.Withdrawn(f.placement)
+		f.balancer.estimator.WithdrawPlacement(f.placement)
 		f.placement = nil
 	}
 }
@@ -189,12 +189,12 @@ func (f *responseObserver) OnResponseEnd() {
 	if !f.estimated {
 		return
 	}
-	f.balancer.estimator.Answered(x.Placements.AnsweringLease().Endpoint(), tokens)
+	f.balancer.estimator.RecordAnswer(x.Placements.AnsweringLease().Endpoint(), tokens)
 	if x.Status == http.StatusOK && x.Usage.Known {
 		cached := -1
 		if x.Usage.CachedKnown {
 			cached = x.Usage.Cached
 		}
-		f.balancer.estimator.Reported(&f.expectation, x.Usage.Prompt, cached)
+		f.balancer.estimator.RecordUsage(&f.expectation, x.Usage.Prompt, cached)
 	}
 }

@@ -28,7 +28,7 @@ func respond(x *exchange.RequestContext, events bool, pieces ...string) {
 // storeResponses places requests whose servers store their responses. It returns the servers by the identifiers.
 func storeResponses(t *testing.T, r *rig, n int) map[string]string {
 	t.Helper()
-	r.outliers.EXPECT().Observe(mock.Anything, mock.Anything).Maybe()
+	r.outliers.EXPECT().ObserveResponse(mock.Anything, mock.Anything).Maybe()
 	servers := map[string]string{}
 	for i := range n {
 		id := fmt.Sprintf([]string{"resp_%032x", "6ba7b810-9dad-11d1-80b4-%012x", "%x"}[i%3], i)

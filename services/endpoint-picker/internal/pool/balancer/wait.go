@@ -79,7 +79,7 @@ func (b *Balancer) freeSlots() int {
 			batch = usualBatch
 		}
 		room := max(batch-e.Load().Requests, 0)
-		if all += room; e.Health().Usable(now) {
+		if all += room; e.Health().IsUsable(now) {
 			someUsable, usable = true, usable+room
 		}
 	}

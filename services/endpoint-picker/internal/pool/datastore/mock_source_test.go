@@ -26,7 +26,7 @@ func (_m *mockSource) ReadPool() (*Pool, error) {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
-		panic("no return value specified for Pool")
+		panic("no return value specified for ReadPool")
 	}
 
 	var r0 *Pool
@@ -51,29 +51,29 @@ func (_m *mockSource) ReadPool() (*Pool, error) {
 	return r0, r1
 }
 
-// mockSource_Pool_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Pool'
-type mockSource_Pool_Call struct {
+// mockSource_ReadPool_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ReadPool'
+type mockSource_ReadPool_Call struct {
 	*mock.Call
 }
 
-// Pool is a helper method to define mock.On call
-func (_e *mockSource_Expecter) Pool() *mockSource_Pool_Call {
-	return &mockSource_Pool_Call{Call: _e.mock.On("Pool")}
+// ReadPool is a helper method to define mock.On call
+func (_e *mockSource_Expecter) ReadPool() *mockSource_ReadPool_Call {
+	return &mockSource_ReadPool_Call{Call: _e.mock.On("ReadPool")}
 }
 
-func (_c *mockSource_Pool_Call) Run(run func()) *mockSource_Pool_Call {
+func (_c *mockSource_ReadPool_Call) Run(run func()) *mockSource_ReadPool_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run()
 	})
 	return _c
 }
 
-func (_c *mockSource_Pool_Call) Return(_a0 *Pool, _a1 error) *mockSource_Pool_Call {
+func (_c *mockSource_ReadPool_Call) Return(_a0 *Pool, _a1 error) *mockSource_ReadPool_Call {
 	_c.Call.Return(_a0, _a1)
 	return _c
 }
 
-func (_c *mockSource_Pool_Call) RunAndReturn(run func() (*Pool, error)) *mockSource_Pool_Call {
+func (_c *mockSource_ReadPool_Call) RunAndReturn(run func() (*Pool, error)) *mockSource_ReadPool_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -167,7 +167,7 @@ func (s *Store) publishSnapshot(pool *Pool, err error) {
 			e = s.factory.NewEndpoint(d, s.clock.Now())
 			added++
 		} else {
-			e.Describe(d)
+			e.UpdateDescription(d)
 		}
 		known[d.Identity] = e
 		endpoints = append(endpoints, e)

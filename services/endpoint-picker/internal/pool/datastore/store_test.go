@@ -54,7 +54,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 
 // see rebuilds with this pool.
 func (h *harness) see(pool *Pool) {
-	h.source.EXPECT().Pool().Return(pool, nil).Once()
+	h.source.EXPECT().ReadPool().Return(pool, nil).Once()
 	h.rebuild()
 }
 
@@ -163,7 +163,7 @@ func TestSourceThatCannotTellChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, zap.ErrorLevel)
 	h.see(somePool(server("a", "10.0.0.1")))
-	h.source.EXPECT().Pool().Return(nil, errors.New("broken")).Once()
+	h.source.EXPECT().ReadPool().Return(nil, errors.New("broken")).Once()
 	h.rebuild()
 	assert.Equal(t, []string{"10.0.0.1:8000"}, h.addresses())
 	assert.Equal(t, 1, h.logs.Len())
@@ -176,7 +176,7 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 		synced := make(chan struct{})
 		h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
 		pools := make(chan *Pool, 1)
-		h.source.EXPECT().Pool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
+		h.source.EXPECT().ReadPool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -300,7 +300,7 @@ func TestStoreForgetsThePrefixesOfPodsThatHaveGone(t *testing.T) {
 	h.see(somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2")))
 	a, b := h.Snapshot().Endpoints[0], h.Snapshot().Endpoints[1]
 	place := func(e *endpoint.Endpoint, chain ...uint64) {
-		h.estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: chain}}, e, &estimate.Expectation{})
+		h.estimator.RecordPlacement(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: chain}}, e, &estimate.Expectation{})
 	}
 	place(a, 1, 2, 3)
 	place(b, 1, 2)

@@ -40,14 +40,14 @@ import (
 
 // Options configures when endpoints are ejected, and for how long.
 type Options struct {
-	Failures int           // without an answer in between; 0 disables ejection
-	Base     time.Duration // of the first ejection; it doubles with each one that follows soon
-	Longest  time.Duration
+	Failures     int           // without an answer in between; 0 disables ejection
+	BaseEjection time.Duration // of the first ejection; it doubles with each one that follows soon
+	MaxEjection  time.Duration
 }
 
 // DefaultOptions returns options that eject quickly and end ejections quickly.
 func DefaultOptions() Options {
-	return Options{Failures: 5, Base: time.Second, Longest: 30 * time.Second}
+	return Options{Failures: 5, BaseEjection: time.Second, MaxEjection: 30 * time.Second}
 }
 
 // observer counts ejections.
@@ -134,10 +134,10 @@ func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
 	switch {
 	case f.old:
 	case r.Signal == exchange.Answered:
-		if !(h.Ejected() && d.onTrial(e)) && h.Succeed() {
+		if !(h.IsEjected() && d.onTrial(e)) && h.RecordSuccess() {
 			d.logRestored(e)
 		}
-	case r.Signal == exchange.Faulty, r.Signal != exchange.Begun && h.Ejected(): // a doubtful response is a failed probe
+	case r.Signal == exchange.Faulty, r.Signal != exchange.Begun && h.IsEjected(): // a doubtful response is a failed probe
 		d.countFailure(e, f)
 	case f.out:
 		d.ejectEndpoint(e, CauseResponses)
@@ -146,14 +146,14 @@ func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
 
 // OnScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
 func (d *Detector) OnScrapeRefused(e *endpoint.Endpoint) {
-	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().Until()) {
+	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().EjectedUntil()) {
 		d.ejectEndpoint(e, CauseScrape)
 	}
 }
 
 // OnScrape records that the endpoint has answered a scrape.
 func (d *Detector) OnScrape(e *endpoint.Endpoint) {
-	if h := e.Health(); h.Ejected() && h.Cause() == CauseScrape && h.Succeed() {
+	if h := e.Health(); h.IsEjected() && h.EjectionCause() == CauseScrape && h.RecordSuccess() {
 		d.logRestored(e)
 	}
 }
@@ -161,12 +161,12 @@ func (d *Detector) OnScrape(e *endpoint.Endpoint) {
 // countFailure counts a failure. After a probe that fails like other endpoints, the next request is another probe.
 func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	h := e.Health()
-	switch probe := h.Fail(); {
+	switch probe := h.RecordFailure(); {
 	case probe && f.usual:
-		h.Unknown()
+		h.ClearProbe()
 	case probe:
 		d.ejectEndpoint(e, CauseProbe)
-	case !h.Ejected() && f.out:
+	case !h.IsEjected() && f.out:
 		d.ejectEndpoint(e, CauseResponses)
 	}
 }
@@ -206,7 +206,7 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)
 			f.usual = !f.out && d.refusals.failsOften()
 		}
-		d.countRefusal(e, r, f.out || e.Health().Ejected())
+		d.countRefusal(e, r, f.out || e.Health().IsEjected())
 	case exchange.Faulty:
 		h.recent.addFailure(r.Failure)
 		h.failures.failures++
@@ -246,7 +246,7 @@ func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := e.Health()
-	if !h.Ejected() && !d.canEject() {
+	if !h.IsEjected() && !d.canEject() {
 		return
 	}
 	past, now := d.historyOf(e), d.clock.Now()
@@ -257,13 +257,13 @@ func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
 		past.returns++
 	}
 	past.trial = trialAnswers * min(past.returns, maxTrials)
-	past.ejected, past.until = now, now.Add(min(d.options.Base<<min(past.ejections, 16), d.options.Longest))
+	past.ejected, past.until = now, now.Add(min(d.options.BaseEjection<<min(past.ejections, 16), d.options.MaxEjection))
 	past.ejections++
 	past.refusals.failures, past.failures.failures = 0, 0
-	if !h.Ejected() {
+	if !h.IsEjected() {
 		d.log.Warn("Ejected endpoint", append(endpointFields(e), past.ejectionFields(cause)...)...)
 	}
-	h.Eject(cause, past.until)
+	h.EjectUntil(cause, past.until)
 	d.observer.ObserveEjection(cause)
 }
 
@@ -280,7 +280,7 @@ func (d *Detector) onTrial(e *endpoint.Endpoint) bool {
 func (d *Detector) canEject() bool {
 	ejected := 1
 	for _, e := range d.endpoints {
-		if e.Health().Ejected() {
+		if e.Health().IsEjected() {
 			ejected++
 		}
 	}

@@ -40,7 +40,7 @@ func newRig(t *testing.T, n int) *rig {
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
 	r.Detector = New(Params{
-		Options: Options{Failures: 3, Base: time.Second, Longest: 4 * time.Second}, Log: zap.New(core), Observer: observed, Clock: r.clock,
+		Options: Options{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed, Clock: r.clock,
 	})
 	r.SetEndpoints(r.endpoints)
 	return r
@@ -67,7 +67,7 @@ func (r *rig) respondTo(i int, v exchange.HealthSignal, of Response) {
 // usable are the endpoints that may be picked now.
 func (r *rig) usable() (list []int) {
 	for i, e := range r.endpoints {
-		if e.Health().Usable(r.clock.Now()) {
+		if e.Health().IsUsable(r.clock.Now()) {
 			list = append(list, i)
 		}
 	}
@@ -323,7 +323,7 @@ func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
 		r.respond(0, exchange.Faulty, 3)
 		r.after(4 * time.Second)
 		probes := 0
-		for ; r.endpoints[0].Health().Ejected(); probes++ {
+		for ; r.endpoints[0].Health().IsEjected(); probes++ {
 			probe := r.endpoints[0].Acquire()
 			assert.Equal(t, []int{1, 2, 3}, r.usable(), "one request at a time")
 			r.respond(0, exchange.Answered, 1)
@@ -336,7 +336,7 @@ func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
 	r.respond(0, exchange.Faulty, 3)
 	r.after(time.Second)
 	r.respond(0, exchange.Answered, 1)
-	assert.False(t, r.endpoints[0].Health().Ejected(), "later it begins anew")
+	assert.False(t, r.endpoints[0].Health().IsEjected(), "later it begins anew")
 }
 
 func TestProbeOfWhichNothingIsKnownIsFollowedByAnother(t *testing.T) {

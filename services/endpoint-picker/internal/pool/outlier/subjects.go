@@ -47,7 +47,7 @@ type lack struct {
 
 func newLack(now time.Time, pause time.Duration) *lack {
 	l := &lack{pause: pause, since: now}
-	l.until.Store(monotonic.From(now.Add(pause)))
+	l.until.Store(monotonic.FromTime(now.Add(pause)))
 	return l
 }
 
@@ -57,13 +57,13 @@ type Lacks map[*endpoint.Endpoint]*lack
 // CanUse reports whether a request may go to the endpoint now: it has the subject, or the pause is over.
 func (l Lacks) CanUse(e *endpoint.Endpoint, now time.Time) bool {
 	lack := l[e]
-	return lack == nil || monotonic.From(now) >= lack.until.Load()
+	return lack == nil || monotonic.FromTime(now) >= lack.until.Load()
 }
 
 // MarkPlaced records that a request goes to the endpoint. If the endpoint lacks the subject, the next one goes there after another pause.
 func (l Lacks) MarkPlaced(e *endpoint.Endpoint, now time.Time) {
 	if lack := l[e]; lack != nil {
-		lack.until.Store(monotonic.From(now.Add(lack.pause)))
+		lack.until.Store(monotonic.FromTime(now.Add(lack.pause)))
 	}
 }
 
@@ -108,16 +108,16 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 	lacks := d.refusesAll(&h.refusals, &s.tally) || r.ModelMissing && h.lacksModel(s)
 	switch {
 	case h.lack == nil && lacks && !ejected:
-		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.Base), 0
+		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.BaseEjection), 0
 		d.publishLacks()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
 			"Check that the model server has loaded the model", append(endpointFields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
 	case h.lack == nil, r.Placed.Before(h.lack.since):
 	case !lacks && s.failsOften(): // it says nothing: the next request goes there at once
-		h.lack.until.Store(monotonic.From(s.lastRefused))
+		h.lack.until.Store(monotonic.FromTime(s.lastRefused))
 	default:
-		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.Longest))
+		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.MaxEjection))
 		d.publishLacks()
 	}
 }

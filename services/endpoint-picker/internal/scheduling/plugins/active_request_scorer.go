@@ -20,7 +20,7 @@ func (s *activeRequestScorer) Validate(c *Check) {
 	c.noEffect("requestTimeout", "requests count until they end")
 	c.NotNegative("idleThreshold", float64(s.IdleThreshold))
 	c.Share("maxBusyScore", s.MaxBusyScore)
-	c.producer("inFlightLoadProducerName", s.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.requireProducer("inFlightLoadProducerName", s.InFlightLoadProducerName, typeInflightLoadProducer)
 }
 
 // Score sets 1 for idle endpoints. Others get less the closer they are to the busiest one.

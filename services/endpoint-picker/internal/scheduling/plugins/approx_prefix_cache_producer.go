@@ -25,7 +25,7 @@ func defaultPrefixProducer() approxPrefixCacheProducer {
 // DefaultPrefixIndex returns the index of a configuration without a producer.
 func DefaultPrefixIndex() PrefixIndex {
 	p := defaultPrefixProducer()
-	return p.index()
+	return p.indexSettings()
 }
 
 // PrefixIndex configures the index of prefixes.
@@ -51,7 +51,7 @@ type approxPrefixCacheProducer struct {
 func (p *approxPrefixCacheProducer) Validate(c *Check) {
 	switch {
 	case p.BlockSize == 0:
-	case c.Has("blockSizeTokens"):
+	case c.HasField("blockSizeTokens"):
 		c.noEffect("blockSize", "blockSizeTokens is set, too")
 	default:
 		c.Warnf("blockSize", "it is an old name: use blockSizeTokens")
@@ -72,19 +72,19 @@ func (p *approxPrefixCacheProducer) Validate(c *Check) {
 	}
 }
 
-// Install sets the settings of the index.
-func (p *approxPrefixCacheProducer) Install(b *Builder) {
+// ApplyTo sets the settings of the index.
+func (p *approxPrefixCacheProducer) ApplyTo(b *Builder) {
 	if used := b.Parts.producer; used != "" && used != b.Name {
 		b.Warnf("", "it sets the index of %s, too, for which the llm-d router would make another one: refer to %.100q with prefixMatchInfoProducerName", used, b.Name)
 	}
 	if b.Parts.moved != nil {
 		b.Warnf("", "its parameters count, and those of the same names of a %s do not", prefixCacheScorerType.Name)
 	}
-	b.Parts.Prefix = p.index()
+	b.Parts.Prefix = p.indexSettings()
 }
 
-// index returns the settings of the index.
-func (p *approxPrefixCacheProducer) index() PrefixIndex {
+// indexSettings returns the settings of the index.
+func (p *approxPrefixCacheProducer) indexSettings() PrefixIndex {
 	blocks := p.LRUCapacityPerServer * p.BlockSizeTokens / prefixindex.BlockTokens
 	made := PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
 	if p.MaxPrefixTokensToMatch == 0 {

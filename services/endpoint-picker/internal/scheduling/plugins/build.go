@@ -40,8 +40,8 @@ type Check struct {
 	Plugins Declared
 }
 
-// producer requires the name of a plugin of a type, or nothing. The type's own name is always valid.
-func (c *Check) producer(field, name, typeName string) {
+// requireProducer requires the name of a plugin of a type, or nothing. The type's own name is always valid.
+func (c *Check) requireProducer(field, name, typeName string) {
 	if name == "" || name == typeName && !c.Plugins.Declares(name) {
 		return
 	}
@@ -51,7 +51,7 @@ func (c *Check) producer(field, name, typeName string) {
 
 // noEffect warns if the text has the field.
 func (c *Check) noEffect(field, reason string) {
-	if c.Has(field) {
+	if c.HasField(field) {
 		c.Warnf(field, "it has no effect: %s", reason)
 	}
 }
@@ -82,8 +82,8 @@ func (b *Builder) useProducer(name string) {
 	b.Parts.producer = name
 }
 
-// attribute requires the name of a metric that the extractor reads.
-func (b *Builder) attribute(field, name string) {
+// requireAttribute requires the name of a metric that the extractor reads.
+func (b *Builder) requireAttribute(field, name string) {
 	b.Require(b.Parts.Scraping.Extractor.HasAttribute(name), field,
 		"no extractor reads the metric %.100q: add it to customMetrics of %s", name, typeCoreMetricsExtractor)
 }

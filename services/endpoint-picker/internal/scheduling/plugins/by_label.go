@@ -40,5 +40,5 @@ func (f *byLabel) Accepts(s *scheduling.Server) bool {
 
 // keepServers keeps the candidates whose servers a filter accepts.
 func keepServers(f scheduling.ServerFilter, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return f.Accepts(c.Server) })
+	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return f.Accepts(c.Server) })
 }

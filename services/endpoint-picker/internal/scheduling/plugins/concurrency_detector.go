@@ -37,7 +37,7 @@ func (d *concurrencyDetector) Validate(c *Check) {
 	c.Positive("maxConcurrency", float64(d.MaxConcurrency))
 	c.Positive("maxTokenConcurrency", float64(d.MaxTokenConcurrency))
 	c.NotNegative("headroom", d.Headroom)
-	c.producer("inFlightLoadProducerName", d.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.requireProducer("inFlightLoadProducerName", d.InFlightLoadProducerName, typeInflightLoadProducer)
 	d.requests, d.tokens = float64(d.MaxConcurrency), float64(d.MaxTokenConcurrency)
 	switch d.ConcurrencyMode {
 	case concurrencyRequests:
@@ -67,7 +67,7 @@ func (*concurrencyDetector) ErrEmpty() error { return scheduling.ErrNoCapacity }
 
 // Filter keeps the endpoints that are not full.
 func (d *concurrencyDetector) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load) < 1+d.Headroom })
+	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load) < 1+d.Headroom })
 }
 
 // fullness returns the load of an endpoint divided by its capacity. Failed requests take none of it: a client whose requests all servers refuse

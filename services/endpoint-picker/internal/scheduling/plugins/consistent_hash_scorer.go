@@ -39,7 +39,7 @@ func (s *consistentHashScorer) Score(r *scheduling.Request, candidates []schedul
 	if r.Prefix == 0 {
 		return
 	}
-	limit := s.limit(candidates)
+	limit := s.loadLimit(candidates)
 	var best struct {
 		places [rankedPlaces]int
 		hashes [rankedPlaces]uint64
@@ -50,7 +50,7 @@ func (s *consistentHashScorer) Score(r *scheduling.Request, candidates []schedul
 		if c.Load.Requests+1 > limit {
 			continue
 		}
-		hash, at := rendezvous.Rank(r.Prefix, c.Server.Hash()), min(ranked, rankedPlaces-1)
+		hash, at := rendezvous.Rank(r.Prefix, c.Server.NameHash()), min(ranked, rankedPlaces-1)
 		if ranked == rankedPlaces && hash <= best.hashes[at] {
 			continue
 		}
@@ -65,9 +65,9 @@ func (s *consistentHashScorer) Score(r *scheduling.Request, candidates []schedul
 	}
 }
 
-// limit returns the maximum number of requests of an endpoint, including this one. The least loaded endpoint is always below
+// loadLimit returns the maximum number of requests of an endpoint, including this one. The least loaded endpoint is always below
 // it.
-func (s *consistentHashScorer) limit(candidates []scheduling.Candidate) float64 {
+func (s *consistentHashScorer) loadLimit(candidates []scheduling.Candidate) float64 {
 	requests := 1.0
 	for i := range candidates {
 		requests += candidates[i].Load.Requests

@@ -23,5 +23,5 @@ type coreMetricsExtractor struct{ modelserver.Extractor }
 // Validate checks the parameters.
 func (p *coreMetricsExtractor) Validate(c *Check) { p.Extractor.Validate(c.Checker) }
 
-// Install sets the metrics.
-func (p *coreMetricsExtractor) Install(b *Builder) { b.Parts.Scraping.Extractor = p.Extractor }
+// ApplyTo sets the metrics.
+func (p *coreMetricsExtractor) ApplyTo(b *Builder) { b.Parts.Scraping.Extractor = p.Extractor }

@@ -55,7 +55,7 @@ type attributeThreshold struct {
 // Validate checks the parameters and compiles the comparison.
 func (f *endpointAttributeFilter) Validate(c *Check) {
 	c.Require(f.Attribute != "", "attribute", missingAttribute)
-	c.producer("producer", f.Producer, typeCoreMetricsExtractor)
+	c.requireProducer("producer", f.Producer, typeCoreMetricsExtractor)
 	c.OneOf("onMissing", f.OnMissing, missingPass, missingFail)
 	c.OneOf("algorithm.type", f.Algorithm.Type, algorithmThreshold)
 	c.Require(f.Algorithm.Threshold != nil, "algorithm.threshold", "it is missing: give {operator, value}")
@@ -66,8 +66,8 @@ func (f *endpointAttributeFilter) Validate(c *Check) {
 	f.keepMissing = f.OnMissing == missingPass
 }
 
-// Install checks that the attribute is read.
-func (f *endpointAttributeFilter) Install(b *Builder) { b.attribute("attribute", f.Attribute) }
+// ApplyTo checks that the attribute is read.
+func (f *endpointAttributeFilter) ApplyTo(b *Builder) { b.requireAttribute("attribute", f.Attribute) }
 
 // Filter keeps the candidates for which the comparison is true.
 func (f *endpointAttributeFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
@@ -79,7 +79,7 @@ func (f *endpointAttributeFilter) Filter(_ *scheduling.Request, candidates []sch
 		return f.holds(value, f.value)
 	}
 	if f.FallbackOnEmpty {
-		return scheduling.Prefer(candidates, holds)
+		return scheduling.PreferAccepted(candidates, holds)
 	}
-	return scheduling.Keep(candidates, holds)
+	return scheduling.KeepAccepted(candidates, holds)
 }

@@ -45,7 +45,7 @@ type fixedRange struct {
 // Validate checks the parameters.
 func (s *endpointAttributeScorer) Validate(c *Check) {
 	c.Require(s.AttributeKey != "", "attributeKey", missingAttribute)
-	c.producer("producer", s.Producer, typeCoreMetricsExtractor)
+	c.requireProducer("producer", s.Producer, typeCoreMetricsExtractor)
 	c.OneOf("algorithm.type", s.Algorithm.Type, lowerIsBetter, higherIsBetter)
 	if fixed := s.Algorithm.Normalization.FixedRange; fixed != nil {
 		c.Require(s.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "fixedRange is set too: keep one")
@@ -54,8 +54,10 @@ func (s *endpointAttributeScorer) Validate(c *Check) {
 	s.higherIsBetter = s.Algorithm.Type == higherIsBetter
 }
 
-// Install checks that the attribute is read.
-func (s *endpointAttributeScorer) Install(b *Builder) { b.attribute("attributeKey", s.AttributeKey) }
+// ApplyTo checks that the attribute is read.
+func (s *endpointAttributeScorer) ApplyTo(b *Builder) {
+	b.requireAttribute("attributeKey", s.AttributeKey)
+}
 
 // Score sets 1 at the good end of the range, and 0 at the other end or if the attribute is missing. Candidates with equal
 // values get 1.

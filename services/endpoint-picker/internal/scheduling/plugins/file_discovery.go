@@ -22,7 +22,7 @@ func (p *fileDiscovery) Validate(c *Check) {
 	c.Require(p.Path != "", "path", "it is missing: give the file that lists the endpoints")
 }
 
-// Install sets the file.
-func (p *fileDiscovery) Install(b *Builder) {
+// ApplyTo sets the file.
+func (p *fileDiscovery) ApplyTo(b *Builder) {
 	b.Parts.Discovery = &FileDiscovery{Path: p.Path, Watch: p.WatchFile}
 }

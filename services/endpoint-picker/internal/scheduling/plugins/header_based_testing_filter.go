@@ -14,8 +14,8 @@ var headerBasedTestingFilterType = Type{
 // list of "ip:port" or "ip". Do not use it with untrusted clients.
 type headerBasedTestingFilter struct{ noParameters }
 
-// Install requests the header, and warns of it.
-func (*headerBasedTestingFilter) Install(b *Builder) {
+// ApplyTo requests the header, and warns of it.
+func (*headerBasedTestingFilter) ApplyTo(b *Builder) {
 	b.wantHeader(api.HeaderSelection)
 	b.Parts.TestHeader = api.HeaderSelection
 	b.Warnf("", "clients choose endpoints by the header %s: use it only for tests", api.HeaderSelection)
@@ -28,5 +28,5 @@ func (*headerBasedTestingFilter) Filter(r *scheduling.Request, candidates []sche
 		return candidates
 	}
 	subset := scheduling.ParseSubset([]string{named})
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return subset.Contains(c.Server.Address) })
+	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return subset.Contains(c.Server.Address) })
 }

@@ -23,7 +23,7 @@ func (p *inflightLoadProducer) Validate(c *Check) {
 	c.NotNegative("maxEstimatedOutputTokens", float64(p.MaxEstimatedOutputTokens))
 	c.noEffect("outputRatio", promptOnly)
 	c.noEffect("maxEstimatedOutputTokens", promptOnly)
-	c.producer("prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
+	c.requireProducer("prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
 	if p.AddEstimatedOutputTokens {
 		c.noEffect("addEstimatedOutputTokens", promptOnly)
 	}

@@ -28,7 +28,7 @@ type maxScorePicker struct{ pickCount }
 // Pick appends the indexes of the highest scores.
 func (p *maxScorePicker) Pick(r *scheduling.Request, scores []float64, places []int) []int {
 	if p.MaxNumOfEndpoints <= 1 {
-		return append(places, highest(scores, r.Random))
+		return append(places, highestIndex(scores, r.Random))
 	}
 	places = allPlaces(len(scores), places)
 	most := min(p.MaxNumOfEndpoints, len(places))
@@ -41,7 +41,7 @@ func (p *maxScorePicker) Pick(r *scheduling.Request, scores []float64, places []
 				best, equals = j, 1
 			case score == scores[rest[best]]:
 				// Each of k equal candidates must win with probability 1/k.
-				if equals++; r.Draw(streamPick, i*len(scores)+j)%equals == 0 {
+				if equals++; r.DrawRandom(streamPick, i*len(scores)+j)%equals == 0 {
 					best = j
 				}
 			}
@@ -51,8 +51,8 @@ func (p *maxScorePicker) Pick(r *scheduling.Request, scores []float64, places []
 	return places[:most]
 }
 
-// highest returns the index of the highest score. The random number decides between equal ones.
-func highest(scores []float64, random uint64) int {
+// highestIndex returns the index of the highest score. The random number decides between equal ones.
+func highestIndex(scores []float64, random uint64) int {
 	best, equals := scores[0], uint64(0)
 	for _, score := range scores {
 		switch {

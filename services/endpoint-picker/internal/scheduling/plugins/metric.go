@@ -12,8 +12,8 @@ const (
 	kvCacheUsage
 )
 
-// value returns the value of the metric.
-func (m metric) value(l *scheduling.Load) float64 {
+// valueOf returns the value of the metric.
+func (m metric) valueOf(l *scheduling.Load) float64 {
 	switch m {
 	case runningRequests:
 		return l.Running
@@ -28,15 +28,15 @@ func (m metric) value(l *scheduling.Load) float64 {
 
 // scoreFewest sets 1 for the least value of the metric and 0 for the greatest; 1 for all if they are equal.
 func scoreFewest(m metric, candidates []scheduling.Candidate, scores []float64) {
-	least, most := m.value(&candidates[0].Load), m.value(&candidates[0].Load)
+	least, most := m.valueOf(&candidates[0].Load), m.valueOf(&candidates[0].Load)
 	for i := range candidates {
-		value := m.value(&candidates[i].Load)
+		value := m.valueOf(&candidates[i].Load)
 		least, most = min(least, value), max(most, value)
 	}
 	for i := range candidates {
 		scores[i] = 1
 		if most > least {
-			scores[i] = (most - m.value(&candidates[i].Load)) / (most - least)
+			scores[i] = (most - m.valueOf(&candidates[i].Load)) / (most - least)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type metricsDataSource struct{ modelserver.Source }
 // Validate checks the parameters.
 func (p *metricsDataSource) Validate(c *Check) { p.Source.Validate(c.Checker) }
 
-// Install switches scraping on.
-func (p *metricsDataSource) Install(b *Builder) {
+// ApplyTo switches scraping on.
+func (p *metricsDataSource) ApplyTo(b *Builder) {
 	b.Parts.Scraping.Off, b.Parts.Scraping.Source = false, p.Source
 }

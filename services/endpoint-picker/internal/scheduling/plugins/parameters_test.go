@@ -274,7 +274,7 @@ func compile(t *testing.T, typed Type, parameters string) (result string, warnin
 	parts := &Parts{}
 	parts.Scraping.Extractor = attributeExtractor
 	if i, ok := p.(Installer); ok {
-		i.Install(&Builder{Checker: c, Reference: c, Parts: parts})
+		i.ApplyTo(&Builder{Checker: c, Reference: c, Parts: parts})
 	}
 	var s strings.Builder
 	if parts.Sessions != nil {

@@ -35,8 +35,8 @@ type parser struct {
 	name string
 }
 
-// Install appends the parser to the list.
-func (p *parser) Install(b *Builder) {
+// ApplyTo appends the parser to the list.
+func (p *parser) ApplyTo(b *Builder) {
 	switch {
 	case slices.Contains(b.Parts.ParserNames, p.name):
 		b.Reference.Errorf("pluginRef", "%s is listed twice: keep one", p.name)

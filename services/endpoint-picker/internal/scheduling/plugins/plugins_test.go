@@ -35,7 +35,7 @@ func (noPlugins) Refer(string, string) (Plugin, bool) { return nil, false }
 // build returns a plugin with the given parameters, in YAML, as a configuration does.
 func build[T any](t testing.TB, typeName, parameters string) T {
 	t.Helper()
-	typed, ok := Find(typeName)
+	typed, ok := FindType(typeName)
 	require.True(t, ok, typeName)
 	p := typed.New(Environment{StaleAfter: time.Second})
 	var c strictyaml.Checker
@@ -46,10 +46,10 @@ func build[T any](t testing.TB, typeName, parameters string) T {
 		c = *document.Checker("")
 	}
 	p.Validate(&Check{Checker: &c, Plugins: noPlugins{}})
-	if session, ok := p.(interface{ Install(b *Builder) }); ok {
+	if session, ok := p.(interface{ ApplyTo(b *Builder) }); ok {
 		parts := &Parts{}
 		parts.Scraping.Extractor = attributeExtractor
-		session.Install(&Builder{Checker: &c, Reference: &c, Parts: parts})
+		session.ApplyTo(&Builder{Checker: &c, Reference: &c, Parts: parts})
 	}
 	require.NoError(t, c.Err())
 	return p.(T)

@@ -42,8 +42,8 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 	c.NotNegative("maxTokensInFlightPenalty", f.MaxTokensInFlightPenalty)
 	c.Positive("peakPrefillThroughput", f.PeakPrefillThroughput)
 	c.OneOf("ttftSource", f.TTFTSource, ttftFromLoad, ttftFromPredictor)
-	c.producer("prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
-	c.producer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.requireProducer("prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
+	c.requireProducer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
 	c.Require(f.LatencyPredictionInfoProducerName == "", "latencyPredictionInfoProducerName", "the picker predicts latency itself: leave it out")
 	f.predicted = f.TTFTSource == ttftFromPredictor
 	if f.predicted {
@@ -54,15 +54,15 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 
 // checkCalibration refuses a file with the throughput, unless something else sets it.
 func (f *prefixCacheAffinityFilter) checkCalibration(c *Check) {
-	c.Require(f.PrefillCalibrationFile == "" || f.predicted || c.Has("peakPrefillThroughput"), "prefillCalibrationFile",
+	c.Require(f.PrefillCalibrationFile == "" || f.predicted || c.HasField("peakPrefillThroughput"), "prefillCalibrationFile",
 		"the picker reads no calibration: give the measured throughput as peakPrefillThroughput, or set ttftSource to %s, which learns it", ttftFromPredictor)
 	for _, field := range []string{"prefillCalibrationFile", "prefillCalibrationFingerprint", "prefillCalibrationRequired"} {
 		c.noEffect(field, "the picker reads no calibration")
 	}
 }
 
-// Install counts the index of prefixes as used.
-func (f *prefixCacheAffinityFilter) Install(b *Builder) { b.useProducer(f.PrefixMatchInfoProducerName) }
+// ApplyTo counts the index of prefixes as used.
+func (f *prefixCacheAffinityFilter) ApplyTo(b *Builder) { b.useProducer(f.PrefixMatchInfoProducerName) }
 
 // streamExplore is the random stream of exploration.
 const streamExplore = 1
@@ -70,16 +70,16 @@ const streamExplore = 1
 // Filter keeps the candidates with enough of the prompt in their caches. It keeps all candidates if no cache has enough, or if
 // those candidates are too busy.
 func (f *prefixCacheAffinityFilter) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	if r.Tokens <= 0 || f.ExplorationProbability > 0 && scheduling.Unit(r.Draw(streamExplore, 0)) < f.ExplorationProbability {
+	if r.Tokens <= 0 || f.ExplorationProbability > 0 && scheduling.Unit(r.DrawRandom(streamExplore, 0)) < f.ExplorationProbability {
 		return candidates
 	}
-	if f.MaxTTFTPenaltyMs > 0 && f.penalty(r, candidates, f.wait)*1000 > f.MaxTTFTPenaltyMs {
+	if f.MaxTTFTPenaltyMs > 0 && f.penalty(r, candidates, f.waitOf)*1000 > f.MaxTTFTPenaltyMs {
 		return candidates
 	}
 	if f.MaxTokensInFlightPenalty > 0 && f.penalty(r, candidates, tokensInFlight) > f.MaxTokensInFlightPenalty {
 		return candidates
 	}
-	return scheduling.Prefer(candidates, func(c *scheduling.Candidate) bool { return cachedShare(r, c) >= f.AffinityThreshold })
+	return scheduling.PreferAccepted(candidates, func(c *scheduling.Candidate) bool { return cachedShare(r, c) >= f.AffinityThreshold })
 }
 
 // penalty returns the additional cost of the best endpoint with the prompt, compared with the best one without. It is 0 if all endpoints
@@ -102,8 +102,8 @@ func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []
 	return best[1] - best[0]
 }
 
-// wait returns the expected seconds to the first token.
-func (f *prefixCacheAffinityFilter) wait(c *scheduling.Candidate) float64 {
+// waitOf returns the expected seconds to the first token.
+func (f *prefixCacheAffinityFilter) waitOf(c *scheduling.Candidate) float64 {
 	if f.predicted {
 		return c.Load.Wait
 	}

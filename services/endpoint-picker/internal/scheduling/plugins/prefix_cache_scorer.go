@@ -49,7 +49,7 @@ func (s *prefixCacheScorer) Validate(c *Check) {
 	if s.MatchLengthWeight == 0 {
 		c.noEffect("matchLengthScaleTokens", "matchLengthWeight is 0")
 	}
-	c.producer("prefixMatchInfoProducerName", s.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
+	c.requireProducer("prefixMatchInfoProducerName", s.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
 	for field, value := range map[string]int{
 		"hashBlockSize": s.HashBlockSize, "blockSize": s.BlockSize, "blockSizeTokens": s.BlockSizeTokens, "maxPrefixBlocksToMatch": s.MaxPrefixBlocksToMatch,
 		"maxPrefixTokensToMatch": s.MaxPrefixTokensToMatch, "lruCapacityPerServer": s.LRUCapacityPerServer,
@@ -81,25 +81,25 @@ func (s *prefixCacheScorer) validateMode(c *Check) {
 
 // warnMoved warns of a parameter that belongs to the producer.
 func (s *prefixCacheScorer) warnMoved(c *Check, field string) {
-	if c.Has(field) {
+	if c.HasField(field) {
 		s.moved = true
 		c.Warnf(field, "its new place is the plugin %s", typeApproxPrefixCacheProducer)
 	}
 }
 
-// Install counts the index of prefixes as used, and sets it if the scorer has the parameters of the producer.
-func (s *prefixCacheScorer) Install(b *Builder) {
+// ApplyTo counts the index of prefixes as used, and sets it if the scorer has the parameters of the producer.
+func (s *prefixCacheScorer) ApplyTo(b *Builder) {
 	b.useProducer(s.PrefixMatchInfoProducerName)
 	if !s.moved {
 		return
 	}
-	index := s.index()
+	index := s.indexSettings()
 	b.Require(b.Parts.moved == nil || *b.Parts.moved == index, "", "another %s has other parameters of the index: %s", prefixCacheScorerType.Name, onlyOneIndex)
 	b.Parts.moved, b.Parts.Prefix = &index, index
 }
 
-// index returns the index that the parameters of the producer describe.
-func (s *prefixCacheScorer) index() PrefixIndex {
+// indexSettings returns the index that the parameters of the producer describe.
+func (s *prefixCacheScorer) indexSettings() PrefixIndex {
 	const bytesPerToken = 4 // as in the Inference Extension
 	p := defaultPrefixProducer()
 	p.BlockSizeTokens = cmp.Or(s.BlockSizeTokens, s.BlockSize/bytesPerToken, s.HashBlockSize/bytesPerToken, p.BlockSizeTokens)
@@ -110,7 +110,7 @@ func (s *prefixCacheScorer) index() PrefixIndex {
 	if s.AutoTune != nil {
 		p.AutoTune = *s.AutoTune
 	}
-	return p.index()
+	return p.indexSettings()
 }
 
 // Score sets the cached share of the prompt, or a weighted mean of it and of the length.

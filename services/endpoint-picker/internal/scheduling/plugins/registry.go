@@ -26,8 +26,8 @@ type Plugin interface {
 type Installer interface {
 	Plugin
 
-	// Install is called when the configuration uses the plugin.
-	Install(b *Builder)
+	// ApplyTo is called when the configuration uses the plugin.
+	ApplyTo(b *Builder)
 }
 
 // A Type is one type of plugins.
@@ -130,8 +130,8 @@ func Types() []Type {
 	}
 }
 
-// Find returns the type with a name or an old name.
-func Find(name string) (Type, bool) {
+// FindType returns the type with a name or an old name.
+func FindType(name string) (Type, bool) {
 	types := Types()
 	i := slices.IndexFunc(types, func(t Type) bool { return t.Name == name || slices.Contains(t.Aliases, name) })
 	if i < 0 {
@@ -145,7 +145,7 @@ func Defaults(s Section) []Type {
 	return slices.DeleteFunc(Types(), func(t Type) bool { return !t.Default || t.Section != s })
 }
 
-// Names returns all names that Find, Replacement or Unneeded know, sorted.
+// Names returns all names that FindType, Replacement or Unneeded know, sorted.
 func Names() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(replacements)), maps.Keys(unneeded))
 	for _, t := range Types() {

@@ -102,7 +102,7 @@ func hashed(n int) []candidate {
 // first is the index of the best candidate.
 func first(r *pickRequest, candidates []candidate) int {
 	scores := scoresOf(&consistentHashScorer{LoadFactor: 1.25}, r, candidates)
-	return candidates[highest(scores, 0)].Index
+	return candidates[highestIndex(scores, 0)].Index
 }
 
 func TestConsistentHashScorerMovesOnlyOwnRequests(t *testing.T) {

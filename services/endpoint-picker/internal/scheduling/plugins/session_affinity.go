@@ -106,17 +106,17 @@ func (p *sessionAffinity) Validate(c *Check) {
 	c.noEffect("encodedEndpointHeaderConfig", other+string(p.Strategy))
 	c.Require(len(p.ByID.Sources) > 0, "sessionIdConfig.sources", "it is empty: leave it out for the header %s", defaultSessionID)
 	for i, source := range p.ByID.Sources {
-		p.settings.sources = append(p.settings.sources, source.resolve(c, strictyaml.Indexed("sessionIdConfig.sources", i)))
+		p.settings.sources = append(p.settings.sources, source.resolveHeader(c, strictyaml.Indexed("sessionIdConfig.sources", i)))
 	}
 	c.Seconds("sessionIdConfig.evictionTtlSeconds", p.ByID.EvictionTTLSeconds)
 	c.Seconds("sessionIdConfig.evictionSweepSeconds", p.ByID.EvictionSweepSeconds)
-	p.settings.ttl, p.settings.sweep = seconds(p.ByID.EvictionTTLSeconds), seconds(p.ByID.EvictionSweepSeconds)
+	p.settings.ttl, p.settings.sweep = toDuration(p.ByID.EvictionTTLSeconds), toDuration(p.ByID.EvictionSweepSeconds)
 }
 
-func seconds(value float64) time.Duration { return time.Duration(value * float64(time.Second)) }
+func toDuration(value float64) time.Duration { return time.Duration(value * float64(time.Second)) }
 
-// resolve returns the header or cookie of a source. An attribute stands for the parameters of a session-id-producer.
-func (s sessionIDSource) resolve(c *Check, at string) sessionIDHeader {
+// resolveHeader returns the header or cookie of a source. An attribute stands for the parameters of a session-id-producer.
+func (s sessionIDSource) resolveHeader(c *Check, at string) sessionIDHeader {
 	c.Require((s.Header == "") != (s.Attribute == ""), at, "give either a header or an attribute")
 	switch {
 	case s.Header != "":
@@ -139,9 +139,9 @@ func (s sessionIDSource) resolve(c *Check, at string) sessionIDHeader {
 	return sessionIDHeader{header: strings.ToLower(producer.HeaderName)}
 }
 
-// Install gives the plugin its sessions: those of the configuration in force, if they have the same settings. All plugins of
+// ApplyTo gives the plugin its sessions: those of the configuration in force, if they have the same settings. All plugins of
 // a configuration share them.
-func (p *sessionAffinity) Install(b *Builder) {
+func (p *sessionAffinity) ApplyTo(b *Builder) {
 	same := func(s *Sessions) bool { return s != nil && reflect.DeepEqual(s.settings, p.settings) }
 	switch {
 	case same(b.Parts.Sessions):
@@ -170,11 +170,11 @@ type sessionAffinityFilter struct{ sessionAffinity }
 // Filter keeps the session's endpoint, or all if it is not a candidate.
 func (f *sessionAffinityFilter) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	var buffer sessionBuffer
-	bound, ok := f.sessions.find(r, &buffer)
+	bound, ok := f.sessions.findBinding(r, &buffer)
 	if !ok {
 		return candidates
 	}
-	return scheduling.Prefer(candidates, func(c *scheduling.Candidate) bool { return bound.matches(c.Server) })
+	return scheduling.PreferAccepted(candidates, func(c *scheduling.Candidate) bool { return bound.matches(c.Server) })
 }
 
 // sessionAffinityScorer prefers the endpoint of the request's session.
@@ -183,7 +183,7 @@ type sessionAffinityScorer struct{ sessionAffinity }
 // Score sets 1 for the session's endpoint.
 func (s *sessionAffinityScorer) Score(r *scheduling.Request, candidates []scheduling.Candidate, scores []float64) {
 	var buffer sessionBuffer
-	bound, ok := s.sessions.find(r, &buffer)
+	bound, ok := s.sessions.findBinding(r, &buffer)
 	if !ok {
 		return
 	}

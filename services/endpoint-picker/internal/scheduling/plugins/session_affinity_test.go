@@ -129,7 +129,7 @@ func TestSessionIdentifiers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, sessions.id(tt.give))
+			assert.Equal(t, tt.want, sessions.sessionID(tt.give))
 		})
 	}
 }
@@ -144,7 +144,7 @@ func install(t *testing.T, parameters string, previous *Parts) *Parts {
 	c := document.Checker("")
 	p.Validate(&Check{Checker: c, Plugins: noPlugins{}})
 	parts := &Parts{}
-	p.(Installer).Install(&Builder{Checker: c, Reference: c, Parts: parts, Previous: previous})
+	p.(Installer).ApplyTo(&Builder{Checker: c, Reference: c, Parts: parts, Previous: previous})
 	require.NoError(t, c.Err())
 	require.Len(t, parts.Binders, 1)
 	return parts
@@ -177,7 +177,7 @@ func newTable() *sessionTable { return newSessionTable(time.Minute, time.Second)
 
 func bound(t *testing.T, table *sessionTable, id string, now time.Time) string {
 	t.Helper()
-	s, ok := table.find(id, now)
+	s, ok := table.findSession(id, now)
 	assert.Equal(t, ok, s != sessionServer{})
 	return s.name
 }
@@ -186,10 +186,10 @@ func TestSessionsStayOnTheirEndpoint(t *testing.T) {
 	t.Parallel()
 	table := newTable()
 	assert.Empty(t, bound(t, table, "a", noon))
-	table.bind("a", sessionServer{"ns/one", 1}, noon)
-	table.bind("b", sessionServer{"ns/two", 1}, noon)
+	table.bindSession("a", sessionServer{"ns/one", 1}, noon)
+	table.bindSession("b", sessionServer{"ns/two", 1}, noon)
 	assert.Equal(t, "ns/one", bound(t, table, "a", noon.Add(time.Minute)))
-	table.bind("a", sessionServer{"ns/three", 1}, noon.Add(time.Second))
+	table.bindSession("a", sessionServer{"ns/three", 1}, noon.Add(time.Second))
 	assert.Equal(t, "ns/three", bound(t, table, "a", noon.Add(61*time.Second)))
 	assert.Equal(t, 2, table.len())
 }
@@ -198,10 +198,10 @@ func TestUnusedSessionsAreRemoved(t *testing.T) {
 	t.Parallel()
 	table := newTable()
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
-	table.bind("a", sessionServer{"ns/one", 1}, at(0))
-	table.bind("b", sessionServer{"ns/one", 1}, at(1))
-	table.bind("a", sessionServer{"ns/one", 1}, at(2))
-	table.bind("c", sessionServer{"ns/one", 1}, at(62))
+	table.bindSession("a", sessionServer{"ns/one", 1}, at(0))
+	table.bindSession("b", sessionServer{"ns/one", 1}, at(1))
+	table.bindSession("a", sessionServer{"ns/one", 1}, at(2))
+	table.bindSession("c", sessionServer{"ns/one", 1}, at(62))
 	assert.Equal(t, 2, table.len(), "b expired")
 	assert.Equal(t, "ns/one", bound(t, table, "a", at(62)))
 	assert.Empty(t, bound(t, table, "a", at(63)), "expired, but not swept yet")
@@ -213,18 +213,18 @@ func TestSweepIsBounded(t *testing.T) {
 	table := newTable()
 	const sessions = 3*sweepBatch + 1
 	for i := range sessions {
-		table.bind(fmt.Sprint(i), sessionServer{"ns/one", 1}, noon)
+		table.bindSession(fmt.Sprint(i), sessionServer{"ns/one", 1}, noon)
 	}
 	later := noon.Add(time.Hour)
 	for i, want := range []int{sessions + 1 - sweepBatch, sessions + 1 - 2*sweepBatch, 2, 1} {
-		table.bind("new", sessionServer{"ns/one", 1}, later)
+		table.bindSession("new", sessionServer{"ns/one", 1}, later)
 		assert.Equal(t, want, table.len(), "call %d", i)
 	}
-	table.bind("old", sessionServer{"ns/one", 1}, later.Add(-time.Hour))
+	table.bindSession("old", sessionServer{"ns/one", 1}, later.Add(-time.Hour))
 	table.order.MoveToFront(table.order.Back())
-	table.bind("new", sessionServer{"ns/one", 1}, later.Add(time.Second-1))
+	table.bindSession("new", sessionServer{"ns/one", 1}, later.Add(time.Second-1))
 	assert.Equal(t, 2, table.len(), "the next sweep is after the interval")
-	table.bind("new", sessionServer{"ns/one", 1}, later.Add(time.Second))
+	table.bindSession("new", sessionServer{"ns/one", 1}, later.Add(time.Second))
 	assert.Equal(t, 1, table.len())
 }
 
@@ -232,7 +232,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	table := newTable()
 	for i := range maxSessions + 10 {
-		table.bind(fmt.Sprint(i), sessionServer{"ns/one", 1}, noon)
+		table.bindSession(fmt.Sprint(i), sessionServer{"ns/one", 1}, noon)
 	}
 	assert.Equal(t, maxSessions, table.len())
 	assert.Empty(t, bound(t, table, "9", noon), "the oldest was removed first")

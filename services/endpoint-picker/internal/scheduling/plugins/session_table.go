@@ -53,8 +53,8 @@ func newSessionTable(ttl, sweep time.Duration) *sessionTable {
 	return &sessionTable{ttl: ttl, sweep: sweep, seed: maphash.MakeSeed(), byHash: map[uint64]*list.Element{}}
 }
 
-// find returns the endpoint of a session that was used within the time to live.
-func (t *sessionTable) find(id string, now time.Time) (sessionServer, bool) {
+// findSession returns the endpoint of a session that was used within the time to live.
+func (t *sessionTable) findSession(id string, now time.Time) (sessionServer, bool) {
 	hash := maphash.String(t.seed, id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,14 +64,14 @@ func (t *sessionTable) find(id string, now time.Time) (sessionServer, bool) {
 	}
 	s := e.Value.(*sessionEntry)
 	if t.isExpired(s, now) {
-		t.remove(e)
+		t.removeElement(e)
 		return sessionServer{}, false
 	}
 	return s.server.Value(), true
 }
 
-// bind sets the endpoint of a session.
-func (t *sessionTable) bind(id string, server sessionServer, now time.Time) {
+// bindSession sets the endpoint of a session.
+func (t *sessionTable) bindSession(id string, server sessionServer, now time.Time) {
 	entry := sessionEntry{maphash.String(t.seed, id), unique.Make(server), now}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *sessionTable) bind(id string, server sessionServer, now time.Time) {
 		return
 	}
 	if t.order.Len() == maxSessions {
-		t.remove(t.order.Front())
+		t.removeElement(t.order.Front())
 	}
 	t.byHash[entry.hash] = t.order.PushBack(&entry)
 }
@@ -98,12 +98,12 @@ func (t *sessionTable) removeExpired(now time.Time) {
 			t.sweptAt = now
 			return
 		}
-		t.remove(oldest)
+		t.removeElement(oldest)
 	}
 }
 
 func (t *sessionTable) isExpired(s *sessionEntry, now time.Time) bool { return now.Sub(s.used) > t.ttl }
 
-func (t *sessionTable) remove(e *list.Element) {
+func (t *sessionTable) removeElement(e *list.Element) {
 	delete(t.byHash, t.order.Remove(e).(*sessionEntry).hash)
 }

@@ -44,16 +44,16 @@ func (b binding) matches(s *scheduling.Server) bool {
 	return (b.port == 0 || b.port == s.Address.Port()) && s.Name == string(b.name)
 }
 
-// find returns the endpoint that the session of a request is bound to.
-func (s *Sessions) find(r *scheduling.Request, buffer *sessionBuffer) (binding, bool) {
+// findBinding returns the endpoint that the session of a request is bound to.
+func (s *Sessions) findBinding(r *scheduling.Request, buffer *sessionBuffer) (binding, bool) {
 	if s.settings.strategy == sessionInHeader {
 		return decodeToken(r.Headers.Get(s.settings.header), buffer)
 	}
-	id := s.id(r.Headers)
+	id := s.sessionID(r.Headers)
 	if id == "" {
 		return binding{}, false
 	}
-	bound, ok := s.table.find(id, r.Now)
+	bound, ok := s.table.findSession(id, r.Now)
 	if !ok {
 		return binding{}, false
 	}
@@ -90,18 +90,18 @@ func (s *Sessions) Bind(r *scheduling.Request, chosen *scheduling.Server) (name,
 		text = strconv.AppendUint(append(text, ':'), uint64(chosen.Address.Port()), 10)
 		return s.settings.header, base64.StdEncoding.EncodeToString(text)
 	}
-	if id := s.id(r.Headers); id != "" {
-		s.table.bind(id, sessionServer{chosen.Name, chosen.Address.Port()}, r.Now)
+	if id := s.sessionID(r.Headers); id != "" {
+		s.table.bindSession(id, sessionServer{chosen.Name, chosen.Address.Port()}, r.Now)
 	}
 	return "", ""
 }
 
-// id returns the identifier of the session of a request; empty without a session.
-func (s *Sessions) id(headers api.Headers) string {
+// sessionID returns the identifier of the session of a request; empty without a session.
+func (s *Sessions) sessionID(headers api.Headers) string {
 	for _, source := range s.settings.sources {
 		id := headers.Get(source.header)
 		if source.cookie != "" {
-			id = cookie(id, source.cookie)
+			id = cookieValue(id, source.cookie)
 		}
 		if id != "" {
 			return id
@@ -110,8 +110,8 @@ func (s *Sessions) id(headers api.Headers) string {
 	return ""
 }
 
-// cookie returns the value of a cookie.
-func cookie(header, name string) string {
+// cookieValue returns the value of a cookie.
+func cookieValue(header, name string) string {
 	for pair := range strings.SplitSeq(header, ";") {
 		if key, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && key == name {
 			return value

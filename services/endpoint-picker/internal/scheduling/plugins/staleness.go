@@ -21,8 +21,8 @@ func (f Staleness) Filter(r *scheduling.Request, candidates []scheduling.Candida
 			fresh++
 		}
 	}
-	if fresh == 0 || fresh == len(candidates) { // the usual case; Prefer is slower
+	if fresh == 0 || fresh == len(candidates) { // the usual case; PreferAccepted is slower
 		return candidates
 	}
-	return scheduling.Keep(candidates, func(c *scheduling.Candidate) bool { return !c.Load.Stale(r.Now, f.After) })
+	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return !c.Load.Stale(r.Now, f.After) })
 }

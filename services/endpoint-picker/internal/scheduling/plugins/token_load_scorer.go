@@ -16,7 +16,7 @@ type tokenLoadScorer struct {
 // Validate checks the parameters.
 func (s *tokenLoadScorer) Validate(c *Check) {
 	c.Positive("queueThresholdTokens", float64(s.QueueThresholdTokens))
-	c.producer("inFlightLoadProducerName", s.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.requireProducer("inFlightLoadProducerName", s.InFlightLoadProducerName, typeInflightLoadProducer)
 }
 
 // Score sets the remaining share below the threshold.

@@ -18,7 +18,7 @@ type tokenProducer struct {
 // Validate refuses tokenizers.
 func (p *tokenProducer) Validate(c *Check) {
 	for _, field := range []string{"modelName", "vllm", "udsTokenizerConfig"} {
-		c.Require(!c.Has(field), field, "the picker uses no tokenizer, it estimates tokens: leave it out")
+		c.Require(!c.HasField(field), field, "the picker uses no tokenizer, it estimates tokens: leave it out")
 	}
 	if !p.Estimate.IsEmpty() {
 		c.noEffect("estimate", "the picker has its own estimate of images and sounds")

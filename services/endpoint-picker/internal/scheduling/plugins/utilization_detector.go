@@ -49,7 +49,7 @@ func (d *utilizationDetector) Saturation(now time.Time, pool []scheduling.Candid
 
 // Filter prefers the endpoints that are not full.
 func (d *utilizationDetector) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.Prefer(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load, r.Now) < 1+d.Headroom })
+	return scheduling.PreferAccepted(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load, r.Now) < 1+d.Headroom })
 }
 
 // fullness returns the load of an endpoint divided by its capacity.

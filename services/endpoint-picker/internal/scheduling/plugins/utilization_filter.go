@@ -60,7 +60,7 @@ func (f *utilizationFilter) Validate(c *Check) {
 		limit.most = *condition.MaxValue
 		f.limits = append(f.limits, limit)
 	}
-	c.producer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
+	c.requireProducer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
 }
 
 // ErrEmpty returns ErrNoCapacity.
@@ -70,14 +70,14 @@ func (*utilizationFilter) ErrEmpty() error { return scheduling.ErrNoCapacity }
 func (f *utilizationFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	within := func(c *scheduling.Candidate) bool {
 		for _, limit := range f.limits {
-			if limit.metric.value(&c.Load) > limit.most {
+			if limit.metric.valueOf(&c.Load) > limit.most {
 				return false
 			}
 		}
 		return true
 	}
 	if f.FallbackOnEmpty {
-		return scheduling.Prefer(candidates, within)
+		return scheduling.PreferAccepted(candidates, within)
 	}
-	return scheduling.Keep(candidates, within)
+	return scheduling.KeepAccepted(candidates, within)
 }

@@ -17,7 +17,7 @@ func (p *weightedRandomPicker) Pick(r *scheduling.Request, scores []float64, pla
 	most := max(min(p.MaxNumOfEndpoints, len(places)), 1)
 	for i := range most {
 		rest := places[i:]
-		j := drawByScore(scores, rest, r.Draw(streamPick, i))
+		j := drawByScore(scores, rest, r.DrawRandom(streamPick, i))
 		rest[0], rest[j] = rest[j], rest[0]
 	}
 	return places[:most]

@@ -30,7 +30,7 @@ type Server struct {
 	flag     string
 	port     int
 	server   *peers.Server
-	listener net.Listener // nil until Listen
+	listener net.Listener // nil until OpenListener
 }
 
 // Params are the parameters of New.
@@ -45,15 +45,15 @@ type Params struct {
 	Service Service
 }
 
-// New returns a Server. Listen opens its port.
+// New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
 	return &Server{log: p.Log, flag: p.Flag, port: p.Port, server: peers.New(peers.Params{
 		Log: p.Log, Limits: p.Limits, Ledger: p.Ledger, Options: p.Options, Codec: p.Codec, Register: p.Service.Register,
 	})}
 }
 
-// Listen opens the port.
-func (s *Server) Listen() error {
+// OpenListener opens the port.
+func (s *Server) OpenListener() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
 	if err != nil {
 		return fmt.Errorf("listen on --%s %d: %w", s.flag, s.port, err)
@@ -62,21 +62,21 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Address returns the address of the server.
-func (s *Server) Address() string { return s.listener.Addr().String() }
+// ListenAddress returns the address of the server.
+func (s *Server) ListenAddress() string { return s.listener.Addr().String() }
 
-// Run serves until Drain or Close, which may be called first.
+// Run serves until DrainStreams or Close, which may be called first.
 func (s *Server) Run() error {
-	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.Address()), zap.String("flag", s.flag))
+	s.log.Info("Started listening", zap.String(logging.KeyAddress, s.ListenAddress()), zap.String("flag", s.flag))
 	if err := s.server.Serve(s.listener); err != nil {
 		return fmt.Errorf("serve --%s %d: %w", s.flag, s.port, err)
 	}
 	return nil
 }
 
-// Drain stops accepting and returns true when the last stream has ended, or false when ctx ends first. Then Close cuts the
+// DrainStreams stops accepting and returns true when the last stream has ended, or false when ctx ends first. Then Close cuts the
 // open streams.
-func (s *Server) Drain(ctx context.Context) bool {
+func (s *Server) DrainStreams(ctx context.Context) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -98,5 +98,5 @@ func (s *Server) Close() {
 	}
 }
 
-// Stats returns figures of the server and its gateways.
-func (s *Server) Stats() peers.Stats { return s.server.TotalStats() }
+// GatewayStats returns figures of the server and its gateways.
+func (s *Server) GatewayStats() peers.Stats { return s.server.TotalStats() }

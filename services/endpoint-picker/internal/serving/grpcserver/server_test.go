@@ -101,7 +101,7 @@ func TestDrainWaitsForStreams(t *testing.T) {
 		_, endStream := watch(t, s.connect(t, insecure.NewCredentials()))
 
 		drained := make(chan bool, 1)
-		go func() { drained <- s.Drain(t.Context()) }()
+		go func() { drained <- s.DrainStreams(t.Context()) }()
 		time.Sleep(time.Minute)
 		_, err := s.listener.Dial()
 		require.Error(t, err, "nothing new is accepted")
@@ -120,7 +120,7 @@ func TestDrainIsBounded(t *testing.T) {
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		assert.False(t, s.Drain(bounded))
+		assert.False(t, s.DrainStreams(bounded))
 		assert.Equal(t, time.Minute, time.Since(began))
 		s.Close()
 		_, err := stream.Recv()
@@ -130,7 +130,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 func TestDrainOfAnIdleServer(t *testing.T) {
 	t.Parallel()
-	assert.True(t, start(t).Drain(t.Context()))
+	assert.True(t, start(t).DrainStreams(t.Context()))
 }
 
 func TestTLS(t *testing.T) {
@@ -253,9 +253,9 @@ func TestHeadersAreBounded(t *testing.T) {
 func TestGatewaysAreCounted(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{}.ServerOptions()...)
-	assert.Zero(t, s.Stats())
+	assert.Zero(t, s.GatewayStats())
 	_, cancel := watch(t, s.connect(t, insecure.NewCredentials()))
 	defer cancel()
-	stats := s.Stats()
+	stats := s.GatewayStats()
 	assert.Equal(t, []int{1, 1, 1}, []int{stats.Clients, stats.Connections, stats.Streams})
 }

@@ -52,7 +52,7 @@ type Server struct {
 func NewServer(r readiness, services ...string) *Server {
 	s := &Server{readiness: r, server: health.NewServer(), names: append([]string{"", Readiness, chartName}, services...)}
 	s.server.SetServingStatus(Liveness, healthv1.HealthCheckResponse_SERVING)
-	s.refresh()
+	s.refreshHealth()
 	return s
 }
 
@@ -67,10 +67,10 @@ func (s *Server) CheckReady() error {
 	return s.readiness.CheckReady()
 }
 
-// Drain makes the picker unready permanently.
-func (s *Server) Drain() {
+// SetDraining makes the picker unready permanently.
+func (s *Server) SetDraining() {
 	s.draining.Store(true)
-	s.refresh()
+	s.refreshHealth()
 }
 
 // Run refreshes the answers until ctx ends.
@@ -82,13 +82,13 @@ func (s *Server) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.refresh()
+			s.refreshHealth()
 		}
 	}
 }
 
-// refresh updates the health of all names.
-func (s *Server) refresh() {
+// refreshHealth updates the health of all names.
+func (s *Server) refreshHealth() {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
 	state := healthv1.HealthCheckResponse_SERVING

@@ -38,7 +38,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{}
 	readiness := newMockReadiness(t)
-	readiness.EXPECT().Ready().RunAndReturn(func() error {
+	readiness.EXPECT().CheckReady().RunAndReturn(func() error {
 		if r.ready.Load() {
 			return nil
 		}
@@ -115,7 +115,7 @@ func TestDrainIsAtOnceAndForGood(t *testing.T) {
 		assert.Equal(t, healthv1.HealthCheckResponse_SERVING, first.GetStatus())
 
 		began := time.Now()
-		r.Drain()
+		r.SetDraining()
 		for _, name := range readinessNames() {
 			assert.False(t, r.serving(t, name), name)
 		}

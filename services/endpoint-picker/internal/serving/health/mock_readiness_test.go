@@ -22,7 +22,7 @@ func (_m *mockReadiness) CheckReady() error {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
-		panic("no return value specified for Ready")
+		panic("no return value specified for CheckReady")
 	}
 
 	var r0 error
@@ -35,29 +35,29 @@ func (_m *mockReadiness) CheckReady() error {
 	return r0
 }
 
-// mockReadiness_Ready_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'Ready'
-type mockReadiness_Ready_Call struct {
+// mockReadiness_CheckReady_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'CheckReady'
+type mockReadiness_CheckReady_Call struct {
 	*mock.Call
 }
 
-// Ready is a helper method to define mock.On call
-func (_e *mockReadiness_Expecter) Ready() *mockReadiness_Ready_Call {
-	return &mockReadiness_Ready_Call{Call: _e.mock.On("Ready")}
+// CheckReady is a helper method to define mock.On call
+func (_e *mockReadiness_Expecter) CheckReady() *mockReadiness_CheckReady_Call {
+	return &mockReadiness_CheckReady_Call{Call: _e.mock.On("CheckReady")}
 }
 
-func (_c *mockReadiness_Ready_Call) Run(run func()) *mockReadiness_Ready_Call {
+func (_c *mockReadiness_CheckReady_Call) Run(run func()) *mockReadiness_CheckReady_Call {
 	_c.Call.Run(func(args mock.Arguments) {
 		run()
 	})
 	return _c
 }
 
-func (_c *mockReadiness_Ready_Call) Return(_a0 error) *mockReadiness_Ready_Call {
+func (_c *mockReadiness_CheckReady_Call) Return(_a0 error) *mockReadiness_CheckReady_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockReadiness_Ready_Call) RunAndReturn(run func() error) *mockReadiness_Ready_Call {
+func (_c *mockReadiness_CheckReady_Call) RunAndReturn(run func() error) *mockReadiness_CheckReady_Call {
 	_c.Call.Return(run)
 	return _c
 }

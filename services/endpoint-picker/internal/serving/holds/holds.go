@@ -76,8 +76,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next := time.NewTicker(interval)
 	defer next.Stop()
 	for first := true; ; first = false {
-		if lines := s.lines(); len(lines) > 0 || first {
-			if write(w, control, lines) != nil {
+		if lines := s.changedLines(); len(lines) > 0 || first {
+			if writeLines(w, control, lines) != nil {
 				return
 			}
 		}
@@ -89,8 +89,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write sends lines to a client that reads them.
-func write(w io.Writer, control *http.ResponseController, lines []byte) error {
+// writeLines sends lines to a client that reads them.
+func writeLines(w io.Writer, control *http.ResponseController, lines []byte) error {
 	if err := control.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
 		return err //nolint:wrapcheck // it ends the stream
 	}
@@ -115,8 +115,8 @@ type state struct {
 	version uint64
 }
 
-// lines returns what the follower does not know.
-func (s *stream) lines() []byte {
+// changedLines returns what the follower does not know.
+func (s *stream) changedLines() []byte {
 	var b bytes.Buffer
 	now, gone := s.handler.clock.Now(), maps.Clone(s.known)
 	for _, p := range s.handler.pools() {
@@ -125,12 +125,12 @@ func (s *stream) lines() []byte {
 		seen := state{queue: p.Queue, version: p.Queue.Version()}
 		if known, found := s.known[key]; !found || known != seen {
 			s.known[key] = seen
-			b.Write(line(key, models(p.Queue.Report(), now)))
+			b.Write(formatLine(key, sumModels(p.Queue.Report(), now)))
 		}
 	}
 	for key := range gone {
 		delete(s.known, key)
-		b.Write(line(key, nil))
+		b.Write(formatLine(key, nil))
 	}
 	if b.Len() == 0 && now.Sub(s.last) >= heartbeat {
 		b.WriteByte('\n')
@@ -148,8 +148,8 @@ type model struct {
 	Oldest  float64 `json:"oldestSeconds"`
 }
 
-// models adds the counts of each model.
-func models(counts []queue.Count, now time.Time) []model {
+// sumModels adds the counts of each model.
+func sumModels(counts []queue.Count, now time.Time) []model {
 	made := make([]model, 0, len(counts))
 	for i := range counts { // sorted by target
 		c := &counts[i]
@@ -164,8 +164,8 @@ func models(counts []queue.Count, now time.Time) []model {
 	return made
 }
 
-// line returns a line. Models beyond maxLine are left out.
-func line(of name, all []model) []byte {
+// formatLine returns a line. Models beyond maxLine are left out.
+func formatLine(of name, all []model) []byte {
 	slices.SortStableFunc(all, func(a, b model) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	size := 0
 	for i := range all {

@@ -193,7 +193,7 @@ func TestLineOfManyModels(t *testing.T) {
 		all = append(all, model{Model: fmt.Sprint(i, strings.Repeat("\x00", 250)), Waiting: 1})
 	}
 	all = append(all, model{Model: "true", Waiting: 2})
-	text := line(name{"ns", "pool"}, all)
+	text := formatLine(name{"ns", "pool"}, all)
 	assert.LessOrEqual(t, len(text), maxLine+1024)
 	assert.Contains(t, string(text), `{"model":"true","waiting":2,`)
 }

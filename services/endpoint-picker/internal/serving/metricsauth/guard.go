@@ -90,7 +90,7 @@ func New(p Params) *Guard {
 // Protect returns a handler that passes authorized requests to next.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := g.decide(r)
+		a := g.authorize(r)
 		switch a.status {
 		case http.StatusOK:
 			next.ServeHTTP(w, r)
@@ -102,30 +102,30 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// decide answers from the cache, or asks.
-func (g *Guard) decide(r *http.Request) answer {
-	token := bearer(r.Header.Get("Authorization"))
+// authorize answers from the cache, or asks.
+func (g *Guard) authorize(r *http.Request) answer {
+	token := bearerToken(r.Header.Get("Authorization"))
 	if token == "" {
 		return answer{status: http.StatusUnauthorized, text: "a bearer token is wanted: Authorization: Bearer TOKEN"}
 	}
 	q := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
 	last, known := g.lastAnswer(q)
 	now := g.params.Clock.Now()
-	if known && now.Sub(last.askedAt) < fresh(last) {
+	if known && now.Sub(last.askedAt) < freshTime(last) {
 		return last
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
-	a, err := g.ask(ctx, token, q)
+	a, err := g.askAPIServer(ctx, token, q)
 	switch {
 	case err == nil:
-		g.recovered()
+		g.logRecovery()
 		a.askedAt = now
-		g.kept.Add(q, a, keep(a))
+		g.kept.Add(q, a, cacheTime(a))
 		return a
 	case errors.Is(r.Context().Err(), context.Canceled): // the client disconnected, which is no outage
 	default:
-		g.failed(err)
+		g.logOutage(err)
 	}
 	if known && last.status == http.StatusOK {
 		return last
@@ -142,8 +142,8 @@ func (g *Guard) lastAnswer(q question) (answer, bool) {
 	return a, ok
 }
 
-// ask asks the API server.
-func (g *Guard) ask(ctx context.Context, token string, q question) (answer, error) {
+// askAPIServer asks the API server.
+func (g *Guard) askAPIServer(ctx context.Context, token string, q question) (answer, error) {
 	review, err := g.params.Tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return answer{}, fmt.Errorf("create token review: %w", err)
@@ -156,7 +156,7 @@ func (g *Guard) ask(ctx context.Context, token string, q question) (answer, erro
 		User:                  user.Username,
 		UID:                   user.UID,
 		Groups:                user.Groups,
-		Extra:                 extra(user.Extra),
+		Extra:                 convertExtra(user.Extra),
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: q.path, Verb: q.verb},
 	}}, metav1.CreateOptions{})
 	if err != nil {
@@ -169,8 +169,8 @@ func (g *Guard) ask(ctx context.Context, token string, q question) (answer, erro
 	return answer{status: http.StatusOK}, nil
 }
 
-// failed logs the start of an outage.
-func (g *Guard) failed(err error) {
+// logOutage logs the start of an outage.
+func (g *Guard) logOutage(err error) {
 	now := g.params.Clock.Now()
 	g.outage.mu.Lock()
 	tell := !g.outage.told && now.Sub(g.outage.toldAt) >= tellAgain
@@ -184,8 +184,8 @@ func (g *Guard) failed(err error) {
 	}
 }
 
-// recovered logs the end of an outage whose start was logged.
-func (g *Guard) recovered() {
+// logRecovery logs the end of an outage whose start was logged.
+func (g *Guard) logRecovery() {
 	g.outage.mu.Lock()
 	told := g.outage.told
 	g.outage.told = false
@@ -195,24 +195,24 @@ func (g *Guard) recovered() {
 	}
 }
 
-// fresh returns the time until an answer is asked for again.
-func fresh(a answer) time.Duration {
+// freshTime returns the time until an answer is asked for again.
+func freshTime(a answer) time.Duration {
 	if a.status == http.StatusOK {
 		return allowedFor
 	}
 	return deniedFor
 }
 
-// keep returns the time until an answer is forgotten.
-func keep(a answer) time.Duration {
+// cacheTime returns the time until an answer is forgotten.
+func cacheTime(a answer) time.Duration {
 	if a.status == http.StatusOK {
 		return outageFor
 	}
 	return deniedFor
 }
 
-// bearer returns the token of an Authorization header, empty if it has none.
-func bearer(header string) string {
+// bearerToken returns the token of an Authorization header, empty if it has none.
+func bearerToken(header string) string {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -220,8 +220,8 @@ func bearer(header string) string {
 	return strings.TrimSpace(token)
 }
 
-// extra converts the values to the type of the other API group.
-func extra(of map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+// convertExtra converts the values to the type of the other API group.
+func convertExtra(of map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
 	if len(of) == 0 {
 		return nil
 	}

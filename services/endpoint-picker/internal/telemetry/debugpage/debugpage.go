@@ -35,7 +35,7 @@ const maxLength = 256
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(formats()).Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(formatFuncs()).Parse(pageText))
 
 // snapshots provides the endpoints.
 type snapshots interface {
@@ -85,26 +85,26 @@ func (p *Page) Handlers() map[string]http.Handler {
 }
 
 func (p *Page) writeJSON(w http.ResponseWriter) {
-	header(w, "application/json")
+	setHeaders(w, "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	p.wrote(encoder.Encode(p.state()))
+	p.logWriteError(encoder.Encode(p.pageState()))
 }
 
 func (p *Page) writeHTML(w http.ResponseWriter) {
-	header(w, "text/html; charset=utf-8")
+	setHeaders(w, "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	p.wrote(pageTemplate.Execute(w, p.state()))
+	p.logWriteError(pageTemplate.Execute(w, p.pageState()))
 }
 
-// wrote logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
-func (p *Page) wrote(err error) {
+// logWriteError logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
+func (p *Page) logWriteError(err error) {
 	if err != nil {
 		p.Log.Debug("Could not write debug page", zap.Error(err))
 	}
 }
 
-func header(w http.ResponseWriter, contentType string) {
+func setHeaders(w http.ResponseWriter, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -221,7 +221,7 @@ type scoreLine struct {
 // InUse reports whether the endpoint is neither stale nor ejected.
 func (e endpointLine) InUse() bool { return !e.Stale && !e.Ejected }
 
-func sum(endpoints []endpointLine) totals {
+func sumEndpoints(endpoints []endpointLine) totals {
 	var t totals
 	for _, e := range endpoints {
 		if e.InUse() {
@@ -236,15 +236,15 @@ func sum(endpoints []endpointLine) totals {
 	return t
 }
 
-func (p *Page) state() state {
+func (p *Page) pageState() state {
 	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []pool{}, KeepsPicks: p.KeepsPicks}
 	for _, one := range p.Pools() {
-		shown.Pools = append(shown.Pools, p.pool(one, shown.Now))
+		shown.Pools = append(shown.Pools, p.poolState(one, shown.Now))
 	}
 	return shown
 }
 
-func (p *Page) pool(one Pool, now time.Time) pool {
+func (p *Page) poolState(one Pool, now time.Time) pool {
 	snapshot := one.Snapshots.Snapshot()
 	shown := pool{
 		Name:      one.Title,
@@ -256,20 +256,20 @@ func (p *Page) pool(one Pool, now time.Time) pool {
 		shown.Problem = snapshot.Err.Error()
 	}
 	for _, e := range snapshot.Endpoints {
-		shown.Endpoints = append(shown.Endpoints, p.endpoint(e, one.Estimator, now))
+		shown.Endpoints = append(shown.Endpoints, p.endpointState(e, one.Estimator, now))
 	}
 	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
 	})
-	for _, r := range one.Picks.last() {
-		shown.Picks = append(shown.Picks, pick(r))
+	for _, r := range one.Picks.lastPicks() {
+		shown.Picks = append(shown.Picks, toPickLine(r))
 	}
-	shown.Totals = sum(shown.Endpoints)
+	shown.Totals = sumEndpoints(shown.Endpoints)
 	return shown
 }
 
-func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Time) endpointLine {
-	stats, described := e.Stats(now), e.Description()
+func (p *Page) endpointState(e *endpoint.Endpoint, x *estimate.Estimator, now time.Time) endpointLine {
+	stats, described := e.StatsAt(now), e.Description()
 	blocks, capacity := x.CacheSize(e)
 	return endpointLine{
 		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
@@ -281,7 +281,7 @@ func (p *Page) endpoint(e *endpoint.Endpoint, x *estimate.Estimator, now time.Ti
 	}
 }
 
-func pick(r *exchange.Record) pickLine {
+func toPickLine(r *exchange.Record) pickLine {
 	l := pickLine{
 		Time: r.StartTime, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
 		Outcome: string(r.Outcome), Status: r.Status, Reason: r.Reason, Prompt: r.PromptTokens, Matched: r.MatchedTokens,

@@ -38,11 +38,11 @@ func newPage(t *testing.T) *Page {
 		}
 	}
 	a, b := estimator.NewEndpoint(describe("a", "10.0.0.1:8000", 0), noon), estimator.NewEndpoint(describe("b", "[2001:db8::1]:8001", 1), noon)
-	a.Record(a.BeginScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
-	estimator.Placed(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
-	estimate.ServerOf(a).Place(a, noon, estimate.Prefill{Tokens: 200})
-	b.RecordFailure(b.BeginScrape(noon))
-	b.Health().Eject("responses", noon.Add(time.Hour))
+	a.RecordSample(a.StartScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
+	estimator.RecordPlacement(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
+	estimate.ServerOf(a).PlaceStreamed(a, noon, estimate.Prefill{Tokens: 200})
+	b.RecordFailure(b.StartScrape(noon))
+	b.Health().EjectUntil("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
 	for i := range 2 {
 		picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
@@ -58,7 +58,7 @@ func newPage(t *testing.T) *Page {
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
 	return New(Params{
-		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.Enabled(),
+		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.IsEnabled(),
 		Pools: func() []Pool {
 			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimator, Picks: picks}}
 		},
@@ -155,12 +155,12 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 func TestPicksAreTheLastOnes(t *testing.T) {
 	t.Parallel()
 	p := NewPicks(3)
-	assert.Empty(t, p.last())
+	assert.Empty(t, p.lastPicks())
 	for i := range 5 {
 		p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
 	}
 	var got []int
-	for _, r := range p.last() {
+	for _, r := range p.lastPicks() {
 		got = append(got, r.Status)
 	}
 	assert.Equal(t, []int{4, 3, 2}, got)
@@ -168,9 +168,9 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 
 func TestPicksThatNobodyWantsCostNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
 	p, r := NewPicks(0), &exchange.Record{Outcome: exchange.Refused, Scores: make([]exchange.Score, 10)}
-	assert.False(t, p.Enabled())
+	assert.False(t, p.IsEnabled())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveRequest(r) }))
-	assert.Empty(t, p.last())
+	assert.Empty(t, p.lastPicks())
 }
 
 func TestPicksAreCopies(t *testing.T) {
@@ -179,8 +179,8 @@ func TestPicksAreCopies(t *testing.T) {
 	r := &exchange.Record{Outcome: exchange.Refused, Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}
 	p.ObserveRequest(r)
 	r.Scores[0].Total = 2
-	assert.Equal(t, 1.0, p.last()[0].Scores[0].Total)
-	assert.Len(t, p.last()[0].Model, maxLength)
+	assert.Equal(t, 1.0, p.lastPicks()[0].Scores[0].Total)
+	assert.Len(t, p.lastPicks()[0].Model, maxLength)
 }
 
 func TestPicksOfManyAtOnce(t *testing.T) {
@@ -191,10 +191,10 @@ func TestPicksOfManyAtOnce(t *testing.T) {
 		group.Go(func() {
 			for i := range 500 {
 				p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
-				assert.LessOrEqual(t, len(p.last()), 8)
+				assert.LessOrEqual(t, len(p.lastPicks()), 8)
 			}
 		})
 	}
 	group.Wait()
-	assert.Len(t, p.last(), 8)
+	assert.Len(t, p.lastPicks(), 8)
 }

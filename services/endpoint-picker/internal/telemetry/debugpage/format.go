@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// formats are the functions of the page: they format values with units for people. The JSON has plain numbers.
-func formats() template.FuncMap {
-	return template.FuncMap{"seconds": seconds, "percent": percent, "bytes": byteSize, "count": count, "million": million}
+// formatFuncs are the functions of the page: they format values with units for people. The JSON has plain numbers.
+func formatFuncs() template.FuncMap {
+	return template.FuncMap{"seconds": formatSeconds, "percent": formatPercent, "bytes": byteSize, "count": formatCount, "million": toMillion}
 }
 
-// seconds formats a duration with three digits and a suitable unit.
-func seconds(s float64) string {
+// formatSeconds formats a duration with three digits and a suitable unit.
+func formatSeconds(s float64) string {
 	switch {
 	case s == 0:
 		return "0"
@@ -25,10 +25,10 @@ func seconds(s float64) string {
 	}
 }
 
-// million converts a cost of one thing to that of a million.
-func million(cost float64) float64 { return cost * 1e6 }
+// toMillion converts a cost of one thing to that of a million.
+func toMillion(cost float64) float64 { return cost * 1e6 }
 
-func percent(part float64) string { return fmt.Sprintf("%.1f %%", part*100) }
+func formatPercent(part float64) string { return fmt.Sprintf("%.1f %%", part*100) }
 
 func byteSize(n int) string {
 	switch {
@@ -41,8 +41,8 @@ func byteSize(n int) string {
 	}
 }
 
-// count formats an integer, or a gauge that counts, with commas between thousands.
-func count(n any) string {
+// formatCount formats an integer, or a gauge that counts, with commas between thousands.
+func formatCount(n any) string {
 	digits := fmt.Sprint(n)
 	if gauge, is := n.(float64); is {
 		digits = strconv.FormatFloat(gauge, 'f', 0, 64)

@@ -17,12 +17,12 @@ type Picks struct {
 // NewPicks returns Picks for n exchanges.
 func NewPicks(n int) *Picks { return &Picks{slots: make([]atomic.Pointer[exchange.Record], n)} }
 
-// Enabled reports whether picks are kept, so that callers can skip the scores of candidates.
-func (p *Picks) Enabled() bool { return len(p.slots) > 0 }
+// IsEnabled reports whether picks are kept, so that callers can skip the scores of candidates.
+func (p *Picks) IsEnabled() bool { return len(p.slots) > 0 }
 
 // ObserveRequest keeps a copy of a finished exchange.
 func (p *Picks) ObserveRequest(r *exchange.Record) {
-	if !p.Enabled() || r.Endpoint == nil && r.Outcome != exchange.Refused {
+	if !p.IsEnabled() || r.Endpoint == nil && r.Outcome != exchange.Refused {
 		return
 	}
 	kept := *r
@@ -35,8 +35,8 @@ func (p *Picks) ObserveRequest(r *exchange.Record) {
 	p.slots[(p.next.Add(1)-1)%uint64(len(p.slots))].Store(&kept)
 }
 
-// last returns the exchanges, newest first.
-func (p *Picks) last() []*exchange.Record {
+// lastPicks returns the exchanges, newest first.
+func (p *Picks) lastPicks() []*exchange.Record {
 	var found []*exchange.Record
 	for i, next := uint64(0), p.next.Load(); i < uint64(len(p.slots)) && i < next; i++ {
 		if r := p.slots[(next-1-i)%uint64(len(p.slots))].Load(); r != nil { // the counter grows before the slot is filled

@@ -32,7 +32,7 @@ func newAttempts() *attempts {
 	}
 }
 
-func (a *attempts) count(key attempt) {
+func (a *attempts) countAttempt(key attempt) {
 	a.mu.RLock()
 	n := a.known[key]
 	a.mu.RUnlock()
@@ -47,8 +47,8 @@ func (a *attempts) count(key attempt) {
 	n.Add(1)
 }
 
-// collect writes the attempts on current endpoints, and the failed ones.
-func (a *attempts) collect(out chan<- prometheus.Metric, endpoints []*endpoint.Endpoint) {
+// collectAttempts writes the attempts on current endpoints, and the failed ones.
+func (a *attempts) collectAttempts(out chan<- prometheus.Metric, endpoints []*endpoint.Endpoint) {
 	there := make(map[*endpoint.Endpoint]bool, len(endpoints)+1)
 	there[nil] = true
 	for _, e := range endpoints {

@@ -14,7 +14,7 @@ func NewConfig(r prometheus.Registerer) *Config {
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "config_info", Help: "The active configuration of the plugins, by the hash of its text.",
 		}, []string{"hash"}),
-		last: gauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
+		last: newGauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
 	}
 	r.MustRegister(c.info, c.last)
 	return c

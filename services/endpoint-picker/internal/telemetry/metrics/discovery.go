@@ -18,7 +18,7 @@ type EndpointsFile struct{ successful prometheus.Gauge }
 // NewEndpointsFile creates and registers the gauge. Pickers without such a file must not export it, because its 0 is an
 // alarm.
 func NewEndpointsFile(r prometheus.Registerer) *EndpointsFile {
-	f := &EndpointsFile{successful: gauge("endpoints_file_last_reload_successful",
+	f := &EndpointsFile{successful: newGauge("endpoints_file_last_reload_successful",
 		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")}
 	r.MustRegister(f.successful)
 	return f
@@ -58,11 +58,11 @@ type NamespaceRules struct {
 
 // ObserveRules records the numbers of one kind.
 func (n *NamespaceRules) ObserveRules(resource string, read, malformed int) {
-	n.set(resource, stateRead, read)
-	n.set(resource, stateMalformed, malformed)
+	n.setCount(resource, stateRead, read)
+	n.setCount(resource, stateMalformed, malformed)
 }
 
-func (n *NamespaceRules) set(resource, state string, now int) {
+func (n *NamespaceRules) setCount(resource, state string, now int) {
 	key := [2]string{resource, state}
 	n.objects.WithLabelValues(resource, state).Add(float64(now - n.last[key]))
 	n.last[key] = now
@@ -78,7 +78,7 @@ type Pools struct {
 // NewPools creates and registers the metrics.
 func NewPools(r prometheus.Registerer) *Pools {
 	p := &Pools{
-		served: gauge("pools", "InferencePools that the picker serves."),
+		served: newGauge("pools", "InferencePools that the picker serves."),
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "pools_refused",
 			Help: "InferencePools that the picker does not serve, by reason: address, conflict, limit.",

@@ -45,18 +45,18 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 	e := &EndpointCollector{
 		snapshots: s,
 		clock:     c,
-		poolFound: desc("pool_found", "1 if the InferencePool is known."),
-		ready:     desc("endpoints_ready", "Endpoints available for picks."),
+		poolFound: newDesc("pool_found", "1 if the InferencePool is known."),
+		ready:     newDesc("endpoints_ready", "Endpoints available for picks."),
 		sums:      newRoleSums(),
 	}
 	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value})
 	}
 	learnedOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value, learned: true})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value, learned: true})
 	}
 	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: desc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.CounterValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.CounterValue, value: value})
 	}
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
 	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
@@ -114,7 +114,7 @@ func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, float64(len(snapshot.Endpoints)))
 	byRole := map[string]*roleTotals{}
 	for _, e := range snapshot.Endpoints {
-		stats, role := e.Stats(now), plugins.Role(e.Server().Labels)
+		stats, role := e.StatsAt(now), plugins.Role(e.Server().Labels)
 		for _, s := range c.series {
 			if value := s.value(&stats); value != 0 || !s.learned {
 				out <- prometheus.MustNewConstMetric(s.desc, s.kind, value, stats.Address, stats.Pod, role)
@@ -123,11 +123,11 @@ func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
 		if byRole[role] == nil {
 			byRole[role] = &roleTotals{}
 		}
-		byRole[role].add(&stats)
+		byRole[role].addEndpoint(&stats)
 	}
-	c.sums.collect(out, byRole)
+	c.sums.collectSums(out, byRole)
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }

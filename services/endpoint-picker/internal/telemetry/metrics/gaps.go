@@ -26,8 +26,8 @@ type gaps struct {
 	sum    atomic.Uint64   // bits of a float
 }
 
-// with returns the histogram for a new set of labels.
-func (v *gapsVec) with(labels []string) *gaps {
+// withLabels returns the histogram for a new set of labels.
+func (v *gapsVec) withLabels(labels []string) *gaps {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g := &gaps{labels: labels, counts: make([]atomic.Uint64, len(gapBuckets)+1)}
@@ -35,8 +35,8 @@ func (v *gapsVec) with(labels []string) *gaps {
 	return g
 }
 
-// observe counts n gaps with a total duration in seconds.
-func (g *gaps) observe(seconds float64, n int) {
+// observeGaps counts n gaps with a total duration in seconds.
+func (g *gaps) observeGaps(seconds float64, n int) {
 	mean := seconds / float64(n)
 	at, _ := slices.BinarySearch(gapBuckets, mean)
 	g.counts[at].Add(uint64(n))

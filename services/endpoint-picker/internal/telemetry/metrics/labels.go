@@ -24,19 +24,19 @@ func newLimiter(most int) *limiter {
 	return &limiter{most: most, seen: map[string]string{}, pinned: map[string]string{}}
 }
 
-// pin makes a value always allowed.
-func (l *limiter) pin(v string) {
-	v = strings.Clone(printable(v))
+// allowValue makes a value always allowed.
+func (l *limiter) allowValue(v string) {
+	v = strings.Clone(toPrintable(v))
 	l.pinned[v] = v
 }
 
-// bound returns the value in the form of a label, or "other" if there are too many values. A returned value stays allowed.
+// boundLabel returns the value in the form of a label, or "other" if there are too many values. A returned value stays allowed.
 // The result does not refer to memory of the caller.
-func (l *limiter) bound(v string) string {
+func (l *limiter) boundLabel(v string) string {
 	if v == "" {
 		return ""
 	}
-	v = printable(v)
+	v = toPrintable(v)
 	if own, known := l.pinned[v]; known {
 		return own
 	}
@@ -51,9 +51,9 @@ func (l *limiter) bound(v string) string {
 	return v
 }
 
-// find is bound for a value that does not stay allowed.
-func (l *limiter) find(v string) string {
-	v = printable(v)
+// findLabel is bound for a value that does not stay allowed.
+func (l *limiter) findLabel(v string) string {
+	v = toPrintable(v)
 	_, pinned := l.pinned[v]
 	if _, seen := l.seen[v]; v == "" || pinned || seen || len(l.seen) < l.most {
 		return v
@@ -61,8 +61,8 @@ func (l *limiter) find(v string) string {
 	return otherName
 }
 
-// printable returns valid UTF-8 of limited length.
-func printable(v string) string {
+// toPrintable returns valid UTF-8 of limited length.
+func toPrintable(v string) string {
 	if len(v) > maxLength {
 		end := maxLength
 		for end > maxLength-utf8.UTFMax && !utf8.RuneStart(v[end]) {

@@ -69,20 +69,20 @@ type Metrics struct {
 
 // New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
-	picks := counters("picks_total", "Requests that needed an endpoint, by result.", "result")
-	streams := counters("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", labelOutcome)
-	scrapes := counters("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
+	picks := newCounterVec("picks_total", "Requests that needed an endpoint, by result.", "result")
+	streams := newCounterVec("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", labelOutcome)
+	scrapes := newCounterVec("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
 	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
-		picks:           children(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
-		pickDuration:    histogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
-		streamsInFlight: gauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
-		streams:         children(streams, exchange.Outcomes()...),
-		responses: responses{vec: counters("responses_total",
+		picks:           newCounters(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
+		pickDuration:    newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
+		streamsInFlight: newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
+		streams:         newCounters(streams, exchange.Outcomes()...),
+		responses: responses{vec: newCounterVec("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
-		scrapes:   children(scrapes, resultOK, resultError),
-		ejections: counters("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.", "cause"),
-		scrapeDuration: histogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
+		scrapes:   newCounters(scrapes, resultOK, resultError),
+		ejections: newCounterVec("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.", "cause"),
+		scrapeDuration: newHistogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests:   newRequests(r),
 		pollErrors: pollErrors.WithLabelValues(sourceMetrics),
@@ -94,8 +94,8 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	return m
 }
 
-// Pin makes configured models keep their names as labels, independent of the number of other models.
-func (m *Metrics) Pin(models ...string) { m.requests.pin(models) }
+// PinModels makes configured models keep their names as labels, independent of the number of other models.
+func (m *Metrics) PinModels(models ...string) { m.requests.pinModels(models) }
 
 // ObservePick counts a pick.
 func (m *Metrics) ObservePick(d time.Duration, err error) {
@@ -113,17 +113,17 @@ func (m *Metrics) StreamStarted() {
 
 // RequestPlaced counts a request whose endpoint has just been picked, with the information known then. The caller sets the
 // record's Placed, and calls ObserveRequest with the same record at its end.
-func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.place(r) }
+func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.countPlaced(r) }
 
 // ObserveRequest records a finished exchange. Call it once for each StreamStarted.
 func (m *Metrics) ObserveRequest(r *exchange.Record) {
 	m.streamEnded(r.Outcome)
 	if r.Outcome != exchange.Refused {
-		m.responses.count(r.Status, r.HasMoved())
+		m.responses.countResponse(r.Status, r.HasMoved())
 	}
-	m.requests.observe(r)
+	m.requests.observeRequest(r)
 	if m.extProc != nil {
-		m.extProc.ended(r)
+		m.extProc.observeEnd(r)
 	}
 }
 
@@ -155,7 +155,7 @@ type responses struct {
 	made [mostCode - leastCode + 2][2]lazy[prometheus.Counter]
 }
 
-func (s *responses) count(code int, moved bool) { //nolint:revive // what happened, not what to do
+func (s *responses) countResponse(code int, moved bool) { //nolint:revive // what happened, not what to do
 	if code == 0 { // the response was not observed
 		return
 	}
@@ -166,13 +166,13 @@ func (s *responses) count(code int, moved bool) { //nolint:revive // what happen
 	if moved {
 		served, place = servedOther, 1
 	}
-	s.made[at][place].get(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
+	s.made[at][place].loadOrCreate(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
 }
 
 // lazy creates a value at its first use. Creating it twice must give the same value.
 type lazy[T any] struct{ made atomic.Pointer[T] }
 
-func (l *lazy[T]) get(create func() T) T {
+func (l *lazy[T]) loadOrCreate(create func() T) T {
 	if p := l.made.Load(); p != nil {
 		return *p
 	}
@@ -207,8 +207,8 @@ func statusCode(code int) string {
 	return strconv.Itoa(code)
 }
 
-// children creates the counters for all values of a vec's label, so that none is missing.
-func children[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
+// newCounters creates the counters for all values of a vec's label, so that none is missing.
+func newCounters[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
 	made := make(map[T]prometheus.Counter, len(values))
 	for _, v := range values {
 		made[v] = vec.WithLabelValues(string(v))
@@ -216,14 +216,14 @@ func children[T ~string](vec *prometheus.CounterVec, values ...T) map[T]promethe
 	return made
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
+func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-func gauge(name, help string) prometheus.Gauge {
+func newGauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 }
 
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 }

@@ -105,9 +105,9 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint("a")
 	e.Acquire()
-	e.Record(e.BeginScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
+	e.RecordSample(e.StartScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()
-	e.RecordFailure(e.BeginScrape(noon.Add(time.Second)))
+	e.RecordFailure(e.StartScrape(noon.Add(time.Second)))
 
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()

@@ -69,24 +69,24 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
 	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
 	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
-	c.learnt = learnt()
+	c.learnt = learnedSeries()
 	r.MustRegister(c)
 	return c
 }
 
-func learnt() []learntSeries {
+func learnedSeries() []learntSeries {
 	return []learntSeries{
-		{desc("speed_base_seconds", "Learned minimum time to first token."),
+		{newDesc("speed_base_seconds", "Learned minimum time to first token."),
 			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.Base }},
-		{desc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
+		{newDesc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
 			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerDecoding }},
-		{desc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
+		{newDesc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
 			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerToken }},
-		{desc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
+		{newDesc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
 			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Nodes) }},
-		{desc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
+		{newDesc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
 			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Bytes) }},
-		{desc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
+		{newDesc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
 			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Blocks) }},
 	}
 }
@@ -102,7 +102,7 @@ func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
-	c.waiting.describe(out)
+	c.waiting.describeWaiting(out)
 	for _, s := range c.learnt {
 		out <- s.desc
 	}
@@ -117,10 +117,10 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	var figures [3]sample // of endpoints with fresh values
 	names := uniqueNames(endpoints)
 	for i, e := range endpoints {
-		stats := e.Stats(now)
+		stats := e.StatsAt(now)
 		if !stats.Stale(c.StaleAfter) {
 			for i, v := range []float64{stats.Gauges.KVUsage, stats.Gauges.Waiting, stats.Gauges.Running} {
-				figures[i].add(v)
+				figures[i].addValue(v)
 			}
 		}
 		name, space := endpointName(e), e.Identity().Namespace
@@ -130,14 +130,14 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.ready, float64(len(endpoints)), c.Pool)
 	gauge(c.saturation, c.Saturation(), c.Pool, stageEffective)
-	c.waiting.collect(gauge, c.Metrics.requests.merge(c.Queue.Report()), c.Pool, now)
+	c.waiting.collectWaiting(gauge, c.Metrics.requests.mergeCounts(c.Queue.Report()), c.Pool, now)
 	for i := range figures {
 		if figures[i].n > 0 {
 			gauge(c.averages[i], figures[i].mean, c.Pool)
-			gauge(c.deviations[i], figures[i].deviation(), c.Pool)
+			gauge(c.deviations[i], figures[i].standardDeviation(), c.Pool)
 		}
 	}
-	c.Metrics.requests.attempts.collect(out, endpoints)
+	c.Metrics.requests.attempts.collectAttempts(out, endpoints)
 	costs, index := c.Estimator.Costs(), c.Estimator.IndexStats()
 	gauge(c.prefixSize, float64(index.Blocks), prefixProducer, prefixProducer)
 	gauge(c.info, 1, version.Commit(), version.String())
@@ -172,12 +172,12 @@ type sample struct {
 	mean, squares float64
 }
 
-func (s *sample) add(v float64) {
+func (s *sample) addValue(v float64) {
 	s.n++
 	off := v - s.mean
 	s.mean += off / float64(s.n)
 	s.squares += off * (v - s.mean)
 }
 
-// deviation returns the standard deviation, 0 for a single value.
-func (s *sample) deviation() float64 { return math.Sqrt(s.squares / float64(max(s.n-1, 1))) }
+// standardDeviation returns the standard deviation, 0 for a single value.
+func (s *sample) standardDeviation() float64 { return math.Sqrt(s.squares / float64(max(s.n-1, 1))) }

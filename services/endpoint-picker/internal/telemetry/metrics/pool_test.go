@@ -62,7 +62,9 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Queue: exchange.EvictedNoEndpoints, QueueTime: time.Minute})
 }
 
-func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) { e.Record(e.BeginScrape(at), g) }
+func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) {
+	e.RecordSample(e.StartScrape(at), g)
+}
 
 func TestPoolAsAutoscalersReadIt(t *testing.T) {
 	t.Parallel()
@@ -157,7 +159,7 @@ func TestWaitingRequestsOfManyModels(t *testing.T) {
 	for i := range 3 * maxSeries {
 		counts = append(counts, queue.Count{Labels: queue.Labels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
 	}
-	merged, requests := q.merge(counts), 0
+	merged, requests := q.mergeCounts(counts), 0
 	assert.LessOrEqual(t, len(merged), maxSeries+1)
 	for _, c := range merged {
 		requests += c.Requests

@@ -13,7 +13,7 @@ func TestWithPool(t *testing.T) {
 	t.Parallel()
 	registry := func(value float64) *prometheus.Registry {
 		r := prometheus.NewRegistry()
-		own := counters("a_total", "Own.", "result", "zone")
+		own := newCounterVec("a_total", "Own.", "result", "zone")
 		own.WithLabelValues("ok", "z").Add(value)
 		theirs := upstreamCounters("b_total", "Upstream's.", "name")
 		theirs.WithLabelValues("n").Add(value)

@@ -7,10 +7,10 @@ import (
 )
 
 var (
-	descReplicas = desc("replicas_heard", "Other replicas of the picker whose requests this one hears of.")
-	descReaders  = desc("replicas_hearing", "Other replicas of the picker that hear of the requests of this one.")
-	descEvents   = desc("replica_events_total", "Events of requests that replicas told each other, by direction.", "direction")
-	descSlow     = desc("replica_disconnects_total", "Other replicas that were disconnected because they read too slowly.")
+	descReplicas = newDesc("replicas_heard", "Other replicas of the picker whose requests this one hears of.")
+	descReaders  = newDesc("replicas_hearing", "Other replicas of the picker that hear of the requests of this one.")
+	descEvents   = newDesc("replica_events_total", "Events of requests that replicas told each other, by direction.", "direction")
+	descSlow     = newDesc("replica_disconnects_total", "Other replicas that were disconnected because they read too slowly.")
 )
 
 // replicaStats exports what a pool tells other replicas of the picker, and hears from them.

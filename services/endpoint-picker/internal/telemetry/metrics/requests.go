@@ -22,7 +22,7 @@ type labels struct {
 	priority                int
 }
 
-func (l labels) values() []string {
+func (l labels) labelValues() []string {
 	return []string{l.model, l.target, l.fairness, strconv.Itoa(l.priority)}
 }
 
@@ -111,51 +111,51 @@ func newRequests(r prometheus.Registerer) *requests {
 	return q
 }
 
-// pin keeps the names of models as labels.
-func (q *requests) pin(models []string) {
+// pinModels keeps the names of models as labels.
+func (q *requests) pinModels(models []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range models {
-		q.models.pin(m)
+		q.models.allowValue(m)
 	}
 }
 
-// place counts a request with an endpoint that continues.
-func (q *requests) place(r *exchange.Record) {
-	s := q.of(r)
+// countPlaced counts a request with an endpoint that continues.
+func (q *requests) countPlaced(r *exchange.Record) {
+	s := q.seriesOf(r)
 	s.running.Inc()
-	q.picked(s, r)
+	q.observePick(s, r)
 }
 
-// observe records a finished exchange.
-func (q *requests) observe(r *exchange.Record) {
-	s := q.of(r)
+// observeRequest records a finished exchange.
+func (q *requests) observeRequest(r *exchange.Record) {
+	s := q.seriesOf(r)
 	switch {
 	case r.Placed:
 		s.running.Dec()
 	case r.Endpoint != nil:
-		q.picked(s, r)
+		q.observePick(s, r)
 	case r.Outcome == exchange.Refused && (r.Status == http.StatusServiceUnavailable || r.Status == http.StatusTooManyRequests):
-		q.attempts.count(attempt{target: s.target})
+		q.attempts.countAttempt(attempt{target: s.target})
 	}
 	if code := errorOf(r); code != noError {
-		s.errors[code].get(func() prometheus.Counter {
-			return q.errors.WithLabelValues(append(s.values(), code.String())...)
+		s.errors[code].loadOrCreate(func() prometheus.Counter {
+			return q.errors.WithLabelValues(append(s.labelValues(), code.String())...)
 		}).Inc()
 	}
 	if r.Queue != "" {
-		q.queued.WithLabelValues(append(s.values(), string(r.Queue))...).Observe(r.QueueTime.Seconds())
+		q.queued.WithLabelValues(append(s.labelValues(), string(r.Queue))...).Observe(r.QueueTime.Seconds())
 	}
 	if r.Outcome == exchange.Completed {
-		q.completed(s, r)
+		q.observeCompleted(s, r)
 	}
 }
 
-// picked records the information that is known at the time of the pick.
-func (q *requests) picked(s *series, r *exchange.Record) {
+// observePick records the information that is known at the time of the pick.
+func (q *requests) observePick(s *series, r *exchange.Record) {
 	s.total.Inc()
 	s.requestSize.Observe(float64(r.RequestBytes))
-	q.attempts.count(attempt{target: s.target, endpoint: r.Endpoint})
+	q.attempts.countAttempt(attempt{target: s.target, endpoint: r.Endpoint})
 	q.scheduler.Observe(r.PickDuration.Seconds())
 	if !r.ArrivalTime.IsZero() {
 		q.processing.Observe((r.ArrivalTime.Sub(r.StartTime) + r.PickDuration).Seconds())
@@ -165,13 +165,13 @@ func (q *requests) picked(s *series, r *exchange.Record) {
 		q.prefixHits.Observe(float64(r.MatchedTokens * prefixindex.BytesPerToken))
 	}
 	if r.Rewrite != "" {
-		s.rewritten(q, r.Rewrite).Inc()
+		s.rewriteCounter(q, r.Rewrite).Inc()
 	}
 }
 
-// completed records a response that was observed to its end. It trusts the token counts of the server, and skips missing
+// observeCompleted records a response that was observed to its end. It trusts the token counts of the server, and skips missing
 // ones. It skips the durations of errors, which do not show the speed of tokens.
-func (q *requests) completed(s *series, r *exchange.Record) {
+func (q *requests) observeCompleted(s *series, r *exchange.Record) {
 	took := r.EndTime.Sub(r.StartTime)
 	s.duration.Observe(took.Seconds())
 	s.responseSize.Observe(float64(r.ResponseBytes))
@@ -181,16 +181,16 @@ func (q *requests) completed(s *series, r *exchange.Record) {
 	if !r.FirstContent.IsZero() {
 		q.firstTokens(s, r.Streaming).Observe(r.FirstContent.Sub(r.StartTime).Seconds())
 		if r.Streaming && r.ContentPieces > 1 {
-			s.gaps.observe(generated(r).Seconds(), r.ContentPieces-1)
+			s.gaps.observeGaps(generationTime(r).Seconds(), r.ContentPieces-1)
 		}
 	}
 	if r.Usage.Known {
-		s.used(r, took)
+		s.observeUsage(r, took)
 	}
 }
 
-// used records the token counts from the model server.
-func (s *series) used(r *exchange.Record, took time.Duration) {
+// observeUsage records the token counts from the model server.
+func (s *series) observeUsage(r *exchange.Record, took time.Duration) {
 	u := &r.Usage
 	if u.Prompt > 0 {
 		s.input.Observe(float64(u.Prompt))
@@ -204,12 +204,12 @@ func (s *series) used(r *exchange.Record, took time.Duration) {
 	s.output.Observe(float64(u.Output))
 	s.perToken.Observe(took.Seconds() / float64(u.Output))
 	if r.Streaming && u.Output > 1 && !r.FirstContent.IsZero() {
-		s.streamed.Observe(generated(r).Seconds() / float64(u.Output-1))
+		s.streamed.Observe(generationTime(r).Seconds() / float64(u.Output-1))
 	}
 }
 
-// generated returns the time from the first content of an answer to the last one.
-func generated(r *exchange.Record) time.Duration {
+// generationTime returns the time from the first content of an answer to the last one.
+func generationTime(r *exchange.Record) time.Duration {
 	if r.LastContent.IsZero() {
 		return r.EndTime.Sub(r.FirstContent)
 	}
@@ -221,13 +221,13 @@ func (q *requests) firstTokens(s *series, streaming bool) prometheus.Observer { 
 	if streaming {
 		at = 1
 	}
-	return s.firstToken[at].get(func() prometheus.Observer {
-		return q.firstToken.WithLabelValues(append(s.values(), strconv.FormatBool(streaming))...)
+	return s.firstToken[at].loadOrCreate(func() prometheus.Observer {
+		return q.firstToken.WithLabelValues(append(s.labelValues(), strconv.FormatBool(streaming))...)
 	})
 }
 
-// rewritten returns the counter of an InferenceModelRewrite. Two rewrites rarely lead to the same labels.
-func (s *series) rewritten(q *requests, name string) prometheus.Counter {
+// rewriteCounter returns the counter of an InferenceModelRewrite. Two rewrites rarely lead to the same labels.
+func (s *series) rewriteCounter(q *requests, name string) prometheus.Counter {
 	if last := s.rewrite.Load(); last != nil && last.name == name {
 		return last.Counter
 	}
@@ -236,31 +236,31 @@ func (s *series) rewritten(q *requests, name string) prometheus.Counter {
 	if !found {
 		short = name
 	}
-	made := &rewrite{name: name, Counter: q.rewrites.WithLabelValues(printable(short), s.model, s.target)}
+	made := &rewrite{name: name, Counter: q.rewrites.WithLabelValues(toPrintable(short), s.model, s.target)}
 	s.rewrite.Store(made)
 	return made.Counter
 }
 
-// of returns the metrics for an exchange.
-func (q *requests) of(r *exchange.Record) *series {
+// seriesOf returns the metrics for an exchange.
+func (q *requests) seriesOf(r *exchange.Record) *series {
 	l := labels{model: r.Model, target: cmp.Or(r.Target, r.Model), fairness: cmp.Or(r.Fairness, defaultFairness), priority: r.Priority}
 	if s := (*q.known.Load())[l]; s != nil {
 		return s
 	}
-	return q.bounded(l)
+	return q.boundedSeries(l)
 }
 
-// bounded is of for labels that are new, or exceed limits.
-func (q *requests) bounded(l labels) *series {
+// boundedSeries is of for labels that are new, or exceed limits.
+func (q *requests) boundedSeries(l labels) *series {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.model, l.target, l.fairness = q.models.bound(l.model), q.models.bound(l.target), q.fairness.bound(l.fairness)
+	l.model, l.target, l.fairness = q.models.boundLabel(l.model), q.models.boundLabel(l.target), q.fairness.boundLabel(l.fairness)
 	known := *q.known.Load()
 	if s := known[l]; s != nil {
 		return s
 	}
 	if len(known) >= maxSeries {
-		l.model, l.target, l.fairness = q.folded(l.model), q.folded(l.target), otherName
+		l.model, l.target, l.fairness = q.foldedModel(l.model), q.foldedModel(l.target), otherName
 		if s := known[l]; s != nil {
 			return s
 		}
@@ -272,8 +272,8 @@ func (q *requests) bounded(l labels) *series {
 	return s
 }
 
-// folded returns the label for a model when there are too many sets of labels.
-func (q *requests) folded(model string) string {
+// foldedModel returns the label for a model when there are too many sets of labels.
+func (q *requests) foldedModel(model string) string {
 	if _, known := q.models.pinned[model]; known || model == "" {
 		return model
 	}
@@ -281,7 +281,7 @@ func (q *requests) folded(model string) string {
 }
 
 func (q *requests) newSeries(l labels) *series {
-	v := l.values()
+	v := l.labelValues()
 	return &series{
 		labels:       l,
 		total:        q.total.WithLabelValues(v...),
@@ -294,6 +294,6 @@ func (q *requests) newSeries(l labels) *series {
 		cached:       q.cached.WithLabelValues(v...),
 		perToken:     q.perToken.WithLabelValues(v...),
 		streamed:     q.streamed.WithLabelValues(v...),
-		gaps:         q.gaps.with(v),
+		gaps:         q.gaps.withLabels(v),
 	}
 }

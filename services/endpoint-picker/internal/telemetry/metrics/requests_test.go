@@ -303,7 +303,7 @@ func TestClientsCannotMakeSeriesWithoutEnd(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
-	m.Pin("ours")
+	m.PinModels("ours")
 	record := streamed(newEndpoint("a"))
 	record.Rewrite = ""
 	for i := range 2500 {
@@ -340,11 +340,11 @@ func TestClientsCannotMakeSeriesWithoutEnd(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	l := newLimiter(2)
-	l.pin("pinned")
+	l.allowValue("pinned")
 	for _, tt := range []struct{ give, want string }{
 		{"a", "a"}, {"", ""}, {"b", "b"}, {"c", otherName}, {"a", "a"}, {"pinned", "pinned"}, {"c", otherName},
 	} {
-		assert.Equal(t, tt.want, l.bound(tt.give))
+		assert.Equal(t, tt.want, l.boundLabel(tt.give))
 	}
 	assert.Len(t, l.seen, 2)
 }
@@ -354,10 +354,10 @@ func FuzzPrintable(f *testing.F) {
 	f.Add(strings.Repeat("ä", 200))
 	f.Add("a\xff\xfeb" + strings.Repeat("x", 300))
 	f.Fuzz(func(t *testing.T, s string) {
-		got := printable(s)
+		got := toPrintable(s)
 		assert.True(t, utf8.ValidString(got))
 		assert.LessOrEqual(t, len(got), maxLength)
-		assert.Equal(t, got, printable(got))
+		assert.Equal(t, got, toPrintable(got))
 		if utf8.ValidString(s) && len(s) <= maxLength {
 			assert.Equal(t, s, got)
 		}

@@ -12,7 +12,7 @@ type roleTotals struct {
 	prefill, batch                             float64 // 0 while no endpoint has shown it
 }
 
-func (t *roleTotals) add(s *endpoint.Stats) {
+func (t *roleTotals) addEndpoint(s *endpoint.Stats) {
 	t.endpoints++
 	t.waiting += s.Gauges.Waiting
 	t.running += s.Gauges.Running
@@ -34,23 +34,23 @@ type roleSums []roleSum
 
 func newRoleSums() roleSums {
 	return []roleSum{
-		{desc: desc("pool_endpoints", "Endpoints of the pool, by role.", labelRole), value: func(t *roleTotals) float64 { return t.endpoints }},
-		{desc: desc("pool_requests_waiting", "Sum over the endpoints of a role: queued requests, as of the last scrapes.", labelRole),
+		{desc: newDesc("pool_endpoints", "Endpoints of the pool, by role.", labelRole), value: func(t *roleTotals) float64 { return t.endpoints }},
+		{desc: newDesc("pool_requests_waiting", "Sum over the endpoints of a role: queued requests, as of the last scrapes.", labelRole),
 			value: func(t *roleTotals) float64 { return t.waiting }},
-		{desc: desc("pool_requests_running", "Sum over the endpoints of a role: running requests, as of the last scrapes.", labelRole),
+		{desc: newDesc("pool_requests_running", "Sum over the endpoints of a role: running requests, as of the last scrapes.", labelRole),
 			value: func(t *roleTotals) float64 { return t.running }},
-		{desc: desc("pool_prompt_tokens_owed", "Sum over the endpoints of a role: prompt tokens sent by this picker that are neither cached nor computed yet.", labelRole),
+		{desc: newDesc("pool_prompt_tokens_owed", "Sum over the endpoints of a role: prompt tokens sent by this picker that are neither cached nor computed yet.", labelRole),
 			value: func(t *roleTotals) float64 { return t.owed }},
-		{desc: desc("pool_backlog_seconds", "Sum over the endpoints of a role: time for the prompt tokens that they owe to this picker.", labelRole),
+		{desc: newDesc("pool_backlog_seconds", "Sum over the endpoints of a role: time for the prompt tokens that they owe to this picker.", labelRole),
 			value: func(t *roleTotals) float64 { return t.backlog }},
-		{desc: desc("pool_prefill_tokens_per_second", "Sum over the endpoints of a role whose speed is known: learned prompt tokens per second.", labelRole),
+		{desc: newDesc("pool_prefill_tokens_per_second", "Sum over the endpoints of a role whose speed is known: learned prompt tokens per second.", labelRole),
 			value: func(t *roleTotals) float64 { return t.prefill }, learned: true},
-		{desc: desc("pool_batch_capacity", "Sum over the endpoints of a role whose capacity is known: learned number of requests that run at once.", labelRole),
+		{desc: newDesc("pool_batch_capacity", "Sum over the endpoints of a role whose capacity is known: learned number of requests that run at once.", labelRole),
 			value: func(t *roleTotals) float64 { return t.batch }, learned: true},
 	}
 }
 
-func (r roleSums) collect(out chan<- prometheus.Metric, byRole map[string]*roleTotals) {
+func (r roleSums) collectSums(out chan<- prometheus.Metric, byRole map[string]*roleTotals) {
 	for role, totals := range byRole {
 		for _, s := range r {
 			if value := s.value(totals); value != 0 || !s.learned {

@@ -83,11 +83,11 @@ func newExtProc(r prometheus.Registerer) *extProc {
 	return e
 }
 
-func (e *extProc) ended(r *exchange.Record) {
+func (e *extProc) observeEnd(r *exchange.Record) {
 	e.inFlight.Dec()
 	e.duration.Observe(r.EndTime.Sub(r.StartTime).Seconds())
 	if int(r.Code) < len(e.total) {
-		e.total[r.Code].get(func() prometheus.Counter { return e.vec.WithLabelValues(r.Code.String()) }).Inc()
+		e.total[r.Code].loadOrCreate(func() prometheus.Counter { return e.vec.WithLabelValues(r.Code.String()) }).Inc()
 	}
 }
 

@@ -20,24 +20,24 @@ func newWaiting() waiting {
 	return waiting{
 		size:     upstreamDesc("flow_control_queue_size", "Requests that wait for an endpoint. A model stays for a minute after its last one.", flow...),
 		bytes:    upstreamDesc("flow_control_queue_bytes", "Memory of the requests that wait for an endpoint.", flow...),
-		requests: desc("waiting_requests", "Requests that wait for an endpoint. A model stays for a minute after its last one.", own...),
-		oldest:   desc("waiting_oldest_seconds", "Time for which the oldest of the requests that wait for an endpoint has waited.", own...),
+		requests: newDesc("waiting_requests", "Requests that wait for an endpoint. A model stays for a minute after its last one.", own...),
+		oldest:   newDesc("waiting_oldest_seconds", "Time for which the oldest of the requests that wait for an endpoint has waited.", own...),
 	}
 }
 
-func (w *waiting) describe(out chan<- *prometheus.Desc) {
+func (w *waiting) describeWaiting(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{w.size, w.bytes, w.requests, w.oldest} {
 		out <- d
 	}
 }
 
-// collect exports a report. Without waiting requests there is one series of each, so that a query has a result.
-func (w *waiting) collect(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count, pool string, now time.Time) {
+// collectWaiting exports a report. Without waiting requests there is one series of each, so that a query has a result.
+func (w *waiting) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count, pool string, now time.Time) {
 	if len(counts) == 0 {
 		counts = map[labels]queue.Count{{fairness: defaultFairness}: {}}
 	}
 	for l, c := range counts {
-		values, age := l.values(), 0.0
+		values, age := l.labelValues(), 0.0
 		if c.Requests > 0 {
 			age = max(now.Sub(c.Oldest), 0).Seconds()
 		}
@@ -49,16 +49,16 @@ func (w *waiting) collect(gauge func(d *prometheus.Desc, value float64, labels .
 	}
 }
 
-// merge returns the counts by bounded labels. Names that no request with an endpoint has brought take no place of others.
-func (q *requests) merge(counts []queue.Count) map[labels]queue.Count {
+// mergeCounts returns the counts by bounded labels. Names that no request with an endpoint has brought take no place of others.
+func (q *requests) mergeCounts(counts []queue.Count) map[labels]queue.Count {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	merged := make(map[labels]queue.Count, len(counts))
 	for i := range counts {
 		c := &counts[i]
-		l := labels{model: q.models.find(c.Model), target: q.models.find(c.Target), fairness: q.fairness.find(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
+		l := labels{model: q.models.findLabel(c.Model), target: q.models.findLabel(c.Target), fairness: q.fairness.findLabel(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
 		if _, known := merged[l]; !known && len(merged) >= maxSeries {
-			l.model, l.target, l.fairness = q.folded(l.model), q.folded(l.target), otherName
+			l.model, l.target, l.fairness = q.foldedModel(l.model), q.foldedModel(l.target), otherName
 		}
 		m := merged[l]
 		if c.Requests > 0 && (m.Requests == 0 || c.Oldest.Before(m.Oldest)) {

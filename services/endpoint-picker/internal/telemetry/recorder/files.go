@@ -41,13 +41,13 @@ func openFile(path string) (output, error) {
 	return f, nil
 }
 
-// write appends lines, which must be shorter than a file may be. After an error none of them is there.
-func (f *files) write(lines []byte) error {
+// appendLines appends lines, which must be shorter than a file may be. After an error none of them is there.
+func (f *files) appendLines(lines []byte) error {
 	if f.current != nil && f.size+int64(len(lines)) > f.maxBytes/fileCount {
-		f.close()
+		f.closeFile()
 	}
 	if f.current == nil {
-		if err := f.begin(); err != nil {
+		if err := f.openNext(); err != nil {
 			return err
 		}
 	}
@@ -56,23 +56,23 @@ func (f *files) write(lines []byte) error {
 		if n > 0 {
 			_ = f.current.Truncate(f.size) // if that fails too, a reader meets a cut line and names it
 		}
-		f.close()
+		f.closeFile()
 		return err //nolint:wrapcheck // it names the operation and the path
 	}
 	f.size += int64(n)
 	return nil
 }
 
-func (f *files) close() {
+func (f *files) closeFile() {
 	if f.current != nil {
 		_ = f.current.Close() // the lines are with the kernel, and nobody waits for them
 		f.current = nil
 	}
 }
 
-// begin makes room and opens a new file.
-func (f *files) begin() error {
-	if err := f.rotate(); err != nil {
+// openNext makes room and opens a new file.
+func (f *files) openNext() error {
+	if err := f.rotateFiles(); err != nil {
 		return err
 	}
 	opened, err := f.open(f.path)
@@ -83,13 +83,13 @@ func (f *files) begin() error {
 	return nil
 }
 
-// rotate renames the files to the next older name. It deletes the oldest one, and those for which there is no room: they were written
+// rotateFiles renames the files to the next older name. It deletes the oldest one, and those for which there is no room: they were written
 // with a higher limit.
-func (f *files) rotate() error {
+func (f *files) rotateFiles() error {
 	info, err := os.Lstat(f.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return f.prune()
+		return f.pruneFiles()
 	case err != nil:
 		return err //nolint:wrapcheck // it names the operation and the path
 	case !info.Mode().IsRegular():
@@ -98,33 +98,33 @@ func (f *files) rotate() error {
 		return os.Remove(f.path) //nolint:wrapcheck // it names the operation and the path
 	}
 	for i := fileCount - 1; i > 0; i-- {
-		if err := os.Rename(f.older(i-1), f.older(i)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Rename(f.olderPath(i-1), f.olderPath(i)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err //nolint:wrapcheck // it names the operation and the path
 		}
 	}
-	return f.prune()
+	return f.pruneFiles()
 }
 
-// prune deletes the oldest files until a new one fits in beside the others.
-func (f *files) prune() error {
+// pruneFiles deletes the oldest files until a new one fits in beside the others.
+func (f *files) pruneFiles() error {
 	room := f.maxBytes - f.maxBytes/fileCount
 	for i := 1; i < fileCount; i++ {
-		info, err := os.Lstat(f.older(i))
+		info, err := os.Lstat(f.olderPath(i))
 		if err != nil {
 			continue // there is none, or removing it says why not
 		}
 		if room -= info.Size(); room >= 0 {
 			continue
 		}
-		if err := os.Remove(f.older(i)); err != nil {
+		if err := os.Remove(f.olderPath(i)); err != nil {
 			return err //nolint:wrapcheck // it names the operation and the path
 		}
 	}
 	return nil
 }
 
-// older returns the path of the i-th older file, and of the current one for 0.
-func (f *files) older(i int) string {
+// olderPath returns the path of the i-th older file, and of the current one for 0.
+func (f *files) olderPath(i int) string {
 	if i == 0 {
 		return f.path
 	}

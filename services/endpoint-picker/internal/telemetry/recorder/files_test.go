@@ -40,13 +40,13 @@ func TestRotation(t *testing.T) {
 	folder := t.TempDir()
 	f := newFiles(filepath.Join(folder, "r"), 4*20)
 	for _, line := range []string{"a\n", strings.Repeat("b", 17) + "\n", "c\n", strings.Repeat("d", 19) + "\n", "e\n", strings.Repeat("f", 19) + "\n"} {
-		require.NoError(t, f.write([]byte(line)))
+		require.NoError(t, f.appendLines([]byte(line)))
 	}
-	f.close()
+	f.closeFile()
 	assert.Equal(t, []string{"r", "r.1", "r.2", "r.3"}, names(t, folder), "the file with a and b was deleted")
 	assert.Equal(t, strings.Repeat("f", 19)+"\n", readFile(t, f.path))
-	assert.Equal(t, "e\n", readFile(t, f.older(1)))
-	assert.Equal(t, "c\n", readFile(t, f.older(3)))
+	assert.Equal(t, "e\n", readFile(t, f.olderPath(1)))
+	assert.Equal(t, "c\n", readFile(t, f.olderPath(3)))
 	info, err := os.Stat(f.path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode())
@@ -59,14 +59,14 @@ func TestFilesNeverExceedTheirLimit(t *testing.T) {
 	for range 3 { // starts of the program
 		f := newFiles(filepath.Join(folder, "r"), most)
 		for n := range 100 {
-			require.NoError(t, f.write(bytes.Repeat([]byte("x"), 1+n*37%999)))
+			require.NoError(t, f.appendLines(bytes.Repeat([]byte("x"), 1+n*37%999)))
 			total := 0
 			for _, name := range names(t, folder) {
 				total += len(readFile(t, filepath.Join(folder, name)))
 			}
 			require.LessOrEqual(t, total, most)
 		}
-		f.close()
+		f.closeFile()
 	}
 }
 
@@ -74,11 +74,11 @@ func TestLowerLimitDeletesOldFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	f := newFiles(filepath.Join(folder, "r"), 100)
-	for _, path := range []string{f.path, f.older(1), f.older(2)} {
+	for _, path := range []string{f.path, f.olderPath(1), f.olderPath(2)} {
 		require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("x"), 60), 0o600))
 	}
-	require.NoError(t, f.write([]byte("new\n")))
-	f.close()
+	require.NoError(t, f.appendLines([]byte("new\n")))
+	f.closeFile()
 	assert.Equal(t, []string{"r", "r.1"}, names(t, folder), "one file of 60 bytes fits in beside a new one of 25")
 	assert.Equal(t, "new\n", readFile(t, f.path))
 }
@@ -88,8 +88,8 @@ func TestEmptyFilesAreNotKept(t *testing.T) {
 	folder := t.TempDir()
 	for range 3 {
 		f := newFiles(filepath.Join(folder, "r"), 100)
-		require.NoError(t, f.begin())
-		f.close()
+		require.NoError(t, f.openNext())
+		f.closeFile()
 	}
 	assert.Equal(t, []string{"r"}, names(t, folder))
 }
@@ -105,7 +105,7 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 		".":        "not a regular file",
 		"link":     "not a regular file",
 	} {
-		require.ErrorContains(t, newFiles(filepath.Join(folder, path), 100).write([]byte("x\n")), want, path)
+		require.ErrorContains(t, newFiles(filepath.Join(folder, path), 100).appendLines([]byte("x\n")), want, path)
 	}
 	assert.Equal(t, []string{"file", "link"}, names(t, folder))
 }
@@ -142,15 +142,15 @@ func TestFullDiskLeavesWholeLines(t *testing.T) {
 	folder, room := t.TempDir(), 10
 	f := newFiles(filepath.Join(folder, "r"), 1000)
 	f.onFullDisk(&room)
-	require.NoError(t, f.write([]byte("first\n")))
+	require.NoError(t, f.appendLines([]byte("first\n")))
 	for range 5 {
-		require.ErrorIs(t, f.write([]byte("second\n")), syscall.ENOSPC)
+		require.ErrorIs(t, f.appendLines([]byte("second\n")), syscall.ENOSPC)
 	}
 	assert.Equal(t, []string{"r", "r.1"}, names(t, folder), "the attempts leave one empty file")
 	assert.Empty(t, readFile(t, f.path))
-	assert.Equal(t, "first\n", readFile(t, f.older(1)))
+	assert.Equal(t, "first\n", readFile(t, f.olderPath(1)))
 	room = 100
-	require.NoError(t, f.write([]byte("third\n")))
-	f.close()
+	require.NoError(t, f.appendLines([]byte("third\n")))
+	f.closeFile()
 	assert.Equal(t, "third\n", readFile(t, f.path))
 }

@@ -35,8 +35,8 @@ func newKeys() (*keys, error) {
 	return &keys{block: block}, nil
 }
 
-// hash returns the keyed hash of a value. A block cipher is a pseudorandom function of short inputs, and much faster than HMAC.
-func (k *keys) hash(of kind, value uint64) uint64 {
+// hashValue returns the keyed hash of a value. A block cipher is a pseudorandom function of short inputs, and much faster than HMAC.
+func (k *keys) hashValue(of kind, value uint64) uint64 {
 	var b [aes.BlockSize]byte
 	binary.LittleEndian.PutUint64(b[:8], value)
 	binary.LittleEndian.PutUint64(b[8:], uint64(of))

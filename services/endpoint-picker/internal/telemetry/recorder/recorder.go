@@ -90,8 +90,8 @@ type Pool struct {
 	name     string
 }
 
-// Pool returns the observer of a pool. The name is in its lines; empty if there is only one pool.
-func (r *Recorder) Pool(name string) *Pool { return &Pool{recorder: r, name: name} }
+// ForPool returns the observer of a pool. The name is in its lines; empty if there is only one pool.
+func (r *Recorder) ForPool(name string) *Pool { return &Pool{recorder: r, name: name} }
 
 // picked is a request in the queue. Its hashes are made when it is written.
 type picked struct {
@@ -116,7 +116,7 @@ func (p *Pool) ObserveRequest(x *exchange.Record) {
 		return
 	}
 	select {
-	case p.recorder.queue <- p.request(x, output):
+	case p.recorder.queue <- p.toPicked(x, output):
 	default:
 		p.recorder.observer.RequestsLost(metrics.LostBusy, 1)
 	}
@@ -137,8 +137,8 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 	return 0, metrics.LostUncounted
 }
 
-// request returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
-func (p *Pool) request(x *exchange.Record, output int) *picked {
+// toPicked returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
+func (p *Pool) toPicked(x *exchange.Record, output int) *picked {
 	at, took, streaming := sinceMilliseconds(p.recorder.began, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
 	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
 		Timestamp: &at, Input: x.FixedTokens, Output: output,
@@ -169,45 +169,45 @@ func sinceMilliseconds(from, to time.Time) float64 {
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := r.clock.NewTicker(flushInterval)
 	defer ticker.Stop()
-	defer r.files.close()
-	if err := r.files.begin(); err != nil {
-		r.fail(err)
+	defer r.files.closeFile()
+	if err := r.files.openNext(); err != nil {
+		r.startPause(err)
 	}
 	for {
 		select {
 		case p := <-r.queue:
-			r.add(p)
+			r.addLine(p)
 		case <-ticker.C():
-			r.flush()
+			r.flushBatch()
 		case <-ctx.Done():
-			r.finish()
+			r.drainQueue()
 			return
 		}
 	}
 }
 
-// finish writes what is in the queue.
-func (r *Recorder) finish() {
+// drainQueue writes what is in the queue.
+func (r *Recorder) drainQueue() {
 	for {
 		select {
 		case p := <-r.queue:
-			r.add(p)
+			r.addLine(p)
 		default:
-			r.flush()
+			r.flushBatch()
 			return
 		}
 	}
 }
 
-// add appends the line of a request to the batch, and writes the batch if it is full.
-func (r *Recorder) add(p *picked) {
+// addLine appends the line of a request to the batch, and writes the batch if it is full.
+func (r *Recorder) addLine(p *picked) {
 	if r.failing && r.clock.Now().Before(r.retryAt) {
 		r.observer.RequestsLost(metrics.LostFile, 1)
 		return
 	}
 	number := r.endpointNumber(p.endpoint)
-	p.Model, p.Endpoint, p.Hashes = r.keys.hash(kindModel, p.model), &number, r.hashes(p)
-	line, err := recording.Append(r.batch, &p.Request)
+	p.Model, p.Endpoint, p.Hashes = r.keys.hashValue(kindModel, p.model), &number, r.promptHashes(p)
+	line, err := recording.AppendLine(r.batch, &p.Request)
 	if err != nil {
 		r.observer.RequestsLost(metrics.LostPrompt, 1) // unreachable: all its values can be written
 		return
@@ -215,20 +215,20 @@ func (r *Recorder) add(p *picked) {
 	r.batch = line
 	r.lines++
 	if len(r.batch) >= batchBytes {
-		r.flush()
+		r.flushBatch()
 	}
 }
 
-// hashes returns the hashes of a prompt, one for each block.
-func (r *Recorder) hashes(p *picked) []uint64 {
-	made := make([]uint64, recording.Blocks(p.Input))
+// promptHashes returns the hashes of a prompt, one for each block.
+func (r *Recorder) promptHashes(p *picked) []uint64 {
+	made := make([]uint64, recording.BlockCount(p.Input))
 	for i := range made {
 		if i < len(p.prefixes) {
-			made[i] = r.keys.hash(kindPrefix, p.prefixes[i])
+			made[i] = r.keys.hashValue(kindPrefix, p.prefixes[i])
 			continue
 		}
 		r.unknown++
-		made[i] = r.keys.hash(kindUnknown, r.unknown)
+		made[i] = r.keys.hashValue(kindUnknown, r.unknown)
 	}
 	return made
 }
@@ -247,17 +247,17 @@ func (r *Recorder) endpointNumber(e endpoint.Identity) int {
 	return number
 }
 
-// flush writes the batch, or drops it.
-func (r *Recorder) flush() {
+// flushBatch writes the batch, or drops it.
+func (r *Recorder) flushBatch() {
 	if r.lines == 0 {
 		return
 	}
-	err := r.files.write(r.batch)
+	err := r.files.appendLines(r.batch)
 	n := r.lines
 	r.batch, r.lines = r.batch[:0], 0
 	if err != nil {
 		r.observer.RequestsLost(metrics.LostFile, n)
-		r.fail(err)
+		r.startPause(err)
 		return
 	}
 	r.observer.RequestsRecorded(n)
@@ -267,8 +267,8 @@ func (r *Recorder) flush() {
 	}
 }
 
-// fail begins a pause. It logs the first error of an outage.
-func (r *Recorder) fail(err error) {
+// startPause begins a pause. It logs the first error of an outage.
+func (r *Recorder) startPause(err error) {
 	if !r.failing {
 		r.log.Warn("Could not write the recording. Requests are served, but not recorded: free space, or make the file writable",
 			zap.String("path", r.files.path), zap.Error(err))

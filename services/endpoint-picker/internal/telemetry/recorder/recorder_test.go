@@ -118,7 +118,7 @@ func TestRecording(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		r.start(t)
 		a, b := newEndpoint(1), newEndpoint(2)
-		one, several := r.Pool(""), r.Pool("ns/second")
+		one, several := r.ForPool(""), r.ForPool("ns/second")
 		one.ObserveRequest(answered(a))
 		whole := answered(b)
 		whole.Streaming, whole.Usage, whole.Outcome = false, exchange.Usage{Known: true, Output: 4}, exchange.Interrupted
@@ -166,7 +166,7 @@ func TestRecordingHasNoSecrets(t *testing.T) {
 		path := filepath.Join(folder, fmt.Sprint(i))
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, path).start(t)
-			r.Pool("").ObserveRequest(answered(newEndpoint(1)))
+			r.ForPool("").ObserveRequest(answered(newEndpoint(1)))
 			r.stop()
 		})
 		lines = append(lines, readFile(t, path))
@@ -209,7 +209,7 @@ func TestLosses(t *testing.T) {
 			r := newRig(t, "")
 			x := answered(e)
 			tt.change(x)
-			r.Pool("").ObserveRequest(x)
+			r.ForPool("").ObserveRequest(x)
 			assert.Equal(t, tt.want, r.counts.lost)
 			assert.Empty(t, r.queue)
 		})
@@ -229,7 +229,7 @@ func TestServersCannotSpoilTheRecording(t *testing.T) {
 			x := answered(newEndpoint(1))
 			x.Usage, x.Status, x.MatchedTokens = u, 299, 1<<30
 			x.EndTime = x.StartTime.Add(-time.Hour)
-			r.Pool("").ObserveRequest(x)
+			r.ForPool("").ObserveRequest(x)
 		}
 		r.stop()
 	})
@@ -239,7 +239,7 @@ func TestServersCannotSpoilTheRecording(t *testing.T) {
 func TestSlowWriterLosesRequestsAndBlocksNone(t *testing.T) {
 	t.Parallel()
 	r, x := newRig(t, ""), answered(newEndpoint(1))
-	pool := r.Pool("")
+	pool := r.ForPool("")
 	for range queueLength + 10 {
 		pool.ObserveRequest(x)
 	}
@@ -252,7 +252,7 @@ func TestLinesAreWrittenEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, path).start(t)
 		defer r.stop()
-		r.Pool("").ObserveRequest(answered(newEndpoint(1)))
+		r.ForPool("").ObserveRequest(answered(newEndpoint(1)))
 		synctest.Wait()
 		assert.Empty(t, readFile(t, path))
 		time.Sleep(flushInterval)
@@ -270,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 		r.files.onFullDisk(&room)
 		r.start(t)
 		observe := func() {
-			r.Pool("").ObserveRequest(answered(newEndpoint(1)))
+			r.ForPool("").ObserveRequest(answered(newEndpoint(1)))
 			time.Sleep(flushInterval)
 			synctest.Wait()
 		}
@@ -296,7 +296,7 @@ func TestUnwritableFileIsReportedAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, path).start(t)
 		require.Equal(t, 1, r.logs.FilterMessageSnippet("Could not write the recording").Len())
-		r.Pool("").ObserveRequest(answered(newEndpoint(1)))
+		r.ForPool("").ObserveRequest(answered(newEndpoint(1)))
 		r.stop()
 		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 1}, r.counts.lost)
 	})
@@ -319,18 +319,18 @@ func TestHashesDifferByKind(t *testing.T) {
 	seen := map[uint64]string{}
 	for _, of := range []kind{kindPrefix, kindUnknown, kindModel} {
 		for value := range uint64(1000) {
-			seen[k.hash(of, value)] += fmt.Sprint(of, value)
+			seen[k.hashValue(of, value)] += fmt.Sprint(of, value)
 		}
 	}
 	assert.Len(t, seen, 3000)
-	assert.Equal(t, k.hash(kindPrefix, 1), k.hash(kindPrefix, 1))
+	assert.Equal(t, k.hashValue(kindPrefix, 1), k.hashValue(kindPrefix, 1))
 }
 
 // BenchmarkObserveExchange is the cost for a request: what its exchange waits for.
 func BenchmarkObserveExchange(b *testing.B) {
 	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	require.NoError(b, err)
-	pool, x := r.Pool(""), answered(newEndpoint(1))
+	pool, x := r.ForPool(""), answered(newEndpoint(1))
 	x.Target = strings.Repeat("m", 40)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -345,10 +345,10 @@ func BenchmarkWrite(b *testing.B) {
 	require.NoError(b, err)
 	x := answered(newEndpoint(1))
 	x.FixedTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
-	p := r.Pool("").request(x, 1)
+	p := r.ForPool("").toPicked(x, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.add(p)
+		r.addLine(p)
 	}
-	r.files.close()
+	r.files.closeFile()
 }

@@ -45,68 +45,68 @@ func (l *Log) ObserveRequest(r *exchange.Record) {
 	if entry == nil {
 		return
 	}
-	f := make(fields, 0, 26)
+	f := make(logFields, 0, 26)
 	f = append(f, zap.String(logging.KeyOutcome, string(r.Outcome)), zap.Duration(logging.KeyDuration, r.EndTime.Sub(r.StartTime)))
-	f.request(r)
-	f.response(r)
+	f.addRequest(r)
+	f.addResponse(r)
 	entry.Write(f...)
 }
 
-// fields are the fields of a line. Unknown values are omitted.
-type fields []zap.Field
+// logFields are the fields of a line. Unknown values are omitted.
+type logFields []zap.Field
 
-func (f *fields) text(key, value string) {
+func (f *logFields) addText(key, value string) {
 	if value != "" {
 		*f = append(*f, zap.String(key, value[:min(len(value), maxLength)]))
 	}
 }
 
-func (f *fields) number(key string, value int) {
+func (f *logFields) addNumber(key string, value int) {
 	if value != 0 {
 		*f = append(*f, zap.Int(key, value))
 	}
 }
 
-func (f *fields) request(r *exchange.Record) {
+func (f *logFields) addRequest(r *exchange.Record) {
 	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
-	f.text(logging.KeyRequestID, r.RequestID)
+	f.addText(logging.KeyRequestID, r.RequestID)
 	if r.Span.Sampled {
-		f.text(logging.KeyTraceID, hex.EncodeToString(r.Span.Trace[:]))
+		f.addText(logging.KeyTraceID, hex.EncodeToString(r.Span.Trace[:]))
 	}
-	f.text(logging.KeyPath, path)
-	f.text(logging.KeyModel, r.Model)
-	f.text(logging.KeyTarget, r.Target)
-	f.text(keyRewrite, r.Rewrite)
-	f.text(logging.KeyFairness, r.Fairness)
-	f.text(logging.KeyObjective, r.Objective)
-	f.number(logging.KeyPriority, r.Priority)
-	f.number(keyRequestBytes, r.RequestBytes)
-	f.number(keyPromptTokens, r.PromptTokens)
+	f.addText(logging.KeyPath, path)
+	f.addText(logging.KeyModel, r.Model)
+	f.addText(logging.KeyTarget, r.Target)
+	f.addText(keyRewrite, r.Rewrite)
+	f.addText(logging.KeyFairness, r.Fairness)
+	f.addText(logging.KeyObjective, r.Objective)
+	f.addNumber(logging.KeyPriority, r.Priority)
+	f.addNumber(keyRequestBytes, r.RequestBytes)
+	f.addNumber(keyPromptTokens, r.PromptTokens)
 	if r.Endpoint == nil {
 		return
 	}
 	id := r.Endpoint.Identity()
-	f.text(logging.KeyEndpoint, r.Endpoint.Address())
-	f.text(logging.KeyPod, id.Namespace+"/"+id.Pod)
+	f.addText(logging.KeyEndpoint, r.Endpoint.Address())
+	f.addText(logging.KeyPod, id.Namespace+"/"+id.Pod)
 	if r.HasMoved() {
-		f.text(keyServed, r.Served)
+		f.addText(keyServed, r.Served)
 	}
-	f.number(keyMatchedTokens, r.MatchedTokens)
+	f.addNumber(keyMatchedTokens, r.MatchedTokens)
 	*f = append(*f, zap.Duration(keyPick, r.PickDuration))
 }
 
-func (f *fields) response(r *exchange.Record) {
-	f.number(logging.KeyStatus, r.Status)
-	f.text(logging.KeyReason, r.Reason)
+func (f *logFields) addResponse(r *exchange.Record) {
+	f.addNumber(logging.KeyStatus, r.Status)
+	f.addText(logging.KeyReason, r.Reason)
 	if r.Streaming {
 		*f = append(*f, zap.Bool(keyStreaming, true))
 	}
 	if !r.FirstContent.IsZero() {
 		*f = append(*f, zap.Duration(keyFirst, r.FirstContent.Sub(r.StartTime)))
 	}
-	f.number(keyResponseBytes, r.ResponseBytes)
+	f.addNumber(keyResponseBytes, r.ResponseBytes)
 	if r.Usage.Known {
 		*f = append(*f, zap.Int(keyInputTokens, r.Usage.Prompt), zap.Int(keyOutputTokens, r.Usage.Output))
-		f.number(keyCachedTokens, r.Usage.Cached)
+		f.addNumber(keyCachedTokens, r.Usage.Cached)
 	}
 }

@@ -109,12 +109,12 @@ type sampler struct {
 	below       uint64 // sample traces with a lower ID, of 63 bits
 }
 
-func (o Options) sampler() sampler {
+func (o Options) newSampler() sampler {
 	return sampler{parentBased: o.ParentBased, below: uint64(o.Ratio * (1 << 63))}
 }
 
-// sample decides like every OpenTelemetry SDK with the same settings, so that all services on a request's path agree.
-func (s sampler) sample(trace [16]byte, p parent, known bool) bool { //nolint:revive // whether there is a parent
+// isSampled decides like every OpenTelemetry SDK with the same settings, so that all services on a request's path agree.
+func (s sampler) isSampled(trace [16]byte, p parent, known bool) bool { //nolint:revive // whether there is a parent
 	if s.parentBased && known {
 		return p.sampled
 	}

@@ -56,10 +56,10 @@ const (
 	keyMatched   = "fairlead.matched_tokens"
 )
 
-// write creates the spans of an exchange.
-func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
+// writeSpans creates the spans of an exchange.
+func writeSpans(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 	ctx := context.WithValue(context.Background(), spanKey{}, span)
-	if parent, known := parse(r.TraceParent); known {
+	if parent, known := parseTraceparent(r.TraceParent); known {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: parent.trace, SpanID: parent.span, TraceFlags: trace.FlagsSampled, Remote: true,
 		}))
@@ -69,7 +69,7 @@ func write(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
 	if !r.FirstContent.IsZero() {
 		request.AddEvent(eventFirst, trace.WithTimestamp(r.FirstContent))
 	}
-	if why := failure(r); why != "" {
+	if why := failureReason(r); why != "" {
 		request.SetStatus(codes.Error, why)
 	}
 	if !r.ArrivalTime.IsZero() {
@@ -87,12 +87,12 @@ func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 		return s
 	}
 	orchestration := child(request, spanOrchestration, r.StartTime, []attribute.KeyValue{
-		attribute.String(keyTarget, text(r.Target)), attribute.Int(keyPriority, r.Priority),
+		attribute.String(keyTarget, validText(r.Target)), attribute.Int(keyPriority, r.Priority),
 	})
 	scoring := child(orchestration, spanScoring, r.DispatchTime(), pickAttributes(r))
 	if r.Endpoint == nil {
-		scoring.SetStatus(codes.Error, text(r.Reason))
-		orchestration.SetStatus(codes.Error, text(r.Reason))
+		scoring.SetStatus(codes.Error, validText(r.Reason))
+		orchestration.SetStatus(codes.Error, validText(r.Reason))
 	}
 	scoring.End(trace.WithTimestamp(chosen))
 	orchestration.End(trace.WithTimestamp(chosen))
@@ -101,16 +101,16 @@ func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 func requestAttributes(r *exchange.Record) []attribute.KeyValue {
 	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
 	a := attributes{attribute.String(keyOutcome, string(r.Outcome)), attribute.Bool(keyStreaming, r.Streaming)}
-	a.add(keyMethodPath, path)
-	a.add(keyRequestID, r.RequestID)
-	a.add(keyRequestModel, r.Model)
-	a.add(keyResponseModel, r.Target)
-	a.add(keyFairness, r.Fairness)
-	a.add(keyObjective, r.Objective)
-	a.add(keyRewrite, r.Rewrite)
-	a.add(keyReason, r.Reason)
+	a.addAttribute(keyMethodPath, path)
+	a.addAttribute(keyRequestID, r.RequestID)
+	a.addAttribute(keyRequestModel, r.Model)
+	a.addAttribute(keyResponseModel, r.Target)
+	a.addAttribute(keyFairness, r.Fairness)
+	a.addAttribute(keyObjective, r.Objective)
+	a.addAttribute(keyRewrite, r.Rewrite)
+	a.addAttribute(keyReason, r.Reason)
 	if r.HasMoved() {
-		a.add(keyServed, r.Served)
+		a.addAttribute(keyServed, r.Served)
 	}
 	a.addNumber(keyStatus, r.Status)
 	a.addNumber(keyRequestSize, r.RequestBytes)
@@ -133,15 +133,15 @@ func pickAttributes(r *exchange.Record) []attribute.KeyValue {
 	return a
 }
 
-// failure returns the reason why an exchange failed, if it did. Clients' errors are not failures of the server's span.
-func failure(r *exchange.Record) string {
+// failureReason returns the reason why an exchange failed, if it did. Clients' errors are not failures of the server's span.
+func failureReason(r *exchange.Record) string {
 	switch {
 	case r.Outcome == exchange.Failed:
 		return "the gateway broke the protocol"
 	case r.Status < http.StatusInternalServerError:
 		return ""
 	case r.Reason != "":
-		return text(r.Reason)
+		return validText(r.Reason)
 	}
 	return fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
 }
@@ -149,9 +149,9 @@ func failure(r *exchange.Record) string {
 // attributes are the attributes of a span. Unknown values are omitted.
 type attributes []attribute.KeyValue
 
-func (a *attributes) add(key, value string) {
+func (a *attributes) addAttribute(key, value string) {
 	if value != "" {
-		*a = append(*a, attribute.String(key, text(value)))
+		*a = append(*a, attribute.String(key, validText(value)))
 	}
 }
 
@@ -161,9 +161,9 @@ func (a *attributes) addNumber(key string, value int) {
 	}
 }
 
-// text returns a string that can be exported: protocol buffers accept only valid UTF-8, and an invalid string loses the
+// validText returns a string that can be exported: protocol buffers accept only valid UTF-8, and an invalid string loses the
 // whole batch. Clients choose some of the strings, so text limits their length and copies them.
-func text(s string) string {
+func validText(s string) string {
 	const most = 256
 	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), most)], "?"))
 }

@@ -20,24 +20,24 @@ const (
 	flagSampled              = 1
 )
 
-// parse parses a traceparent of W3C's trace context.
-func parse(s string) (p parent, valid bool) {
+// parseTraceparent parses a traceparent of W3C's trace context.
+func parseTraceparent(s string) (p parent, valid bool) {
 	if len(s) < length || s[traceAt-1] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
 		return parent{}, false
 	}
 	var version, flags [1]byte
-	if !decode(version[:], s) || !decode(p.trace[:], s[traceAt:]) || !decode(p.span[:], s[spanAt:]) || !decode(flags[:], s[flagsAt:]) {
+	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) || !decodeHex(flags[:], s[flagsAt:]) {
 		return parent{}, false
 	}
-	if !ends(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
+	if !hasValidEnd(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
 		return parent{}, false
 	}
 	p.sampled = flags[0]&flagSampled != 0
 	return p, true
 }
 
-// ends reports whether the rest of a traceparent is valid for its version: later versions may have more, after another dash.
-func ends(version byte, rest string) bool {
+// hasValidEnd reports whether the rest of a traceparent is valid for its version: later versions may have more, after another dash.
+func hasValidEnd(version byte, rest string) bool {
 	switch version {
 	case 0:
 		return rest == ""
@@ -47,10 +47,10 @@ func ends(version byte, rest string) bool {
 	return rest == "" || rest[0] == '-'
 }
 
-// decode decodes the beginning of s, which is long enough, into b.
-func decode(b []byte, s string) bool {
+// decodeHex decodes the beginning of s, which is long enough, into b.
+func decodeHex(b []byte, s string) bool {
 	for i := range b {
-		high, low := digit(s[2*i]), digit(s[2*i+1])
+		high, low := hexDigit(s[2*i]), hexDigit(s[2*i+1])
 		if high > 15 || low > 15 {
 			return false
 		}
@@ -59,8 +59,8 @@ func decode(b []byte, s string) bool {
 	return true
 }
 
-// digit returns the value of a hexadecimal digit, or more than 15 for other characters, including upper case.
-func digit(c byte) byte {
+// hexDigit returns the value of a hexadecimal digit, or more than 15 for other characters, including upper case.
+func hexDigit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0'
@@ -70,8 +70,8 @@ func digit(c byte) byte {
 	return 0xff
 }
 
-// format returns the traceparent of a sampled span.
-func format(s exchange.Span) string {
+// formatTraceparent returns the traceparent of a sampled span.
+func formatTraceparent(s exchange.Span) string {
 	b := make([]byte, 0, length)
 	b = append(b, "00-"...)
 	b = hex.AppendEncode(b, s.Trace[:])

@@ -54,16 +54,16 @@ type Params struct {
 func New(p Params) *Tracer {
 	return &Tracer{
 		log: p.Log, options: p.Options, version: p.Version,
-		sampler: p.Options.sampler(), newExporter: p.Options.newExporter,
+		sampler: p.Options.newSampler(), newExporter: p.Options.newExporter,
 	}
 }
 
-// Enabled reports whether an exporter is configured.
-func (t *Tracer) Enabled() bool { return t.options.Exporter != exporterNone }
+// IsEnabled reports whether an exporter is configured.
+func (t *Tracer) IsEnabled() bool { return t.options.Exporter != exporterNone }
 
 // Run exports spans until ctx ends, and then the remaining ones, within flushTimeout.
 func (t *Tracer) Run(ctx context.Context) {
-	if !t.Enabled() {
+	if !t.IsEnabled() {
 		return
 	}
 	lasting := context.WithoutCancel(ctx)
@@ -100,14 +100,14 @@ func (t *Tracer) Run(ctx context.Context) {
 // StartSpan decides whether a request is traced, by its traceparent, which may be empty or invalid. It returns the span for the
 // record, and the traceparent for the model server, empty to keep the request's own.
 func (t *Tracer) StartSpan(traceParent string) (span exchange.Span, header string) {
-	parent, known := parse(traceParent)
+	parent, known := parseTraceparent(traceParent)
 	span.Trace = parent.trace
 	if !known {
 		span.Trace = newTraceID()
 	}
 	span.ID = newSpanID()
-	if span.Sampled = t.sampler.sample(span.Trace, parent, known); span.Sampled {
-		header = format(span)
+	if span.Sampled = t.sampler.isSampled(span.Trace, parent, known); span.Sampled {
+		header = formatTraceparent(span)
 	}
 	return span, header
 }
@@ -123,7 +123,7 @@ func (t *Tracer) ObserveRequest(r *exchange.Record) {
 		span, _ = t.StartSpan(r.TraceParent)
 	}
 	if span.Sampled {
-		write(*tracer, span, r)
+		writeSpans(*tracer, span, r)
 	}
 }
 

@@ -275,11 +275,11 @@ func TestSamplerAgreesWithOthers(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{0, 0.1, 0.5, 0.999, 1} {
 		reference := sdktrace.TraceIDRatioBased(ratio)
-		ours := Options{Ratio: ratio}.sampler()
+		ours := Options{Ratio: ratio}.newSampler()
 		for range 2000 {
 			id := newTraceID()
 			want := reference.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: id}).Decision == sdktrace.RecordAndSample
-			require.Equal(t, want, ours.sample(id, parent{}, false))
+			require.Equal(t, want, ours.isSampled(id, parent{}, false))
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestFromEnvironment(t *testing.T) {
 			got, err := FromEnvironment(func(name string) string { return tt.give[name] })
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
-			assert.Equal(t, tt.want.Exporter != "none", New(Params{Options: got, Log: zap.NewNop()}).Enabled())
+			assert.Equal(t, tt.want.Exporter != "none", New(Params{Options: got, Log: zap.NewNop()}).IsEnabled())
 		})
 	}
 }
@@ -342,7 +342,7 @@ func TestFromEnvironmentSaysWhatIsWrong(t *testing.T) {
 func TestDisabledTracerEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	tr := New(Params{Options: Off(), Log: zap.NewNop()})
-	assert.False(t, tr.Enabled())
+	assert.False(t, tr.IsEnabled())
 	tr.Run(t.Context())
 	tr.ObserveRequest(streamed())
 }
@@ -406,7 +406,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, valid := parse(s)
+		p, valid := parseTraceparent(s)
 		known := s
 		if valid { // the reference refuses flags that it does not know, where the specification has them ignored
 			known = s[:flagsAt] + map[bool]string{true: "01", false: "00"}[p.sampled] + s[length:]
