@@ -169,11 +169,11 @@ func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision
 	if cfg.Decision.TLS {
 		listener.TLS = c.forGateways()
 	}
-	made := decision.NewListener(listener)
+	server := decision.NewListener(listener)
 	if cfg.Decision.IsEnabled() {
-		metrics.RegisterDecisions(p.Registry, made.ListenerStats)
+		metrics.RegisterDecisions(p.Registry, server.ListenerStats)
 	}
-	return made
+	return server
 }
 
 // proxyParts are the parameters of newProxy.
@@ -210,11 +210,11 @@ func newProxy(p proxyParts) *proxy.Server {
 	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
 	}
-	made := proxy.New(params)
+	server := proxy.New(params)
 	if cfg.Proxy.Address != "" {
-		metrics.RegisterProxy(p.Registry, made.ProxyStats)
+		metrics.RegisterProxy(p.Registry, server.ProxyStats)
 	}
-	return made
+	return server
 }
 
 func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }

@@ -44,17 +44,17 @@ func newClients(cfg *config.Config) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &clients{config: restConfig}
-	if made.core, err = kube.NewClientset(restConfig); err != nil {
+	created := &clients{config: restConfig}
+	if created.core, err = kube.NewClientset(restConfig); err != nil {
 		return nil, err
 	}
-	if made.inference, err = inferenceclient.NewForConfig(restConfig); err != nil {
+	if created.inference, err = inferenceclient.NewForConfig(restConfig); err != nil {
 		return nil, err
 	}
-	if made.dynamic, err = dynamic.NewForConfig(restConfig); err != nil {
+	if created.dynamic, err = dynamic.NewForConfig(restConfig); err != nil {
 		return nil, err
 	}
-	return made, nil
+	return created, nil
 }
 
 // discoveryParts are the parameters of newFinder.

@@ -45,10 +45,10 @@ func newOnePool(p discoveryParts) (*onePool, error) {
 		selection := podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}
 		return &onePool{runningPool: p.Pools.addPool(from.String(), "", namespace.SelectionSource(selection)), source: namespace}, nil
 	}
-	made := p.Pools.addPool(from.String(), from.Name.Name, namespace.PoolSource(from.Name.Name))
+	running := p.Pools.addPool(from.String(), from.Name.Name, namespace.PoolSource(from.Name.Name))
 	rules := p.newRules(from.Name.Namespace, metrics.NewRules(p.Registry).OfNamespace())
-	rules.AddPool(from.Name.Name, made.Rules, made.Metrics.PinModels)
-	return &onePool{runningPool: made, source: namespace, rules: rules}, nil
+	rules.AddPool(from.Name.Name, running.Rules, running.Metrics.PinModels)
+	return &onePool{runningPool: running, source: namespace, rules: rules}, nil
 }
 
 // FindPool returns the pool.

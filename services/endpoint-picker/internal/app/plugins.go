@@ -63,11 +63,11 @@ type poolEvents struct {
 	pools    func() []corev1.ObjectReference // those that Event is about; nil before Run
 }
 
-func newPoolEvents(made *clients, log *zap.Logger, c clock.RealClock) *poolEvents {
-	if made.core == nil {
+func newPoolEvents(cluster *clients, log *zap.Logger, c clock.RealClock) *poolEvents {
+	if cluster.core == nil {
 		return &poolEvents{}
 	}
-	return &poolEvents{recorder: events.New(events.Params{Client: made.core, Controller: eventController, Log: log, Clock: c})}
+	return &poolEvents{recorder: events.New(events.Params{Client: cluster.core, Controller: eventController, Log: log, Clock: c})}
 }
 
 // Event queues an Event about every pool.

@@ -85,8 +85,8 @@ func (r *runningPools) addPool(title, name string, from poolSource) *runningPool
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	picks := debugpage.NewPicks(r.parts.Config.Telemetry.DebugPicks)
-	made := &runningPool{picks: picks, reference: from.Reference}
-	made.Pool = pool.New(pool.Params{
+	added := &runningPool{picks: picks, reference: from.Reference}
+	added.Pool = pool.New(pool.Params{
 		Options: pool.Options{
 			Picks: balancer.Options{
 				Scores:  r.parts.Config.ExtProc.EmitScores || r.parts.Config.Telemetry.DebugPicks > 0,
@@ -99,10 +99,10 @@ func (r *runningPools) addPool(title, name string, from poolSource) *runningPool
 		Scrapes: r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
-		made.ApplyPlan(r.plan, r.cacheSize)
+		added.ApplyPlan(r.plan, r.cacheSize)
 	}
-	r.members[title] = made
-	return made
+	r.members[title] = added
+	return added
 }
 
 // removePool forgets a pool.
@@ -149,8 +149,8 @@ func (r *runningPools) applyPlan(plan *modelserver.Plan, size estimate.CacheSize
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plan, r.cacheSize = plan, size
-	for _, one := range r.members {
-		one.ApplyPlan(plan, size)
+	for _, member := range r.members {
+		member.ApplyPlan(plan, size)
 	}
 }
 
@@ -160,8 +160,8 @@ func (r *runningPools) Gather() ([]*dto.MetricFamily, error) {
 	if r.parts.Config.Pool.IsMultiPool() {
 		labeled = metrics.AllMetrics
 	}
-	for _, one := range r.sortedPools() {
-		gatherers = append(gatherers, metrics.WithPool(one.Registry, one.Title, labeled))
+	for _, member := range r.sortedPools() {
+		gatherers = append(gatherers, metrics.WithPool(member.Registry, member.Title, labeled))
 	}
 	return gatherers.Gather()
 }
@@ -169,29 +169,29 @@ func (r *runningPools) Gather() ([]*dto.MetricFamily, error) {
 // DebugPools returns the pools for the debug page.
 func (r *runningPools) DebugPools() []debugpage.Pool {
 	var views []debugpage.Pool
-	for _, one := range r.sortedPools() {
-		title := one.Title
+	for _, member := range r.sortedPools() {
+		title := member.Title
 		if r.parts.Config.Pool.File != "" {
 			title = filepath.Base(title)
 		}
-		views = append(views, debugpage.Pool{Title: title, Snapshots: one.Store, Estimator: one.Estimator, Picks: one.picks})
+		views = append(views, debugpage.Pool{Title: title, Snapshots: member.Store, Estimator: member.Estimator, Picks: member.picks})
 	}
 	return views
 }
 
 // closeQueues refuses the requests that wait for an endpoint.
 func (r *runningPools) closeQueues() {
-	for _, one := range r.sortedPools() {
-		one.Queue().Close()
+	for _, member := range r.sortedPools() {
+		member.Queue().Close()
 	}
 }
 
 // PoolQueues returns the queues of the pools.
 func (r *runningPools) PoolQueues() []holds.Pool {
 	var queues []holds.Pool
-	for _, one := range r.sortedPools() {
-		p := holds.Pool{Name: one.Title, Queue: one.Queue()}
-		if reference, ok := one.reference(); ok {
+	for _, member := range r.sortedPools() {
+		p := holds.Pool{Name: member.Title, Queue: member.Queue()}
+		if reference, ok := member.reference(); ok {
 			p.Namespace, p.Name = reference.Namespace, reference.Name
 		}
 		queues = append(queues, p)
@@ -202,8 +202,8 @@ func (r *runningPools) PoolQueues() []holds.Pool {
 // PoolReferences returns the references to the InferencePools.
 func (r *runningPools) PoolReferences() []corev1.ObjectReference {
 	var found []corev1.ObjectReference
-	for _, one := range r.sortedPools() {
-		if reference, ok := one.reference(); ok {
+	for _, member := range r.sortedPools() {
+		if reference, ok := member.reference(); ok {
 			found = append(found, reference)
 		}
 	}

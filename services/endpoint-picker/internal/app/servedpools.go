@@ -196,8 +196,8 @@ func (s *servedPools) selectedPools() []pools.Candidate {
 	for _, n := range s.namespaces {
 		for _, object := range n.AllPools() {
 			c := pools.Candidate{Name: cache.MetaObjectToName(object), Created: object.CreationTimestamp.Time, Address: addressOf(object)}
-			ours := from.Service.Name != "" && c.Address.Service == from.Service.Name && c.Address.Namespace == from.Service.Namespace
-			if ours || wanted[c.Name] {
+			namesService := from.Service.Name != "" && c.Address.Service == from.Service.Name && c.Address.Namespace == from.Service.Namespace
+			if namesService || wanted[c.Name] {
 				found = append(found, c)
 			}
 		}
@@ -209,15 +209,15 @@ func (s *servedPools) selectedPools() []pools.Candidate {
 func (s *servedPools) startPool(ctx context.Context, name cache.ObjectName) (run func()) {
 	n := s.namespaces[name.Namespace]
 	source := n.PoolSource(name.Name)
-	made := s.parts.Pools.addPool(name.String(), name.Name, source)
-	n.rules.AddPool(name.Name, made.Rules, made.Metrics.PinModels)
+	added := s.parts.Pools.addPool(name.String(), name.Name, source)
+	n.rules.AddPool(name.Name, added.Rules, added.Metrics.PinModels)
 	ctx, stop := context.WithCancel(ctx)
-	s.running[name] = &servedPool{runningPool: made, stop: func() {
+	s.running[name] = &servedPool{runningPool: added, stop: func() {
 		stop()
 		source.Close()
 	}}
 	s.parts.Log.Info("Started pool", zap.String(logging.KeyPool, name.String()))
-	return func() { made.Pool.Run(ctx) }
+	return func() { added.Pool.Run(ctx) }
 }
 
 // stopPool ends a pool. Open streams end with their endpoints.

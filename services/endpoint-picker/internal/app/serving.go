@@ -38,7 +38,7 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	if err != nil {
 		return nil, err
 	}
-	made := &certificates{options: options}
+	certs := &certificates{options: options}
 	params := servingcert.Params{Log: log.Named("certificates")}
 	if cfg.TLS.Reload {
 		params.Interval = cfg.TLS.ReloadEvery
@@ -48,21 +48,21 @@ func newCertificates(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *
 	switch {
 	case !cfg.GRPC.Secure:
 	case cfg.GRPC.CertPath == "":
-		made.gateways, err = servingcert.SelfSigned(ofGateways, commonName, options, c.Now())
+		certs.gateways, err = servingcert.SelfSigned(ofGateways, commonName, options, c.Now())
 	default:
-		made.gateways, err = servingcert.Load(ofGateways)
+		certs.gateways, err = servingcert.Load(ofGateways)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load certificates of --cert-path and --client-ca-file: %w", err)
 	}
 	if cfg.Metrics.CertDir != "" {
 		ofMetrics.Dir, ofMetrics.ClientCAFile = cfg.Metrics.CertDir, cfg.Metrics.ClientCAFile
-		if made.metrics, err = servingcert.Load(ofMetrics); err != nil {
+		if certs.metrics, err = servingcert.Load(ofMetrics); err != nil {
 			return nil, fmt.Errorf("load certificate of --metrics-cert-dir: %w", err)
 		}
 	}
-	made.registerMetrics(r)
-	return made, nil
+	certs.registerMetrics(r)
+	return certs, nil
 }
 
 // registerMetrics exports the expiry of the certificates.
@@ -109,11 +109,11 @@ func (c *certificates) Run(ctx context.Context) {
 // protection guards the metrics; nil allows everybody.
 type protection func(next http.Handler) http.Handler
 
-func newProtection(cfg *config.Config, log *zap.Logger, made *clients, c clock.RealClock) (protection, error) {
+func newProtection(cfg *config.Config, log *zap.Logger, cluster *clients, c clock.RealClock) (protection, error) {
 	if !cfg.Metrics.Auth {
 		return nil, nil
 	}
-	restConfig := rest.CopyConfig(made.config)
+	restConfig := rest.CopyConfig(cluster.config)
 	restConfig.QPS, restConfig.Burst = reviewQPS, reviewBurst
 	client, err := kube.NewClientset(restConfig)
 	if err != nil {

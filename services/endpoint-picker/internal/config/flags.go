@@ -53,7 +53,7 @@ func DoubleDashes(fs *pflag.FlagSet, args []string) []string {
 		if arg == "--" {
 			return append(doubled, args[i:]...)
 		}
-		if name, one := strings.CutPrefix(arg, "-"); one {
+		if name, hasOneDash := strings.CutPrefix(arg, "-"); hasOneDash {
 			name, _, _ = strings.Cut(name, "=")
 			if len(name) > 1 && fs.Lookup(name) != nil {
 				arg = "-" + arg

@@ -118,12 +118,12 @@ func (p *Pool) addNamespaces() {
 // validateFlags checks the flags. The flags need not name a source if the configuration of the plugins may name one.
 func (p *Pool) validateFlags(plugins Plugins) error {
 	var given []string
-	for _, one := range []struct {
+	for _, flag := range []struct {
 		flag  string
 		given bool
 	}{{flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""}, {flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
-		if one.given {
-			given = append(given, "--"+one.flag)
+		if flag.given {
+			given = append(given, "--"+flag.flag)
 		}
 	}
 	if len(given) == 0 && plugins.AtStart() {

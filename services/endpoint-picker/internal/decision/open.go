@@ -120,9 +120,9 @@ func (o *openPicks) listPicks() []*openPick {
 }
 
 // pickSize returns the memory of a pick, in bytes.
-func pickSize(x *exchange.RequestContext) int64 {
-	size := openBytes + x.PromptTokens/tokensPerByte
-	for _, text := range []string{x.RequestID, x.TraceParent, x.Path, x.Model, x.Target, x.Fairness, x.Objective} {
+func pickSize(rc *exchange.RequestContext) int64 {
+	size := openBytes + rc.PromptTokens/tokensPerByte
+	for _, text := range []string{rc.RequestID, rc.TraceParent, rc.Path, rc.Model, rc.Target, rc.Fairness, rc.Objective} {
 		size += len(text)
 	}
 	return int64(size)
@@ -145,37 +145,37 @@ func (p *openPick) releaseAccount() {
 
 // dropUnneeded drops what an open pick does not need any more.
 func (p *openPick) dropUnneeded() {
-	x := &p.requestContext
-	p.endpoints = make([]string, len(x.Ranking))
-	for i, s := range x.Ranking {
+	rc := &p.requestContext
+	p.endpoints = make([]string, len(rc.Ranking))
+	for i, s := range rc.Ranking {
 		p.endpoints[i] = s.Endpoint.Address()
 	}
-	x.Ranking, x.Restore, x.Edit, x.Set, x.Remove, x.Reply = nil, (*answer.Renamer)(nil), exchange.Edit{}, nil, nil, nil
+	rc.Ranking, rc.Restore, rc.Edit, rc.Set, rc.Remove, rc.Reply = nil, (*answer.Renamer)(nil), exchange.Edit{}, nil, nil, nil
 }
 
 // applyReport records a report. It reports whether the pick has ended. The caller has the lock.
 func (p *openPick) applyReport(o *outcome, now time.Time) (ended bool) {
-	x := &p.requestContext
+	rc := &p.requestContext
 	if o.event != EventAborted && !p.responded {
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: o.status, Served: o.endpoint})
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: o.status, Served: o.endpoint})
 		p.responded = true
 	}
 	switch {
 	case o.hasFirst:
-		x.OnFirstToken(p.timeAfterAnswer(o.first, now))
+		rc.OnFirstToken(p.timeAfterAnswer(o.first, now))
 	case o.event == EventFirstToken:
-		x.OnFirstToken(now)
+		rc.OnFirstToken(now)
 	}
 	if o.usage.Known {
-		x.Usage = o.usage
+		rc.Usage = o.usage
 	}
 	switch {
 	case o.event == EventFirstToken:
 		return false
 	case o.event != EventAborted:
-		x.OnResponseEnd()
-	case !p.responded && x.FirstContent.IsZero() && !o.usage.Known: // it may never have sent the request
-		x.ReportHealth(exchange.Aborted)
+		rc.OnResponseEnd()
+	case !p.responded && rc.FirstContent.IsZero() && !o.usage.Known: // it may never have sent the request
+		rc.ReportHealth(exchange.Aborted)
 	}
 	return true
 }

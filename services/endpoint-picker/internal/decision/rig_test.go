@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakePool struct {
 	endpoints []*endpoint.Endpoint
 	refuse    *exchange.Refusal // for all requests
-	change    func(x *exchange.RequestContext)
+	change    func(rc *exchange.RequestContext)
 	admit     func(ctx context.Context) *exchange.Refusal
 
 	mu       sync.Mutex
@@ -52,23 +52,23 @@ func newFakePool() *fakePool {
 
 func (*fakePool) OnStart() {}
 
-func (p *fakePool) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := x.Incoming
+	seen := rc.Incoming
 	seen.Body = []byte(string(seen.Body))
-	p.incoming, p.late = append(p.incoming, seen), append(p.late, x.LateFirst)
-	x.PromptTokens = len(seen.Body) / 4
-	return &fakePick{p, x}, p.refuse
+	p.incoming, p.late = append(p.incoming, seen), append(p.late, rc.LateFirst)
+	rc.PromptTokens = len(seen.Body) / 4
+	return &fakePick{p, rc}, p.refuse
 }
 
 func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
 func (*fakePool) OnSend(*exchange.Record)                            {}
 
-func (p *fakePool) OnEnd(x *exchange.RequestContext) {
+func (p *fakePool) OnEnd(rc *exchange.RequestContext) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records = append(p.records, x.Record)
+	p.records = append(p.records, rc.Record)
 }
 
 // inFlight returns the requests on all endpoints.
@@ -108,15 +108,15 @@ func (p *fakePick) Admit(ctx context.Context) *exchange.Refusal { return p.pool.
 func (p *fakePick) PlaceRequest() *exchange.Refusal {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
-	x, all := p.exchange, p.pool.endpoints
+	rc, all := p.exchange, p.pool.endpoints
 	first := p.pool.next % len(all)
 	p.pool.next++
-	x.Endpoint = all[first]
-	x.Placements[exchange.Decode] = x.Endpoint.Acquire()
-	for i := range min(len(all), x.RankingSize()) {
-		x.Ranking = append(x.Ranking, exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16})
+	rc.Endpoint = all[first]
+	rc.Placements[exchange.Decode] = rc.Endpoint.Acquire()
+	for i := range min(len(all), rc.RankingSize()) {
+		rc.Ranking = append(rc.Ranking, exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16})
 	}
-	p.pool.change(x)
+	p.pool.change(rc)
 	return nil
 }
 

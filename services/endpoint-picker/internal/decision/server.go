@@ -172,28 +172,28 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 
 // placePick places the request of a pick, and counts the pick for its client.
 func (s *Server) placePick(p *openPick, c *call) *Problem {
-	x := &p.requestContext
+	rc := &p.requestContext
 	if !p.account.TryAddUse(fairshare.Streams, 1) {
 		s.refusedPicks.Add(1)
 		problem := limitProblem("too many open picks: report their outcomes")
-		x.RefuseRequest(&problem.Refusal)
+		rc.RefuseRequest(&problem.Refusal)
 		return problem
 	}
 	p.streams = 1
 	defer c.releaseBody()
 	q, problem := s.readRequest(c)
 	if problem != nil {
-		x.RefuseRequest(&problem.Refusal)
+		rc.RefuseRequest(&problem.Refusal)
 		return problem
 	}
-	x.SetRequestHeaders(&q.RequestHeaders)
-	x.Incoming.Digest, x.RequestBytes = q.digest, len(q.body)
-	refusal := x.PickEndpoint(c.Context(), q.body)
+	rc.SetRequestHeaders(&q.RequestHeaders)
+	rc.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
+	refusal := rc.PickEndpoint(c.Context(), q.body)
 	_ = c.control.SetWriteDeadline(s.requestOptions.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
 	if refusal != nil {
 		return toProblem(refusal)
 	}
-	size := pickSize(x)
+	size := pickSize(rc)
 	if !p.account.TryAddUse(fairshare.Bytes, size) {
 		s.refusedBytes.Add(1)
 		return limitProblem("too many bytes of bodies and open picks: report outcomes")
@@ -208,14 +208,14 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 	p.mu.Lock() // until the client has the answer: its outcome may come at once
 	defer p.mu.Unlock()
 	s.openPicks.addPick(p)
-	x := &p.requestContext
-	x.Ranking = x.Ranking[:min(len(x.Ranking), o.endpoints)]
+	rc := &p.requestContext
+	rc.Ranking = rc.Ranking[:min(len(rc.Ranking), o.endpoints)]
 	a := &Answer{
-		ID: p.id.String(), Endpoints: endpointsOf(x.Ranking), SetHeaders: headersOf(x.Set), RemoveHeaders: slices.Compact(x.Remove),
+		ID: p.id.String(), Endpoints: endpointsOf(rc.Ranking), SetHeaders: headersOf(rc.Set), RemoveHeaders: slices.Compact(rc.Remove),
 		OutcomeURL: outcomeURL(r), Expires: s.options.Timeout.Seconds(),
 	}
-	if x.Target != x.Model {
-		a.Model = x.Target
+	if rc.Target != rc.Model {
+		a.Model = rc.Target
 	}
 	p.dropUnneeded()
 	err := r.Context().Err()
@@ -226,7 +226,7 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 		s.endPick(p, resultGone)
 		return
 	}
-	x.MarkSent()
+	rc.MarkSent()
 	p.answered = s.requestOptions.Now()
 	p.expires = p.answered.Add(s.options.Timeout)
 	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expirePick(p) })

@@ -29,30 +29,30 @@ func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	e.sample.Store(next)
-	kept := e.abandoned[:0]
+	remaining := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.acquired <= acquired {
 			e.closeLease(l.from)
 		} else {
-			kept = append(kept, l)
+			remaining = append(remaining, l)
 		}
 	}
-	e.abandoned = kept
+	e.abandoned = remaining
 }
 
 // ExpireAbandoned releases leases that were abandoned before the given time and that no sample has replaced.
 func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
-	kept := e.abandoned[:0]
+	remaining := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.at.Before(before) {
 			e.countReleased(l.from)
 		} else {
-			kept = append(kept, l)
+			remaining = append(remaining, l)
 		}
 	}
-	e.abandoned = kept
+	e.abandoned = remaining
 }
 
 // expiryInterval is the time between two looks at the abandoned leases, so a lease may outlive its time limit by as much. The

@@ -59,7 +59,7 @@ func (e *Endpoint) ExpireHeld(now time.Time, first time.Duration) {
 func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 	var over, begun []*Lease
 	e.leases.Lock()
-	kept := e.held[:0]
+	remaining := e.held[:0]
 	for _, l := range e.held {
 		if !l.Until.After(now) {
 			over = append(over, l.lease)
@@ -69,11 +69,11 @@ func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 			l.began = true
 			begun = append(begun, l.lease)
 		}
-		kept = append(kept, l)
+		remaining = append(remaining, l)
 	}
-	clear(e.held[len(kept):])
-	e.held = kept
-	e.heldCount.Store(int64(len(kept)))
+	clear(e.held[len(remaining):])
+	e.held = remaining
+	e.heldCount.Store(int64(len(remaining)))
 	e.leases.Unlock()
 	for _, l := range begun {
 		l.markHeldFirst(now)

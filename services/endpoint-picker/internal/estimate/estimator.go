@@ -120,7 +120,7 @@ func (x *Estimator) learnAnswer(e *endpoint.Endpoint, tokens int) {
 		x.learner.answer.addSample(float64(min(tokens, maxAnswer)), usualTokensWeight)
 	}
 	if tokens >= prefixindex.BlockTokens {
-		ours := max(1-x.share.placedByOthers(), minOurs)
-		x.index.OccupyBlocks(ServerOf(e).cache, int(x.tokensToBlocks(float64(tokens)/ours)))
+		ownShare := max(1-x.share.placedByOthers(), minOurs)
+		x.index.OccupyBlocks(ServerOf(e).cache, int(x.tokensToBlocks(float64(tokens)/ownShare)))
 	}
 }

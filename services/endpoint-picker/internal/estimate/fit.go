@@ -302,9 +302,9 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 			f.compareCounters(queries, hits, p)
 			r.fitted = true
 		}
-		ours := queries * (w.text + w.other) / (w.text + w.other + w.remote)
-		if p.alone && !w.usage && w.text >= mostlyText*w.other && ours > w.other {
-			r.text, r.textCount = w.text, ours-w.other
+		ownQueries := queries * (w.text + w.other) / (w.text + w.other + w.remote)
+		if p.alone && !w.usage && w.text >= mostlyText*w.other && ownQueries > w.other {
+			r.text, r.textCount = w.text, ownQueries-w.other
 		}
 	}
 	f.window = comparisonWindow{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}

@@ -97,8 +97,8 @@ func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float6
 	if seconds <= 0 || last.Running == 0 {
 		return // it was idle, which does not show its speed
 	}
-	if ours := next.OwnRequests(); ours > 0 {
-		ended *= max(requests/ours, 1)
+	if own := next.OwnRequests(); own > 0 {
+		ended *= max(requests/own, 1)
 	}
 	s.completions.addOrSet(ended/seconds, min(seconds/completionSeconds, 1))
 }

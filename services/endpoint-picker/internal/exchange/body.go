@@ -115,13 +115,13 @@ func (r *Refusal) EncodeBody(f ErrorFormat) (body []byte, contentType string) {
 	if f == PlainText {
 		return []byte("inference error: " + errorNamesByStatus[r.Code].text + " - " + r.Message()), "text/plain; charset=utf-8"
 	}
-	whole := struct {
+	document := struct {
 		Type  string `json:"type,omitempty"`
 		Error Error  `json:"error"`
 	}{Error: r.FormatError(f)}
 	if f == Anthropic {
-		whole.Type = "error"
+		document.Type = "error"
 	}
-	body, _ = json.Marshal(whole) // it has only strings
+	body, _ = json.Marshal(document) // it has only strings
 	return body, "application/json"
 }

@@ -36,13 +36,13 @@ type Pool interface {
 	// OnStart is called at the start of an exchange.
 	OnStart()
 	// PreparePick reads a request. It does not wait.
-	PreparePick(x *RequestContext) (Pick, *Refusal)
+	PreparePick(rc *RequestContext) (Pick, *Refusal)
 	// OnPick is called after each pick, successful or not.
-	OnPick(x *RequestContext, refusal *Refusal)
+	OnPick(rc *RequestContext, refusal *Refusal)
 	// OnSend is called when the sender of the request has the endpoint. The record changes after the call.
 	OnSend(r *Record)
 	// OnEnd is called once at the end of each exchange.
-	OnEnd(x *RequestContext)
+	OnEnd(rc *RequestContext)
 }
 
 // A Pick is the placement of one prepared request. Its methods are called in order; after MarkSent or Discard, none is.
@@ -160,56 +160,56 @@ const (
 )
 
 // Start begins the exchange of a request for a pool.
-func (x *RequestContext) Start(p Pool, o *Options) {
-	x.pool, x.options, x.StartTime = p, o, o.Now()
+func (rc *RequestContext) Start(p Pool, o *Options) {
+	rc.pool, rc.options, rc.StartTime = p, o, o.Now()
 	p.OnStart()
 }
 
 // SetRequestHeaders takes over the request's headers.
-func (x *RequestContext) SetRequestHeaders(r *RequestHeaders) {
-	x.Path, x.RequestID, x.TraceParent, x.Subset = r.Path, r.ID, r.TraceParent, r.Subset
-	if x.idGenerated = x.RequestID == "" && x.options.NewID != nil; x.idGenerated {
-		x.RequestID = x.options.NewID()
+func (rc *RequestContext) SetRequestHeaders(r *RequestHeaders) {
+	rc.Path, rc.RequestID, rc.TraceParent, rc.Subset = r.Path, r.ID, r.TraceParent, r.Subset
+	if rc.idGenerated = rc.RequestID == "" && rc.options.NewID != nil; rc.idGenerated {
+		rc.RequestID = rc.options.NewID()
 	}
-	x.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
-	x.Remove = r.Private
+	rc.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
+	rc.Remove = r.Private
 }
 
 // PickEndpoint places the request after its whole body has arrived, or refuses it. It may wait until ctx ends. It keeps no
 // reference to the body.
-func (x *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusal {
-	x.ArrivalTime = x.options.Now()
-	x.Incoming.Body = body
-	pick, refusal := x.pickFromPool(ctx)
-	x.Incoming = api.Incoming{}
-	x.PickDuration = x.options.Now().Sub(x.DispatchTime())
-	x.pool.OnPick(x, refusal)
+func (rc *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusal {
+	rc.ArrivalTime = rc.options.Now()
+	rc.Incoming.Body = body
+	pick, refusal := rc.pickFromPool(ctx)
+	rc.Incoming = api.Incoming{}
+	rc.PickDuration = rc.options.Now().Sub(rc.DispatchTime())
+	rc.pool.OnPick(rc, refusal)
 	if refusal != nil {
-		return x.RefuseRequest(refusal)
+		return rc.RefuseRequest(refusal)
 	}
-	x.pick, x.stage, x.reader.Format = pick, placed, x.UsageFormat
-	if x.Conformance {
-		x.Set = append(x.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + x.Endpoint.Address()})
+	rc.pick, rc.stage, rc.reader.Format = pick, placed, rc.UsageFormat
+	if rc.Conformance {
+		rc.Set = append(rc.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + rc.Endpoint.Address()})
 	}
-	if x.idGenerated {
-		x.Set = append(x.Set, api.Header{Name: HeaderRequestID, Value: x.RequestID})
+	if rc.idGenerated {
+		rc.Set = append(rc.Set, api.Header{Name: HeaderRequestID, Value: rc.RequestID})
 	}
-	if x.options.Tracer != nil {
-		x.startSpan()
+	if rc.options.Tracer != nil {
+		rc.startSpan()
 	}
 	return nil
 }
 
 // HasKnownFormat reports whether the forms of answers are known, so that other bodies are not answers.
-func (x *RequestContext) HasKnownFormat() bool {
-	return x.Inference && x.UsageFormat != answer.FormatOpen && x.UsageFormat != answer.FormatLists
+func (rc *RequestContext) HasKnownFormat() bool {
+	return rc.Inference && rc.UsageFormat != answer.FormatOpen && rc.UsageFormat != answer.FormatLists
 }
 
 // RankingSize returns the maximum length of the ranking of candidates.
-func (x *RequestContext) RankingSize() int { return x.options.Ranking }
+func (rc *RequestContext) RankingSize() int { return rc.options.Ranking }
 
-func (x *RequestContext) pickFromPool(ctx context.Context) (Pick, *Refusal) {
-	pick, refusal := x.pool.PreparePick(x)
+func (rc *RequestContext) pickFromPool(ctx context.Context) (Pick, *Refusal) {
+	pick, refusal := rc.pool.PreparePick(rc)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -223,151 +223,151 @@ func (x *RequestContext) pickFromPool(ctx context.Context) (Pick, *Refusal) {
 }
 
 // startSpan begins the request's span, and makes it the parent of the model server's spans.
-func (x *RequestContext) startSpan() {
-	span, header := x.options.Tracer.StartSpan(x.TraceParent)
-	x.Span = span
+func (rc *RequestContext) startSpan() {
+	span, header := rc.options.Tracer.StartSpan(rc.TraceParent)
+	rc.Span = span
 	if header != "" {
-		x.Set = append(x.Set, api.Header{Name: HeaderTrace, Value: header})
+		rc.Set = append(rc.Set, api.Header{Name: HeaderTrace, Value: header})
 	}
 }
 
 // RefuseRequest records that the picker answers the request itself, unless its client has gone. It returns the refusal.
-func (x *RequestContext) RefuseRequest(r *Refusal) *Refusal {
-	if x.Queue == EvictedContextCancelled {
+func (rc *RequestContext) RefuseRequest(r *Refusal) *Refusal {
+	if rc.Queue == EvictedContextCancelled {
 		return r
 	}
-	x.stage, x.Status, x.Reason = refused, r.Code, r.Reason
+	rc.stage, rc.Status, rc.Reason = refused, r.Code, r.Reason
 	return r
 }
 
 // MarkSent records that the sender of the request has the pick. It does nothing before the pick, and the second time.
-func (x *RequestContext) MarkSent() {
-	if x.pick == nil {
+func (rc *RequestContext) MarkSent() {
+	if rc.pick == nil {
 		return
 	}
-	x.responseObserver = x.pick.MarkSent()
-	x.pick, x.Placed = nil, true
-	x.pool.OnSend(&x.Record)
+	rc.responseObserver = rc.pick.MarkSent()
+	rc.pick, rc.Placed = nil, true
+	rc.pool.OnSend(&rc.Record)
 }
 
 // OnResponseHeaders records the headers of the response. A response to a request that was not placed comes from the gateway itself.
-func (x *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
-	x.Status, x.Served, x.htmlBody, x.hidden = r.Status, r.Served, r.HTML, r.Hidden
-	x.unanswered, x.unacceptedEncoding = r.Unanswered, r.UnacceptedEncoding
-	x.unexpectedFormat = x.Streaming && !r.Events && x.Inference && x.UsageFormat != answer.FormatVLLM
-	x.Streaming = x.Streaming || r.Events
-	x.reader.Events, x.reader.Strict, x.reader.Bytes = r.Events && !r.Encoded, x.HasKnownFormat() && !r.Encoded, r.Encoded || r.Bytes
+func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
+	rc.Status, rc.Served, rc.htmlBody, rc.hidden = r.Status, r.Served, r.HTML, r.Hidden
+	rc.unanswered, rc.unacceptedEncoding = r.Unanswered, r.UnacceptedEncoding
+	rc.unexpectedFormat = rc.Streaming && !r.Events && rc.Inference && rc.UsageFormat != answer.FormatVLLM
+	rc.Streaming = rc.Streaming || r.Events
+	rc.reader.Events, rc.reader.Strict, rc.reader.Bytes = r.Events && !r.Encoded, rc.HasKnownFormat() && !r.Encoded, r.Encoded || r.Bytes
 	if r.Encoded || r.Hidden {
-		x.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
+		rc.Restore = nil // a body that is compressed, or not shown, cannot be rewritten
 	}
-	if x.Placements.AnsweringLease() == nil {
+	if rc.Placements.AnsweringLease() == nil {
 		return
 	}
-	x.MarkSent() // whoever has a response has sent the request
-	x.responseObserver.OnResponseStatus()
+	rc.MarkSent() // whoever has a response has sent the request
+	rc.responseObserver.OnResponseStatus()
 	if !r.Hidden {
-		x.stage = responding
+		rc.stage = responding
 	}
-	x.ReportHealth(x.signalOfStatus(r.Status))
+	rc.ReportHealth(rc.signalOfStatus(r.Status))
 }
 
 // OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
 // another one.
-func (x *RequestContext) OnFailedAttempt(address string, code int) {
-	x.MarkSent()
-	x.responseObserver.OnFailedAttempt(address, describeStatus(code))
+func (rc *RequestContext) OnFailedAttempt(address string, code int) {
+	rc.MarkSent()
+	rc.responseObserver.OnFailedAttempt(address, describeStatus(code))
 }
 
 // OnResponseChunk records a chunk of the response's body.
-func (x *RequestContext) OnResponseChunk(chunk []byte) {
-	if len(chunk) == 0 || x.Placements.AnsweringLease() == nil {
+func (rc *RequestContext) OnResponseChunk(chunk []byte) {
+	if len(chunk) == 0 || rc.Placements.AnsweringLease() == nil {
 		return
 	}
-	x.ResponseBytes += len(chunk)
-	if n := x.reader.ReadPiece(chunk); n > 0 {
-		x.ContentPieces += n
-		x.LastContent = x.options.Now()
-		if !x.FirstContent.IsZero() {
-			x.Placements.markMoreContent(x.LastContent)
-		} else if x.recordFirstContent(x.LastContent) && (x.reader.Events || x.UsageFormat == answer.FormatVLLM) {
-			x.responseObserver.OnFirstContent() // a body that is no stream says nothing before it is whole
+	rc.ResponseBytes += len(chunk)
+	if n := rc.reader.ReadPiece(chunk); n > 0 {
+		rc.ContentPieces += n
+		rc.LastContent = rc.options.Now()
+		if !rc.FirstContent.IsZero() {
+			rc.Placements.markMoreContent(rc.LastContent)
+		} else if rc.recordFirstContent(rc.LastContent) && (rc.reader.Events || rc.UsageFormat == answer.FormatVLLM) {
+			rc.responseObserver.OnFirstContent() // a body that is no stream says nothing before it is whole
 		}
 	}
-	if x.Inference && x.reader.ErrorCount() > 0 {
-		x.ReportHealth(Faulty)
+	if rc.Inference && rc.reader.ErrorCount() > 0 {
+		rc.ReportHealth(Faulty)
 	}
-	if x.ResponseID != nil {
-		x.ResponseID.ReadPiece(chunk)
+	if rc.ResponseID != nil {
+		rc.ResponseID.ReadPiece(chunk)
 	}
 }
 
 // OnFirstToken records when the answer began. Carriers that do not see the response's body call it in place of OnResponseChunk,
 // after OnResponseHeaders. Only the first call counts.
-func (x *RequestContext) OnFirstToken(at time.Time) {
-	if x.recordFirstContent(at) {
-		x.responseObserver.OnFirstContent()
+func (rc *RequestContext) OnFirstToken(at time.Time) {
+	if rc.recordFirstContent(at) {
+		rc.responseObserver.OnFirstContent()
 	}
 }
 
 // recordFirstContent records the first content. It reports whether that is the beginning of an answer.
-func (x *RequestContext) recordFirstContent(at time.Time) bool {
-	if !x.FirstContent.IsZero() || x.Placements.AnsweringLease() == nil {
+func (rc *RequestContext) recordFirstContent(at time.Time) bool {
+	if !rc.FirstContent.IsZero() || rc.Placements.AnsweringLease() == nil {
 		return false
 	}
-	x.FirstContent = at
-	if x.Status != http.StatusOK || x.unexpectedFormat || x.htmlBody {
+	rc.FirstContent = at
+	if rc.Status != http.StatusOK || rc.unexpectedFormat || rc.htmlBody {
 		return false
 	}
-	x.Placements.markFirstContent(at)
-	return x.responseObserver != nil
+	rc.Placements.markFirstContent(at)
+	return rc.responseObserver != nil
 }
 
 // OnResponseEnd records the end of the response.
-func (x *RequestContext) OnResponseEnd() {
-	if x.Placements.AnsweringLease() != nil {
-		x.MarkSent()
-		x.stage = completed
-		x.ReportHealth(x.signalOfBody())
-		x.releaseLoad()
+func (rc *RequestContext) OnResponseEnd() {
+	if rc.Placements.AnsweringLease() != nil {
+		rc.MarkSent()
+		rc.stage = completed
+		rc.ReportHealth(rc.signalOfBody())
+		rc.releaseLoad()
 	}
 }
 
 // MarkNotReceived records that the model server does not have the request, although it was sent there, as far as the carrier knows. The request
 // stops counting as load. Its response may still come.
-func (x *RequestContext) MarkNotReceived() { x.Placements.abandonAll(x.options.Now()) }
+func (rc *RequestContext) MarkNotReceived() { rc.Placements.abandonAll(rc.options.Now()) }
 
 // releaseLoad ends the load of the request.
-func (x *RequestContext) releaseLoad() {
-	if !x.busyUntil.IsZero() {
-		x.Placements.holdAll(endpoint.LoadSpan{Arrived: x.DispatchTime(), Until: x.busyUntil}, x.options.Now())
+func (rc *RequestContext) releaseLoad() {
+	if !rc.busyUntil.IsZero() {
+		rc.Placements.holdAll(endpoint.LoadSpan{Arrived: rc.DispatchTime(), Until: rc.busyUntil}, rc.options.Now())
 		return
 	}
-	x.Placements.releaseAll()
+	rc.Placements.releaseAll()
 }
 
 // EndRequest ends the exchange, with the error of its carrier, if any. It is called once.
-func (x *RequestContext) EndRequest(err error) {
-	x.EndTime, x.Outcome, x.Code = x.options.Now(), x.stage.toOutcome(), status.Code(err)
-	if !x.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
-		x.Usage = x.reader.Usage()
+func (rc *RequestContext) EndRequest(err error) {
+	rc.EndTime, rc.Outcome, rc.Code = rc.options.Now(), rc.stage.toOutcome(), status.Code(err)
+	if !rc.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
+		rc.Usage = rc.reader.Usage()
 	}
 	if err != nil {
-		x.Outcome = Failed
+		rc.Outcome = Failed
 	}
-	unsent := x.pick != nil
+	unsent := rc.pick != nil
 	if unsent {
-		x.pick.Discard()
-		x.pick = nil
+		rc.pick.Discard()
+		rc.pick = nil
 	}
-	if x.stage == placed && !unsent {
-		x.Placements.abandonAll(x.EndTime) // the server has the request, and its end is unknown
+	if rc.stage == placed && !unsent {
+		rc.Placements.abandonAll(rc.EndTime) // the server has the request, and its end is unknown
 	} else { // the server does not get the request, the client has gone, or the response is complete
-		x.releaseLoad()
+		rc.releaseLoad()
 	}
-	if x.Outcome == Completed {
-		x.responseObserver.OnResponseEnd()
+	if rc.Outcome == Completed {
+		rc.responseObserver.OnResponseEnd()
 	}
-	x.pool.OnEnd(x)
+	rc.pool.OnEnd(rc)
 }
 
 // toOutcome returns the outcome of an exchange that ends at this stage.

@@ -47,9 +47,9 @@ func (p *fakePool) call(name string) *Refusal {
 	return nil
 }
 
-func (p *fakePool) PreparePick(x *RequestContext) (Pick, *Refusal) {
-	p.body = x.Incoming.Path + " " + string(x.Incoming.Body)
-	return &fakePick{p, x}, p.call("Prepare")
+func (p *fakePool) PreparePick(rc *RequestContext) (Pick, *Refusal) {
+	p.body = rc.Incoming.Path + " " + string(rc.Incoming.Body)
+	return &fakePick{p, rc}, p.call("Prepare")
 }
 
 func (p *fakePool) OnPick(_ *RequestContext, refusal *Refusal) {
@@ -60,8 +60,8 @@ func (p *fakePool) OnPick(_ *RequestContext, refusal *Refusal) {
 	p.call(name)
 }
 
-func (*fakePool) OnStart()                  {}
-func (p *fakePool) OnEnd(x *RequestContext) { p.call(string(x.Outcome)) }
+func (*fakePool) OnStart()                   {}
+func (p *fakePool) OnEnd(rc *RequestContext) { p.call(string(rc.Outcome)) }
 
 func (p *fakePool) OnSend(r *Record) {
 	if r.Placed {
@@ -110,54 +110,54 @@ func (p *fakePick) OnHealthSignal(v HealthSignal) time.Time {
 func (p *fakePick) Discard() { p.call("Discard") }
 
 func begin(p Pool) *RequestContext {
-	x := &RequestContext{}
-	x.Start(p, &Options{Now: func() time.Time { return noon }})
-	return x
+	rc := &RequestContext{}
+	rc.Start(p, &Options{Now: func() time.Time { return noon }})
+	return rc
 }
 
 // TestExchange_End ends exchanges at every stage.
 func TestExchange_End(t *testing.T) {
 	t.Parallel()
-	decide := func(x *RequestContext) { x.PickEndpoint(context.Background(), nil) }
-	sent := func(x *RequestContext) { x.MarkSent() }
-	respond := func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
-	piece := func(x *RequestContext) { x.OnResponseChunk([]byte("x")) }
+	decide := func(rc *RequestContext) { rc.PickEndpoint(context.Background(), nil) }
+	sent := func(rc *RequestContext) { rc.MarkSent() }
+	respond := func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
+	piece := func(rc *RequestContext) { rc.OnResponseChunk([]byte("x")) }
 	picked := []string{"Prepare", "Admit", "Place", "Picked"}
 	tests := []struct {
 		name      string
-		steps     []func(x *RequestContext)
+		steps     []func(rc *RequestContext)
 		want      Outcome
 		wantCalls []string
 		wantOpen  int64 // leases that count until a scrape shows the request
 	}{
 		{name: "nothing", want: Unpicked},
-		{name: "response of the gateway", steps: []func(x *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
-		{name: "refused", steps: []func(x *RequestContext){func(x *RequestContext) { x.RefuseRequest(TooLarge(1)) }}, want: Refused},
-		{name: "pick was not sent", steps: []func(x *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(x *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
+		{name: "response of the gateway", steps: []func(rc *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
+		{name: "refused", steps: []func(rc *RequestContext){func(rc *RequestContext) { rc.RefuseRequest(TooLarge(1)) }}, want: Refused},
+		{name: "pick was not sent", steps: []func(rc *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
+		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
-			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }},
+			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }},
 			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
 		{
 			name: "end of a response without its body", want: Completed,
-			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }, (*RequestContext).OnResponseEnd},
+			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
-		{name: "during the response", steps: []func(x *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
+		{name: "during the response", steps: []func(rc *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
 		{
-			name: "complete", steps: []func(x *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
+			name: "complete", steps: []func(rc *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "complete, in pieces", want: Completed,
-			steps:     []func(x *RequestContext){decide, sent, respond, piece, piece, (*RequestContext).OnResponseEnd},
+			steps:     []func(rc *RequestContext){decide, sent, respond, piece, piece, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "an error with a body", want: Completed,
-			steps:     []func(x *RequestContext){decide, sent, func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 500}) }, piece, (*RequestContext).OnResponseEnd},
+			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) }, piece, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 	}
@@ -165,11 +165,11 @@ func TestExchange_End(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pool := newFakePool()
-			x := begin(pool)
+			rc := begin(pool)
 			for _, step := range tt.steps {
-				step(x)
+				step(rc)
 			}
-			x.EndRequest(nil)
+			rc.EndRequest(nil)
 			assert.Equal(t, append(tt.wantCalls, string(tt.want)), pool.calls)
 			assert.Equal(t, tt.wantOpen, pool.endpoint.StatsAt(noon).InFlight)
 		})
@@ -181,34 +181,34 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	t.Parallel()
 	both := [roles]int64{Decode: 1, Prefill: 1}
 	unseen := func(*RequestContext) {}
-	begun := func(x *RequestContext) {
-		x.OnResponseHeaders(&ResponseHeaders{Status: 200})
-		x.OnResponseChunk([]byte("data: text\n\n"))
+	begun := func(rc *RequestContext) {
+		rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
+		rc.OnResponseChunk([]byte("data: text\n\n"))
 	}
 	tests := []struct {
 		name                  string
-		steps                 func(x *RequestContext)
+		steps                 func(rc *RequestContext)
 		wantDuring, wantAfter [roles]int64 // requests in flight before and after the end
 	}{
 		{name: "no response", steps: unseen, wantDuring: both, wantAfter: both},
-		{name: "response without content", steps: func(x *RequestContext) { x.OnResponseHeaders(&ResponseHeaders{Status: 200}) }, wantDuring: both},
+		{name: "response without content", steps: func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }, wantDuring: both},
 		{name: "the prompt is computed when the answer begins", steps: begun, wantDuring: [roles]int64{Decode: 1}},
-		{name: "complete", steps: func(x *RequestContext) { begun(x); x.OnResponseEnd() }},
+		{name: "complete", steps: func(rc *RequestContext) { begun(rc); rc.OnResponseEnd() }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pool, prefill := newFakePool(), newFakePool().endpoint
-			x := begin(pool)
-			require.Nil(t, x.PickEndpoint(context.Background(), nil))
-			x.Placements[Prefill] = prefill.Acquire()
-			x.MarkSent()
-			tt.steps(x)
+			rc := begin(pool)
+			require.Nil(t, rc.PickEndpoint(context.Background(), nil))
+			rc.Placements[Prefill] = prefill.Acquire()
+			rc.MarkSent()
+			tt.steps(rc)
 			inFlight := func() [roles]int64 {
 				return [roles]int64{Decode: pool.endpoint.StatsAt(noon).InFlight, Prefill: prefill.StatsAt(noon).InFlight}
 			}
 			assert.Equal(t, tt.wantDuring, inFlight())
-			x.EndRequest(nil)
+			rc.EndRequest(nil)
 			assert.Equal(t, tt.wantAfter, inFlight())
 		})
 	}
@@ -217,12 +217,12 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 func TestExchange_EndWithAnError(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
-	x := begin(pool)
-	require.Nil(t, x.PickEndpoint(context.Background(), nil))
-	x.MarkSent()
-	x.EndRequest(status.Error(codes.InvalidArgument, "message out of order"))
-	assert.Equal(t, Failed, x.Outcome)
-	assert.Equal(t, codes.InvalidArgument, x.Code)
+	rc := begin(pool)
+	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
+	rc.MarkSent()
+	rc.EndRequest(status.Error(codes.InvalidArgument, "message out of order"))
+	assert.Equal(t, Failed, rc.Outcome)
+	assert.Equal(t, codes.InvalidArgument, rc.Code)
 	assert.EqualValues(t, 1, pool.endpoint.StatsAt(noon).InFlight, "the server may still have the request")
 }
 
@@ -241,14 +241,14 @@ func TestExchange_DecideRefuses(t *testing.T) {
 			t.Parallel()
 			pool := newFakePool()
 			pool.refuse = tt.refuse
-			x := begin(pool)
-			refusal := x.PickEndpoint(context.Background(), nil)
+			rc := begin(pool)
+			refusal := rc.PickEndpoint(context.Background(), nil)
 			require.ErrorIs(t, refusal.Cause, errRefused)
-			x.MarkSent()
-			x.EndRequest(nil)
+			rc.MarkSent()
+			rc.EndRequest(nil)
 			assert.Equal(t, append(tt.want, "refused"), pool.calls)
-			assert.Equal(t, 429, x.Status)
-			assert.Equal(t, ReasonSaturated, x.Reason)
+			assert.Equal(t, 429, rc.Status)
+			assert.Equal(t, ReasonSaturated, rc.Reason)
 		})
 	}
 }
@@ -256,50 +256,50 @@ func TestExchange_DecideRefuses(t *testing.T) {
 func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
-	x := begin(pool)
-	x.SetRequestHeaders(&RequestHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
+	rc := begin(pool)
+	rc.SetRequestHeaders(&RequestHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, 1)
-	require.Nil(t, x.PickEndpoint(ctx, []byte("body")))
+	require.Nil(t, rc.PickEndpoint(ctx, []byte("body")))
 	assert.Equal(t, "/v1/completions body", pool.body)
 	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
-	assert.Equal(t, api.Incoming{}, x.Incoming)
-	assert.Equal(t, []string{"x-private"}, x.Remove)
+	assert.Equal(t, api.Incoming{}, rc.Incoming)
+	assert.Equal(t, []string{"x-private"}, rc.Remove)
 }
 
 func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]api.Headers{"": {{Name: "x-request-id", Value: "new"}}, "old": nil} {
-		x := &RequestContext{}
-		x.Start(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
-		x.SetRequestHeaders(&RequestHeaders{ID: given})
-		require.Nil(t, x.PickEndpoint(context.Background(), nil))
-		assert.Equal(t, cmp.Or(given, "new"), x.RequestID)
-		assert.Equal(t, want, x.Set)
+		rc := &RequestContext{}
+		rc.Start(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
+		rc.SetRequestHeaders(&RequestHeaders{ID: given})
+		require.Nil(t, rc.PickEndpoint(context.Background(), nil))
+		assert.Equal(t, cmp.Or(given, "new"), rc.RequestID)
+		assert.Equal(t, want, rc.Set)
 	}
 }
 
 func TestExchange_Chunk(t *testing.T) {
 	t.Parallel()
 	ticks := noon
-	pool, x := newFakePool(), &RequestContext{}
-	x.Start(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
-	x.OnResponseChunk([]byte("of the gateway itself"))
-	require.Nil(t, x.PickEndpoint(context.Background(), nil))
-	x.MarkSent()
-	x.OnResponseHeaders(&ResponseHeaders{Status: 200, Events: true})
-	x.OnResponseChunk(nil)
+	pool, rc := newFakePool(), &RequestContext{}
+	rc.Start(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
+	rc.OnResponseChunk([]byte("of the gateway itself"))
+	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
+	rc.MarkSent()
+	rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Events: true})
+	rc.OnResponseChunk(nil)
 	pieces := []string{
 		": keep-alive\n\n", `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n", `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"cho`,
 		`ices":[{"delta":{"content":"b"}}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":3,`, `"completion_tokens":4}}` + "\n\ndata: [DONE]\n\n",
 		": keep-alive\n\n",
 	}
 	for _, piece := range pieces {
-		x.OnResponseChunk([]byte(piece))
+		rc.OnResponseChunk([]byte(piece))
 	}
-	x.OnResponseEnd()
-	x.EndRequest(nil)
-	r := &x.Record
+	rc.OnResponseEnd()
+	rc.EndRequest(nil)
+	r := &rc.Record
 	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
 	assert.Equal(t, 2, r.ContentPieces)
 	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
@@ -312,28 +312,28 @@ func TestExchange_Chunk(t *testing.T) {
 func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ResponseHeaders{{Encoded: true}, {Hidden: true}} {
-		x := begin(newFakePool())
-		x.Restore = answer.NewRenamer("a", []byte(`"b"`))
-		x.OnResponseHeaders(&r)
-		assert.Nil(t, x.Restore)
+		rc := begin(newFakePool())
+		rc.Restore = answer.NewRenamer("a", []byte(`"b"`))
+		rc.OnResponseHeaders(&r)
+		assert.Nil(t, rc.Restore)
 	}
 }
 
 // TestExchange_OfACarrierThatSeesNoBody reports the first token and the usage.
 func TestExchange_OfACarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
-	x, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
-	x.OnFirstToken(noon) // before the pick there is no answer
-	require.Nil(t, x.PickEndpoint(context.Background(), nil))
-	x.MarkSent()
-	x.OnResponseHeaders(&ResponseHeaders{Status: 200})
+	rc, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
+	rc.OnFirstToken(noon) // before the pick there is no answer
+	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
+	rc.MarkSent()
+	rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
 	first := noon.Add(time.Second)
-	x.OnFirstToken(first)
-	x.OnFirstToken(first.Add(time.Second))
-	x.Usage = used
-	x.OnResponseEnd()
-	x.EndRequest(nil)
-	assert.Equal(t, Completed, x.Outcome)
-	assert.Equal(t, first, x.FirstContent)
-	assert.Equal(t, used, x.Usage)
+	rc.OnFirstToken(first)
+	rc.OnFirstToken(first.Add(time.Second))
+	rc.Usage = used
+	rc.OnResponseEnd()
+	rc.EndRequest(nil)
+	assert.Equal(t, Completed, rc.Outcome)
+	assert.Equal(t, first, rc.FirstContent)
+	assert.Equal(t, used, rc.Usage)
 }

@@ -24,67 +24,67 @@ const (
 )
 
 // signalOfStatus returns the health signal of the status of a response, NoSignal if it depends on the body.
-func (x *RequestContext) signalOfStatus(status int) HealthSignal {
+func (rc *RequestContext) signalOfStatus(status int) HealthSignal {
 	switch {
-	case status < http.StatusOK, status == http.StatusNotImplemented && !x.Generates:
+	case status < http.StatusOK, status == http.StatusNotImplemented && !rc.Generates:
 		return NoSignal
 	case status == http.StatusNotImplemented:
 		return Doubtful
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
 		return Faulty
 	case status < http.StatusMultipleChoices:
-		if x.hidden {
+		if rc.hidden {
 			return Answered
 		}
 		return NoSignal
-	case !x.Generates:
+	case !rc.Generates:
 		return NoSignal
-	case status < http.StatusBadRequest && x.Inference && !x.LooseSlashes(): // a login page, which no inference API has
+	case status < http.StatusBadRequest && rc.Inference && !rc.LooseSlashes(): // a login page, which no inference API has
 		return Faulty
 	}
 	return Doubtful
 }
 
 // LooseSlashes reports whether the path of the request has slashes without meaning: servers redirect to the path without them.
-func (x *RequestContext) LooseSlashes() bool {
-	path, _, _ := strings.Cut(x.Path, "?")
+func (rc *RequestContext) LooseSlashes() bool {
+	path, _, _ := strings.Cut(rc.Path, "?")
 	return strings.HasSuffix(path, "/") || strings.Contains(path, "//")
 }
 
 // IsServerRefusal reports whether the server answered with something else than what the request asks for.
-func (x *RequestContext) IsServerRefusal() bool {
-	return x.Status >= http.StatusMultipleChoices || x.wrongBody
+func (rc *RequestContext) IsServerRefusal() bool {
+	return rc.Status >= http.StatusMultipleChoices || rc.wrongBody
 }
 
 // signalOfBody returns the health signal of the body of a response, which has ended.
-func (x *RequestContext) signalOfBody() HealthSignal {
+func (rc *RequestContext) signalOfBody() HealthSignal {
 	switch {
-	case x.Status < http.StatusOK, x.Status >= http.StatusMultipleChoices:
+	case rc.Status < http.StatusOK, rc.Status >= http.StatusMultipleChoices:
 		return NoSignal // its status said all
-	case x.Blind || !x.Generates || x.Status != http.StatusOK && !x.Inference, !x.htmlBody && !x.unacceptedEncoding && x.reader.IsComplete():
+	case rc.Blind || !rc.Generates || rc.Status != http.StatusOK && !rc.Inference, !rc.htmlBody && !rc.unacceptedEncoding && rc.reader.IsComplete():
 		return Answered
 	}
-	x.wrongBody = true
-	if x.Inference && !x.unacceptedEncoding && (x.htmlBody || !x.reader.IsUnknownFormat()) {
+	rc.wrongBody = true
+	if rc.Inference && !rc.unacceptedEncoding && (rc.htmlBody || !rc.reader.IsUnknownFormat()) {
 		return Faulty
 	}
 	return Doubtful
 }
 
 // DescribeFailure says what was wrong with a response that was judged, or with the lack of one, for logs.
-func (x *RequestContext) DescribeFailure() string {
+func (rc *RequestContext) DescribeFailure() string {
 	switch {
-	case x.unanswered:
+	case rc.unanswered:
 		return describeStatus(0)
-	case x.Status == 0, x.Status >= http.StatusMultipleChoices:
-		return describeStatus(x.Status)
-	case x.htmlBody:
+	case rc.Status == 0, rc.Status >= http.StatusMultipleChoices:
+		return describeStatus(rc.Status)
+	case rc.htmlBody:
 		return "a page of HTML"
-	case x.unacceptedEncoding:
+	case rc.unacceptedEncoding:
 		return "compressed, which the request did not accept"
-	case x.reader.ErrorCount() > 0:
-		return describeStatus(x.Status)
-	case x.FirstContent.IsZero():
+	case rc.reader.ErrorCount() > 0:
+		return describeStatus(rc.Status)
+	case rc.FirstContent.IsZero():
 		return "no content"
 	}
 	return "ended early"
@@ -102,17 +102,17 @@ func describeStatus(status int) string {
 }
 
 // OnClientGone records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call it.
-func (x *RequestContext) OnClientGone() {
-	if x.Inference && (x.stage == placed || x.stage == responding) {
-		x.ReportHealth(Silent)
+func (rc *RequestContext) OnClientGone() {
+	if rc.Inference && (rc.stage == placed || rc.stage == responding) {
+		rc.ReportHealth(Silent)
 	}
 }
 
 // ReportHealth records what the response says about the health of the model server. The first one counts. Carriers call it when a response ends early.
-func (x *RequestContext) ReportHealth(v HealthSignal) {
-	if v == NoSignal || x.signaled || x.responseObserver == nil {
+func (rc *RequestContext) ReportHealth(v HealthSignal) {
+	if v == NoSignal || rc.signaled || rc.responseObserver == nil {
 		return
 	}
-	x.signaled = true
-	x.busyUntil = x.responseObserver.OnHealthSignal(v)
+	rc.signaled = true
+	rc.busyUntil = rc.responseObserver.OnHealthSignal(v)
 }

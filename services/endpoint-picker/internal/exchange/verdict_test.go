@@ -11,19 +11,19 @@ import (
 )
 
 // judged returns the verdict on a response to a request of a known API.
-func judged(t *testing.T, r ResponseHeaders, body string, end func(x *RequestContext)) HealthSignal {
+func judged(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestContext)) HealthSignal {
 	t.Helper()
 	pool := newFakePool()
-	x := begin(pool)
-	x.Streaming, x.Generates, x.Inference = r.Events, true, true
-	x.PickEndpoint(context.Background(), nil)
-	x.MarkSent()
-	x.OnResponseHeaders(&r)
+	rc := begin(pool)
+	rc.Streaming, rc.Generates, rc.Inference = r.Events, true, true
+	rc.PickEndpoint(context.Background(), nil)
+	rc.MarkSent()
+	rc.OnResponseHeaders(&r)
 	if body != "" {
-		x.OnResponseChunk([]byte(body))
+		rc.OnResponseChunk([]byte(body))
 	}
-	end(x)
-	x.EndRequest(nil)
+	end(rc)
+	rc.EndRequest(nil)
 	if len(pool.verdicts) == 0 {
 		return NoSignal
 	}
@@ -38,7 +38,7 @@ func TestVerdict(t *testing.T) {
 		name string
 		give ResponseHeaders
 		body string
-		end  func(x *RequestContext)
+		end  func(rc *RequestContext)
 		want HealthSignal
 	}{
 		{name: "an object", give: ResponseHeaders{Status: 200}, body: `{"choices":[{}]}`, want: Answered},
@@ -67,7 +67,7 @@ func TestVerdict(t *testing.T) {
 		{name: "a wrong request", give: ResponseHeaders{Status: 422}, want: Doubtful},
 		{name: "no status", give: ResponseHeaders{}, want: NoSignal},
 		{name: "the client has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(*RequestContext) {}, want: NoSignal},
-		{name: "the server has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(x *RequestContext) { x.ReportHealth(Faulty) }, want: Faulty},
+		{name: "the server has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(rc *RequestContext) { rc.ReportHealth(Faulty) }, want: Faulty},
 		{name: "the client has gone before any event", give: ResponseHeaders{Status: 200, Events: true}, end: (*RequestContext).OnClientGone, want: Silent},
 		{name: "the client has gone after comments", give: ResponseHeaders{Status: 200, Events: true}, body: ": ping\n\n", end: (*RequestContext).OnClientGone, want: Silent},
 		{name: "the client has gone after an event", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: (*RequestContext).OnClientGone, want: Silent},
@@ -88,14 +88,14 @@ func TestVerdict_ClientThatHasGone(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
 		pool := newFakePool()
-		x := begin(pool)
-		x.Inference = known
-		x.OnClientGone()
+		rc := begin(pool)
+		rc.Inference = known
+		rc.OnClientGone()
 		assert.Empty(t, pool.verdicts, "no server has the request")
-		x.PickEndpoint(context.Background(), nil)
-		x.MarkSent()
-		x.OnClientGone()
-		x.EndRequest(nil)
+		rc.PickEndpoint(context.Background(), nil)
+		rc.MarkSent()
+		rc.OnClientGone()
+		rc.EndRequest(nil)
 		if known {
 			assert.Equal(t, []HealthSignal{Silent}, pool.verdicts)
 		} else {
@@ -123,22 +123,22 @@ func TestExchange_Failure(t *testing.T) {
 		{give: ResponseHeaders{Status: 200, Events: true}, body: text, want: "ended early"},
 	}
 	for _, tt := range tests {
-		x := begin(newFakePool())
-		x.Streaming, x.Generates, x.Inference = tt.give.Events, true, true
-		x.PickEndpoint(context.Background(), nil)
-		x.OnResponseHeaders(&tt.give)
-		x.OnResponseChunk([]byte(tt.body))
-		assert.Equal(t, tt.want, x.DescribeFailure())
+		rc := begin(newFakePool())
+		rc.Streaming, rc.Generates, rc.Inference = tt.give.Events, true, true
+		rc.PickEndpoint(context.Background(), nil)
+		rc.OnResponseHeaders(&tt.give)
+		rc.OnResponseChunk([]byte(tt.body))
+		assert.Equal(t, tt.want, rc.DescribeFailure())
 	}
 }
 
 func TestExchange_Failed(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
-	x := begin(pool)
-	x.PickEndpoint(context.Background(), nil)
+	rc := begin(pool)
+	rc.PickEndpoint(context.Background(), nil)
 	for _, status := range []int{0, 200, 503} {
-		x.OnFailedAttempt("10.0.0.1:8000", status)
+		rc.OnFailedAttempt("10.0.0.1:8000", status)
 	}
 	assert.Equal(t, []string{
 		"Failed 10.0.0.1:8000: no answer", "Failed 10.0.0.1:8000: error in the body", "Failed 10.0.0.1:8000: status 503",
@@ -168,13 +168,13 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 	for _, tt := range tests {
 		for _, generates := range []bool{true, false} {
 			pool := newFakePool()
-			x := begin(pool)
-			x.Generates = generates
-			x.PickEndpoint(context.Background(), nil)
-			x.OnResponseHeaders(&tt.give)
-			x.OnResponseChunk([]byte(tt.body))
-			x.OnResponseEnd()
-			x.EndRequest(nil)
+			rc := begin(pool)
+			rc.Generates = generates
+			rc.PickEndpoint(context.Background(), nil)
+			rc.OnResponseHeaders(&tt.give)
+			rc.OnResponseChunk([]byte(tt.body))
+			rc.OnResponseEnd()
+			rc.EndRequest(nil)
 			want := tt.want
 			if generates {
 				want = tt.generates
@@ -193,15 +193,15 @@ func TestVerdict_Bytes(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]HealthSignal{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
 		pool := newFakePool()
-		x := begin(pool)
-		x.Generates, x.Inference, x.UsageFormat = true, true, answer.FormatOpen
-		x.PickEndpoint(context.Background(), nil)
+		rc := begin(pool)
+		rc.Generates, rc.Inference, rc.UsageFormat = true, true, answer.FormatOpen
+		rc.PickEndpoint(context.Background(), nil)
 		r := ResponseHeaders{Status: 200}
 		r.SetContentType(kind)
-		x.OnResponseHeaders(&r)
-		x.OnResponseChunk([]byte("{\x01"))
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc.OnResponseHeaders(&r)
+		rc.OnResponseChunk([]byte("{\x01"))
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 		assert.Equal(t, []HealthSignal{want}, pool.verdicts, kind)
 	}
 }
@@ -213,12 +213,12 @@ func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
 		"/v1/completions": Faulty, "/v1/completions?a=/": Faulty, "/v1/completions/": Doubtful, "/v1/completions/?a": Doubtful, "//v1/completions": Doubtful,
 	} {
 		pool := newFakePool()
-		x := begin(pool)
-		x.Generates, x.Inference, x.Path = true, true, path
-		x.PickEndpoint(context.Background(), nil)
-		x.OnResponseHeaders(&ResponseHeaders{Status: 307})
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc := begin(pool)
+		rc.Generates, rc.Inference, rc.Path = true, true, path
+		rc.PickEndpoint(context.Background(), nil)
+		rc.OnResponseHeaders(&ResponseHeaders{Status: 307})
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 		assert.Equal(t, []HealthSignal{want}, pool.verdicts, path)
 	}
 }
@@ -226,12 +226,12 @@ func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
 func TestVerdict_CarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
-	x := begin(pool)
-	x.Blind, x.Inference = true, true
-	x.PickEndpoint(context.Background(), nil)
-	x.OnResponseHeaders(&ResponseHeaders{Status: 200})
-	x.OnResponseEnd()
-	x.EndRequest(nil)
+	rc := begin(pool)
+	rc.Blind, rc.Inference = true, true
+	rc.PickEndpoint(context.Background(), nil)
+	rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
+	rc.OnResponseEnd()
+	rc.EndRequest(nil)
 	assert.Equal(t, []HealthSignal{Answered}, pool.verdicts)
 }
 
@@ -246,11 +246,11 @@ func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
 		if tt.busy != 0 {
 			pool.busy = noon.Add(tt.busy)
 		}
-		x := begin(pool)
-		x.PickEndpoint(context.Background(), nil)
-		x.OnResponseHeaders(&ResponseHeaders{Status: tt.status})
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc := begin(pool)
+		rc.PickEndpoint(context.Background(), nil)
+		rc.OnResponseHeaders(&ResponseHeaders{Status: tt.status})
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 		assert.InDelta(t, tt.want, pool.endpoint.Load().Requests, 0)
 		pool.endpoint.ExpireHeld(noon.Add(tt.busy), 0)
 		assert.Zero(t, pool.endpoint.Load().Requests)
@@ -261,11 +261,11 @@ func TestAnswerOfAnotherFormIsNoFirstToken(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ResponseHeaders{{Status: 200}, {Status: 200, HTML: true}, {Status: 200, Events: true, HTML: true}} {
 		pool := newFakePool()
-		x := begin(pool)
-		x.Streaming, x.Inference = true, true
-		x.PickEndpoint(context.Background(), nil)
-		x.OnResponseHeaders(&r)
-		x.OnResponseChunk([]byte("data: a\n\n"))
+		rc := begin(pool)
+		rc.Streaming, rc.Inference = true, true
+		rc.PickEndpoint(context.Background(), nil)
+		rc.OnResponseHeaders(&r)
+		rc.OnResponseChunk([]byte("data: a\n\n"))
 		assert.NotContains(t, pool.calls, "Began")
 	}
 }

@@ -62,21 +62,21 @@ func (b *bodyBuffer) joinPieces() []byte {
 		return nil
 	case 1:
 	default:
-		whole := b.pieces.MaterializeToBuffer(b.bufferPool)
+		joined := b.pieces.MaterializeToBuffer(b.bufferPool)
 		b.pieces.Free()
-		b.pieces = append(b.pieces[:0], whole)
+		b.pieces = append(b.pieces[:0], joined)
 	}
 	return b.pieces[0].ReadOnlyData()
 }
 
 // detachAll removes and returns the body in one piece, nil if it is empty.
 func (b *bodyBuffer) detachAll() mem.Buffer {
-	var whole mem.Buffer
+	var joined mem.Buffer
 	if b.joinPieces() != nil {
-		whole = b.pieces[0]
+		joined = b.pieces[0]
 	}
 	b.pieces, b.size = nil, 0
-	return whole
+	return joined
 }
 
 // freeAll discards the body.

@@ -63,9 +63,9 @@ func (d decoder) decodeMessage(in mem.Buffer, m *Message) error {
 }
 
 // decodeModes reads a ProtocolConfiguration. Zero values are not on the wire.
-func decodeModes(whole []byte) Modes {
+func decodeModes(message []byte) Modes {
 	m := Modes{Request: bodyModes[0], Response: bodyModes[0]}
-	for f := protoscan.Scan(whole); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		mode := FullDuplex // the default for modes newer than this program
 		if f.Value < uint64(len(bodyModes)) {
 			mode = bodyModes[f.Value]
@@ -81,8 +81,8 @@ func decodeModes(whole []byte) Modes {
 }
 
 // decodeHeaders reads HttpHeaders.
-func (d decoder) decodeHeaders(whole []byte, m *Message) error {
-	f := protoscan.Scan(whole)
+func (d decoder) decodeHeaders(message []byte, m *Message) error {
+	f := protoscan.Scan(message)
 	for f.Next() {
 		switch f.Tag {
 		case headersMap:
@@ -97,8 +97,8 @@ func (d decoder) decodeHeaders(whole []byte, m *Message) error {
 }
 
 // readHeaders reads the needed headers of a HeaderMap.
-func (d decoder) readHeaders(whole []byte, m *Message) error {
-	f := protoscan.Scan(whole)
+func (d decoder) readHeaders(message []byte, m *Message) error {
+	f := protoscan.Scan(message)
 	for f.Next() {
 		if f.Tag != mapHeaders {
 			continue
@@ -207,9 +207,9 @@ func readResponseHeader(key, value []byte, r *exchange.ResponseHeaders) {
 }
 
 // decodeHeader reads a HeaderValue, with its key in lower case. Envoy sends raw values and lower case; not every gateway does.
-func decodeHeader(whole []byte) (key, value []byte, ok bool) {
+func decodeHeader(message []byte) (key, value []byte, ok bool) {
 	var text []byte
-	f := protoscan.Scan(whole)
+	f := protoscan.Scan(message)
 	for f.Next() {
 		switch f.Tag {
 		case headerKey:
@@ -235,9 +235,9 @@ func lowerKey(key []byte) []byte {
 }
 
 // decodeBody reads an HttpBody that begins at an offset in the buffer of its message.
-func decodeBody(in mem.Buffer, whole []byte, at int, m *Message) error {
+func decodeBody(in mem.Buffer, message []byte, at int, m *Message) error {
 	var from, to int
-	f := protoscan.Scan(whole)
+	f := protoscan.Scan(message)
 	for f.Next() {
 		switch f.Tag {
 		case bodyBytes:
@@ -278,14 +278,14 @@ func decodeSubset(metadata []byte) *scheduling.Subset {
 }
 
 // lookupMetadata returns one Value of the metadata, or nil.
-func lookupMetadata(whole []byte, namespace, key string) []byte {
-	return lookupEntry(lookupEntry(whole, namespace), key)
+func lookupMetadata(message []byte, namespace, key string) []byte {
+	return lookupEntry(lookupEntry(message, namespace), key)
 }
 
 // decodeText returns the text of a Value, if it is a string.
-func decodeText(whole []byte) []byte {
+func decodeText(message []byte) []byte {
 	var text []byte
-	for f := protoscan.Scan(whole); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		if f.Tag == valueText {
 			text = f.Bytes
 		}

@@ -113,7 +113,7 @@ func (w *messageWriter) writeBody(r *Reply) {
 
 // writeMetadata writes the Struct of dynamic metadata.
 func (w *messageWriter) writeMetadata(r *Reply) {
-	whole := w.beginField(outDynamicMetadata)
+	metadata := w.beginField(outDynamicMetadata)
 	namespace := w.beginEntry(lbNamespace)
 	inner := w.beginField(valueStruct)
 	endpoint := w.beginEntry(headerDestination)
@@ -132,7 +132,7 @@ func (w *messageWriter) writeMetadata(r *Reply) {
 	}
 	w.endField(inner)
 	w.endEntry(namespace)
-	w.endField(whole)
+	w.endField(metadata)
 }
 
 func encodeRefusal(r *exchange.Refusal, f exchange.ErrorFormat) mem.BufferSlice {

@@ -208,7 +208,7 @@ func (m *Machine) storePiece(in *Message) *exchange.Refusal {
 
 // completeLength returns the length of a body that is whole with the last piece, false if more of it follows. What follows the body with the offer of a
 // tunnel is no part of it.
-func (m *Machine) completeLength(last *Message) (length int, whole bool) {
+func (m *Machine) completeLength(last *Message) (length int, complete bool) {
 	if m.offeredLength > 0 && m.body.size >= m.offeredLength {
 		return m.offeredLength, true
 	}
@@ -220,8 +220,8 @@ func (m *Machine) collectBody(ctx context.Context, in *Message, out []Reply) []R
 	if r := m.storePiece(in); r != nil {
 		return m.refuseRequest(out, r)
 	}
-	length, whole := m.completeLength(in)
-	if !whole {
+	length, complete := m.completeLength(in)
+	if !complete {
 		return out
 	}
 	if out = m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, stateAfter(in)); m.request == requestRefused {
@@ -244,10 +244,10 @@ func (m *Machine) handleBufferedBody(ctx context.Context, in *Message, out []Rep
 		return out
 	}
 	if edit := m.requestContext.Edit; edit.Replacement != nil {
-		whole := m.body.joinPieces()
+		body := m.body.joinPieces()
 		last := &out[len(out)-1]
-		edited := make(mem.SliceBuffer, 0, len(whole)+edit.GrowthBytes())
-		edited = append(append(append(edited, whole[:edit.From]...), edit.Replacement...), whole[edit.To:]...)
+		edited := make(mem.SliceBuffer, 0, len(body)+edit.GrowthBytes())
+		edited = append(append(append(edited, body[:edit.From]...), edit.Replacement...), body[edit.To:]...)
 		last.Content, last.Body = Replaced, edited
 	}
 	m.body.freeAll() // the gateway has the body
@@ -264,21 +264,21 @@ func stateAfter(in *Message) requestState {
 
 // pickEndpoint appends the reply with the picked endpoint, or a refusal.
 func (m *Machine) pickEndpoint(ctx context.Context, out []Reply, reply Reply, next requestState) []Reply {
-	x := &m.requestContext
+	rc := &m.requestContext
 	body := m.body.joinPieces()
 	if m.offeredLength > 0 {
 		body = body[:min(len(body), m.offeredLength)]
 	}
-	if refusal := x.PickEndpoint(ctx, body); refusal != nil {
+	if refusal := rc.PickEndpoint(ctx, body); refusal != nil {
 		return m.refuseRequest(out, refusal)
 	}
 	m.request = next
-	reply.Destination = x.Destination
+	reply.Destination = rc.Destination
 	if m.options.EmitScores {
-		reply.Scores = x.Scores
+		reply.Scores = rc.Scores
 	}
-	if len(x.Set) > 0 || len(x.Remove) > 0 {
-		reply.Headers = &Headers{Set: x.Set, Remove: x.Remove}
+	if len(rc.Set) > 0 || len(rc.Remove) > 0 {
+		reply.Headers = &Headers{Set: rc.Set, Remove: rc.Remove}
 	}
 	return append(out, reply)
 }

@@ -53,16 +53,16 @@ func newOne() *one {
 func (o *one) FindPool(context.Context) exchange.Pool { return o }
 
 // PreparePick returns the pick of a request.
-func (o *one) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+func (o *one) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked = append(o.asked, x.Subset)
-	o.shown = append(o.shown, x.Incoming.Path+" "+string(x.Incoming.Body))
-	o.headers = append(o.headers, x.Incoming.Headers)
+	o.asked = append(o.asked, rc.Subset)
+	o.shown = append(o.shown, rc.Incoming.Path+" "+string(rc.Incoming.Body))
+	o.headers = append(o.headers, rc.Incoming.Headers)
 	if o.refusal != nil {
 		return nil, o.refusal
 	}
-	return &onePick{one: o, exchange: x}, nil
+	return &onePick{one: o, exchange: rc}, nil
 }
 
 func (o *one) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
@@ -82,11 +82,11 @@ func (p *onePick) Admit(ctx context.Context) *exchange.Refusal {
 }
 
 func (p *onePick) PlaceRequest() *exchange.Refusal {
-	x, private := p.exchange, p.exchange.Remove
-	x.Decision = p.decision
-	x.Remove = append(private, x.Remove...)
-	x.Endpoint, x.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
-	x.Destination, x.Scores = p.endpoint.Address(), p.scores
+	rc, private := p.exchange, p.exchange.Remove
+	rc.Decision = p.decision
+	rc.Remove = append(private, rc.Remove...)
+	rc.Endpoint, rc.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	rc.Destination, rc.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
 
@@ -121,10 +121,10 @@ func (o *one) OnSend(*exchange.Record) {
 	o.placed++
 }
 
-func (o *one) OnEnd(x *exchange.RequestContext) {
+func (o *one) OnEnd(rc *exchange.RequestContext) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.records = append(o.records, &x.Record)
+	o.records = append(o.records, &rc.Record)
 }
 
 // close ends the stream of a machine and returns its record.

@@ -46,25 +46,25 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 }
 
 func (m *Machine) responseHeaders(in *exchange.ResponseHeaders) Reply {
-	x := &m.requestContext
+	rc := &m.requestContext
 	in.Hidden = m.modes.Response == None
 	if m.offeredLength > 0 && in.Status == http.StatusSwitchingProtocols {
-		m.tunnel, x.Restore = true, nil
+		m.tunnel, rc.Restore = true, nil
 	}
-	x.OnResponseHeaders(in)
+	rc.OnResponseHeaders(in)
 	r := Reply{Kind: ResponseHeaders}
-	if x.Placements.AnsweringLease() == nil {
+	if rc.Placements.AnsweringLease() == nil {
 		return r
 	}
-	set := x.Reply
+	set := rc.Reply
 	if m.options.ReportEndpoint {
-		set = append(set, api.Header{Name: headerPicked, Value: x.Endpoint.Address()})
+		set = append(set, api.Header{Name: headerPicked, Value: rc.Endpoint.Address()})
 	}
-	if x.Conformance && in.Served != "" { // else the echo server's own header stays
+	if rc.Conformance && in.Served != "" { // else the echo server's own header stays
 		set = append(set, api.Header{Name: exchange.HeaderServed, Value: in.Served})
 	}
 	var remove []string
-	if x.Restore != nil {
+	if rc.Restore != nil {
 		remove = []string{headerContentLength} // the length changes
 	}
 	if len(set) > 0 || len(remove) > 0 {
@@ -74,16 +74,16 @@ func (m *Machine) responseHeaders(in *exchange.ResponseHeaders) Reply {
 }
 
 func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
-	x := &m.requestContext
+	rc := &m.requestContext
 	switch {
 	case in.Body == nil:
 	case m.tunnel:
-		x.ResponseBytes += in.bodySize()
+		rc.ResponseBytes += in.bodySize()
 	default:
-		x.OnResponseChunk(in.Body.ReadOnlyData())
+		rc.OnResponseChunk(in.Body.ReadOnlyData())
 	}
 	body := in.detachBody()
-	if x.Restore == nil {
+	if rc.Restore == nil {
 		if m.modes.Response != FullDuplex {
 			if body != nil {
 				body.Free()

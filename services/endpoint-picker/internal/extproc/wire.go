@@ -12,9 +12,9 @@ import (
 )
 
 // lookupEntry returns the value of a map's entry, nil if there is none. The last of several counts.
-func lookupEntry(whole []byte, key string) []byte {
+func lookupEntry(message []byte, key string) []byte {
 	var found []byte
-	for f := protoscan.Scan(whole); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		if f.Tag != mapEntry {
 			continue
 		}
@@ -26,9 +26,9 @@ func lookupEntry(whole []byte, key string) []byte {
 }
 
 // readEntry reads one entry of a map. A missing value is an empty message.
-func readEntry(whole []byte) (key, value []byte) {
+func readEntry(message []byte) (key, value []byte) {
 	value = []byte{}
-	for f := protoscan.Scan(whole); f.Next(); {
+	for f := protoscan.Scan(message); f.Next(); {
 		switch f.Tag {
 		case entryKey:
 			key = f.Bytes

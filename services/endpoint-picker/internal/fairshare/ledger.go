@@ -48,12 +48,12 @@ type Ledger struct {
 
 // NewLedger returns a Ledger without accounts.
 func NewLedger(l Limits) *Ledger {
-	made := &Ledger{accounts: map[netip.Addr]*Account{}}
-	made.limits[Connections].limit = int64(l.Connections)
-	made.limits[Streams].limit = int64(l.Streams)
-	made.limits[Bytes].limit = int64(l.Bytes)
-	made.allAccounts.Store(&[]*Account{})
-	return made
+	ledger := &Ledger{accounts: map[netip.Addr]*Account{}}
+	ledger.limits[Connections].limit = int64(l.Connections)
+	ledger.limits[Streams].limit = int64(l.Streams)
+	ledger.limits[Bytes].limit = int64(l.Bytes)
+	ledger.allAccounts.Store(&[]*Account{})
+	return ledger
 }
 
 // OpenAccount returns the account of an address, as of connlimit.AddressOf. The holder must close it when it uses nothing of it anymore.

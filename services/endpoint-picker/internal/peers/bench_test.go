@@ -13,8 +13,8 @@ import (
 
 // BenchmarkTransition is what a stream pays for a new state.
 func BenchmarkTransition(b *testing.B) {
-	p := newTestPeer()
-	s := newStream(b.Context(), p, nil)
+	cl := newTestPeer()
+	s := newStream(b.Context(), cl, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.EnterState(collecting)
@@ -31,16 +31,16 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			r := New(Params{Limits: Limits{MaxBytes: 1}})
 			for i := range tt.peers {
-				p := newClient(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
-				p.account.AddUse(fairshare.Bytes, tt.used)
-				r.clients[p.account.Address] = p
+				cl := newClient(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
+				cl.account.AddUse(fairshare.Bytes, tt.used)
+				r.clients[cl.account.Address] = cl
 			}
 			r.publishClients()
-			p := (*r.allClients.Load())[0]
+			cl := (*r.allClients.Load())[0]
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_ = p.account.IsBeyondShare(fairshare.Bytes)
+					_ = cl.account.IsBeyondShare(fairshare.Bytes)
 				}
 			})
 		})
@@ -69,11 +69,11 @@ func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{1000, 32_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := New(Params{})
-			p := r.clientOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
+			cl := r.clientOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
 			for range n {
-				s := newStream(b.Context(), p, nil)
+				s := newStream(b.Context(), cl, nil)
 				s.EnterState(collecting)
-				p.addStream(s)
+				cl.addStream(s)
 			}
 			var scratch []*Stream
 			b.ReportAllocs()

@@ -70,8 +70,8 @@ func randomPeers(t *testing.T, over overNetwork) (asked int) {
 	}
 	t.Logf("the good peer asked %d times; %+v", asked, r.TotalStats())
 	r.await(t, "the end of all streams", func() bool {
-		for _, p := range *r.allClients.Load() {
-			p.closeConns() // again, because some connections were not accepted yet
+		for _, cl := range *r.allClients.Load() {
+			cl.closeConns() // again, because some connections were not accepted yet
 		}
 		return r.TotalStats().Streams == 0 && r.TotalStats().Connections == 0
 	})

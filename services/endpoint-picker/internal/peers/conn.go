@@ -31,9 +31,9 @@ type clientConn struct {
 	gone    bool // guarded by peer.mu: streams of this connection no longer wait for their last reply
 }
 
-func newClientConn(c net.Conn, p *client) *clientConn {
+func newClientConn(c net.Conn, cl *client) *clientConn {
 	setUserTimeout(c, userTimeout)
-	return &clientConn{Conn: c, client: p, closed: make(chan struct{})}
+	return &clientConn{Conn: c, client: cl, closed: make(chan struct{})}
 }
 
 // Read implements net.Conn.

@@ -109,8 +109,8 @@ func unreadRefusals(t *testing.T, over overNetwork) {
 	r.await(t, "a refusal", func() bool { return r.TotalStats().RefusedStreams == n-limit-maxRefused+1 })
 	assert.Equal(t, served, r.gateway(t, good).ask(10))
 	require.NoError(t, x.net.Close())
-	p := (*r.allClients.Load())[0]
-	r.await(t, "the end of streams that wait for nobody", func() bool { return len(p.allStreams(nil)) == 0 && r.TotalStats().Streams == 0 })
+	cl := (*r.allClients.Load())[0]
+	r.await(t, "the end of streams that wait for nobody", func() bool { return len(cl.allStreams(nil)) == 0 && r.TotalStats().Streams == 0 })
 	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
 

@@ -70,22 +70,22 @@ func newClient(s *Server, address netip.Addr) *client {
 }
 
 // startServer starts the gRPC server of the peer. The caller holds server.mu.
-func (p *client) startServer(local net.Addr) *clientServer {
-	params := &p.server.params
-	options := append(slices.Clip(params.Options), experimental.BufferPool(p.account.BufferPool()), grpc.InTapHandle(p.tapStream), grpc.WaitForHandlers(true),
+func (cl *client) startServer(local net.Addr) *clientServer {
+	params := &cl.server.params
+	options := append(slices.Clip(params.Options), experimental.BufferPool(cl.account.BufferPool()), grpc.InTapHandle(cl.tapStream), grpc.WaitForHandlers(true),
 		grpc.ReadBufferSize(readBuffer))
 	if params.Codec != nil {
 		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
 	}
 	i := &clientServer{grpc: grpc.NewServer(options...), listener: newHandoverListener(local)}
 	params.Register(i.grpc)
-	p.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
+	cl.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
 	return i
 }
 
 // tapStream runs before the handler of each stream. It counts the stream, makes it cancelable, and drops the HTTP/2 headers except
 // the :authority, because nobody reads the others: they would stay in memory as long as the stream.
-func (p *client) tapStream(ctx context.Context, info *tap.Info) (context.Context, error) {
+func (cl *client) tapStream(ctx context.Context, info *tap.Info) (context.Context, error) {
 	maps.DeleteFunc(info.Header, func(key string, values []string) bool {
 		return key != headerAuthority || len(values) != 1 || len(values[0]) > maxAuthority
 	})
@@ -94,108 +94,108 @@ func (p *client) tapStream(ctx context.Context, info *tap.Info) (context.Context
 	case c == nil:
 		return ctx, errNoConnection
 	case c.blockedFor() > maxBlocked:
-		p.server.counters.refusedStreams.Add(1)
+		cl.server.counters.refusedStreams.Add(1)
 		return ctx, errNotReading
 	}
-	s := newStream(ctx, p, c)
-	if !p.addStream(s) {
-		p.server.counters.refusedStreams.Add(1)
+	s := newStream(ctx, cl, c)
+	if !cl.addStream(s) {
+		cl.server.counters.refusedStreams.Add(1)
 		return ctx, errTooManyStreams
 	}
 	return s.ctx, nil
 }
 
 // mustPause reports whether the peer holds so much memory that its connections must not be read.
-func (p *client) mustPause() bool {
-	l := p.server.ledger
+func (cl *client) mustPause() bool {
+	l := cl.server.ledger
 	if !l.IsFull(fairshare.Bytes) {
 		return false
 	}
 	limit := l.LimitOf(fairshare.Bytes)
-	return l.TotalUse(fairshare.Bytes) > limit+limit/pauseFraction && p.account.IsOverdrawn()
+	return l.TotalUse(fairshare.Bytes) > limit+limit/pauseFraction && cl.account.IsOverdrawn()
 }
 
-func (p *client) addConn(c *clientConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[c] = struct{}{}
-	p.account.AddUse(fairshare.Connections, 1)
-	p.idle.Store(0)
+func (cl *client) addConn(c *clientConn) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.conns[c] = struct{}{}
+	cl.account.AddUse(fairshare.Connections, 1)
+	cl.idle.Store(0)
 }
 
 // removeConn forgets a closed connection. Replies that it has not sent are lost, so its streams do not wait for them.
-func (p *client) removeConn(c *clientConn) {
+func (cl *client) removeConn(c *clientConn) {
 	var unsent []*Stream
-	p.mu.Lock()
-	delete(p.conns, c)
+	cl.mu.Lock()
+	delete(cl.conns, c)
 	c.gone = true
-	for _, s := range p.streams {
+	for _, s := range cl.streams {
 		if s.conn == c && s.handled {
 			unsent = append(unsent, s)
 		}
 	}
-	p.mu.Unlock()
-	p.account.AddUse(fairshare.Connections, -1)
+	cl.mu.Unlock()
+	cl.account.AddUse(fairshare.Connections, -1)
 	for _, s := range unsent {
 		s.removeFromClient()
 	}
 }
 
 // closeConns closes all connections of the peer.
-func (p *client) closeConns() {
-	for _, c := range p.allConns() {
+func (cl *client) closeConns() {
+	for _, c := range cl.allConns() {
 		_ = c.Close()
 	}
 }
 
-func (p *client) allConns() []*clientConn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]*clientConn, 0, len(p.conns))
-	for c := range p.conns {
+func (cl *client) allConns() []*clientConn {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	all := make([]*clientConn, 0, len(cl.conns))
+	for c := range cl.conns {
 		all = append(all, c)
 	}
 	return all
 }
 
-func (p *client) allStreams(into []*Stream) []*Stream {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append(into, p.streams...)
+func (cl *client) allStreams(into []*Stream) []*Stream {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return append(into, cl.streams...)
 }
 
 // addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
 // peer has too many of those, too.
-func (p *client) addStream(s *Stream) bool {
-	s.refused = !p.account.TryAddUse(fairshare.Streams, 1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (cl *client) addStream(s *Stream) bool {
+	s.refused = !cl.account.TryAddUse(fairshare.Streams, 1)
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
 	if s.refused {
-		if p.refused >= maxRefused {
+		if cl.refused >= maxRefused {
 			return false
 		}
-		p.refused++
+		cl.refused++
 	}
-	p.opened++
-	s.index, s.position = len(p.streams), p.opened
-	p.streams = append(p.streams, s)
+	cl.opened++
+	s.index, s.position = len(cl.streams), cl.opened
+	cl.streams = append(cl.streams, s)
 	return true
 }
 
-func (p *client) removeStream(s *Stream) {
+func (cl *client) removeStream(s *Stream) {
 	if !s.refused {
-		p.account.AddUse(fairshare.Streams, -1)
+		cl.account.AddUse(fairshare.Streams, -1)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
 	if s.refused {
-		p.refused--
+		cl.refused--
 	}
-	last := len(p.streams) - 1
-	p.streams[s.index] = p.streams[last]
-	p.streams[s.index].index = s.index
-	p.streams[last] = nil
-	p.streams = p.streams[:last]
+	last := len(cl.streams) - 1
+	cl.streams[s.index] = cl.streams[last]
+	cl.streams[s.index].index = s.index
+	cl.streams[last] = nil
+	cl.streams = cl.streams[:last]
 }
 
 // A handoverListener is the listener of one peer's server. It gets connections from the listener of all.

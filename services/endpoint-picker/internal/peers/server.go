@@ -154,36 +154,36 @@ func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientSe
 	if s.stopping {
 		return nil, nil
 	}
-	p := s.clientOf(connlimit.AddressOf(raw.RemoteAddr()))
-	if p.account.CurrentUse(fairshare.Connections) >= s.maxConnsOfClient || p.account.IsBeyondShare(fairshare.Connections) {
+	cl := s.clientOf(connlimit.AddressOf(raw.RemoteAddr()))
+	if cl.account.CurrentUse(fairshare.Connections) >= s.maxConnsOfClient || cl.account.IsBeyondShare(fairshare.Connections) {
 		s.counters.refusedConnections.Add(1)
 		return nil, nil
 	}
-	if p.grpcServer == nil {
-		p.grpcServer = p.startServer(local)
-		s.instances[p.grpcServer] = struct{}{}
+	if cl.grpcServer == nil {
+		cl.grpcServer = cl.startServer(local)
+		s.instances[cl.grpcServer] = struct{}{}
 	}
-	c := newClientConn(raw, p)
-	p.addConn(c)
-	return c, p.grpcServer
+	c := newClientConn(raw, cl)
+	cl.addConn(c)
+	return c, cl.grpcServer
 }
 
 // clientOf returns the peer with an address. The caller holds mu.
 func (s *Server) clientOf(a netip.Addr) *client {
-	p := s.clients[a]
-	if p == nil {
-		p = newClient(s, a)
-		s.clients[a] = p
+	cl := s.clients[a]
+	if cl == nil {
+		cl = newClient(s, a)
+		s.clients[a] = cl
 		s.publishClients()
 	}
-	return p
+	return cl
 }
 
 // publishClients makes the peers known to readers without mu. The caller holds it.
 func (s *Server) publishClients() {
 	all := make([]*client, 0, len(s.clients))
-	for _, p := range s.clients {
-		all = append(all, p)
+	for _, cl := range s.clients {
+		all = append(all, cl)
 	}
 	s.allClients.Store(&all)
 }
@@ -197,8 +197,8 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	s.stopping = true
 	s.mu.Unlock()
-	for _, p := range *s.allClients.Load() {
-		p.closeConns()
+	for _, cl := range *s.allClients.Load() {
+		cl.closeConns()
 	}
 	s.stopServers((*grpc.Server).Stop)
 }
@@ -267,9 +267,9 @@ type ClientStats struct {
 // ClientStats returns the current figures of each peer, by address.
 func (s *Server) ClientStats() []ClientStats {
 	var all []ClientStats
-	for _, p := range *s.allClients.Load() {
+	for _, cl := range *s.allClients.Load() {
 		all = append(all, ClientStats{
-			Address: p.account.Address, Connections: int(p.account.CurrentUse(fairshare.Connections)), Streams: int(p.account.CurrentUse(fairshare.Streams)), Bytes: int(p.account.CurrentUse(fairshare.Bytes)),
+			Address: cl.account.Address, Connections: int(cl.account.CurrentUse(fairshare.Connections)), Streams: int(cl.account.CurrentUse(fairshare.Streams)), Bytes: int(cl.account.CurrentUse(fairshare.Bytes)),
 		})
 	}
 	slices.SortFunc(all, func(a, b ClientStats) int { return a.Address.Compare(b.Address) })

@@ -128,8 +128,8 @@ const (
 // starting is the state of a stream before OpenStream.
 var starting = &StreamState{Name: "start"}
 
-func newStream(ctx context.Context, p *client, c *clientConn) *Stream {
-	s := &Stream{client: p, conn: c}
+func newStream(ctx context.Context, cl *client, c *clientConn) *Stream {
+	s := &Stream{client: cl, conn: c}
 	ctx, s.cancel = context.WithCancelCause(ctx)
 	s.ctx = context.WithValue(ctx, streamKey{}, s)
 	s.waits.Store(1)
@@ -293,20 +293,20 @@ func (s *Stream) readMessage(size int) (mem.Buffer, error) {
 		n += piece.Len()
 		pieces = append(pieces, s.toPooledBuffer(piece)...)
 	}
-	whole := s.BufferPool().Get(size)
-	pieces.CopyTo(*whole)
+	buffer := s.BufferPool().Get(size)
+	pieces.CopyTo(*buffer)
 	pieces.Free()
 	pieces = nil
 	for n < size {
 		piece, err := s.readPiece(size, n)
 		if err != nil {
-			s.BufferPool().Put(whole)
+			s.BufferPool().Put(buffer)
 			return nil, err
 		}
-		n += piece.CopyTo((*whole)[n:])
+		n += piece.CopyTo((*buffer)[n:])
 		piece.Free()
 	}
-	return mem.NewBuffer(whole, s.BufferPool()), nil
+	return mem.NewBuffer(buffer, s.BufferPool()), nil
 }
 
 func (s *Stream) readSmall(size int) (mem.Buffer, error) {
@@ -324,9 +324,9 @@ func (s *Stream) toPooledBuffer(piece mem.BufferSlice) mem.BufferSlice {
 		return piece
 	}
 	defer piece.Free()
-	whole := s.BufferPool().Get(piece.Len())
-	piece.CopyTo(*whole)
-	return mem.BufferSlice{mem.NewBuffer(whole, s.BufferPool())}
+	buffer := s.BufferPool().Get(piece.Len())
+	piece.CopyTo(*buffer)
+	return mem.BufferSlice{mem.NewBuffer(buffer, s.BufferPool())}
 }
 
 // readPiece reads the next piece of a message of which n bytes are there. It checks the share of the peer first, if the message is large.

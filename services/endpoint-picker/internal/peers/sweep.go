@@ -67,28 +67,28 @@ func (s *Server) sweepUntilStopped() {
 // sweepOnce checks everything once.
 func (s *Server) sweepOnce(scratch []*Stream) []*Stream {
 	s.advanceClock()
-	for _, p := range *s.allClients.Load() {
-		scratch = p.allStreams(scratch[:0])
-		s.expireStreams(p, scratch)
-		s.closeBlockedConns(p)
-		p.estimateUncounted(scratch)
-		s.enforceShare(p, scratch)
-		s.retireClient(p)
+	for _, cl := range *s.allClients.Load() {
+		scratch = cl.allStreams(scratch[:0])
+		s.expireStreams(cl, scratch)
+		s.closeBlockedConns(cl)
+		cl.estimateUncounted(scratch)
+		s.enforceShare(cl, scratch)
+		s.retireClient(cl)
 		clear(scratch)
 	}
 	return scratch
 }
 
 // estimateUncounted counts what streams hold that wait for their peer to read a reply, besides the buffers of the pool.
-func (p *client) estimateUncounted(all []*Stream) {
+func (cl *client) estimateUncounted(all []*Stream) {
 	var uncounted int64
 	for _, stream := range all {
 		if stream.state.Load() == sending {
 			uncounted += backlogBytes
 		}
 	}
-	p.account.AddUse(fairshare.Bytes, uncounted-p.uncounted)
-	p.uncounted = uncounted
+	cl.account.AddUse(fairshare.Bytes, uncounted-cl.uncounted)
+	cl.uncounted = uncounted
 }
 
 // advanceClock advances the clock.
@@ -99,7 +99,7 @@ func (s *Server) advanceClock() {
 }
 
 // expireStreams ends the streams of a peer whose deadline has passed.
-func (s *Server) expireStreams(p *client, all []*Stream) {
+func (s *Server) expireStreams(cl *client, all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
 		stream.removeUnopened()
@@ -109,7 +109,7 @@ func (s *Server) expireStreams(p *client, all []*Stream) {
 		}
 		switch state := stream.state.Load(); {
 		case state == unsent:
-			s.expireUnsent(p, stream)
+			s.expireUnsent(cl, stream)
 		case stream.deadline.CompareAndSwap(d, 0):
 			if state != discarding {
 				s.counters.expired.Add(1)
@@ -121,16 +121,16 @@ func (s *Server) expireStreams(p *client, all []*Stream) {
 
 // expireUnsent closes the connection of a stream that has ended and whose replies the peer does not read, if the peer has too
 // many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
-func (s *Server) expireUnsent(p *client, stream *Stream) {
-	if p.account.IsBeyondShare(fairshare.Streams) {
+func (s *Server) expireUnsent(cl *client, stream *Stream) {
+	if cl.account.IsBeyondShare(fairshare.Streams) {
 		s.counters.blocked.Add(1)
 		_ = stream.conn.Close()
 	}
 }
 
 // closeBlockedConns closes the connections of a peer that does not read them.
-func (s *Server) closeBlockedConns(p *client) {
-	for _, c := range p.allConns() {
+func (s *Server) closeBlockedConns(cl *client) {
+	for _, c := range cl.allConns() {
 		if c.blockedFor() > closeBlocked {
 			s.counters.blocked.Add(1)
 			_ = c.Close()
@@ -140,35 +140,35 @@ func (s *Server) closeBlockedConns(p *client) {
 
 // enforceShare makes a peer that is beyond its share of bytes return memory. What the peer has parked at another listener cannot be
 // returned here.
-func (s *Server) enforceShare(p *client, all []*Stream) {
-	if !p.account.IsOverdrawn() {
-		p.beyondSince = 0
+func (s *Server) enforceShare(cl *client, all []*Stream) {
+	if !cl.account.IsOverdrawn() {
+		cl.beyondSince = 0
 		return
 	}
 	now := s.now.Load()
-	if p.beyondSince == 0 {
-		p.beyondSince = now
+	if cl.beyondSince == 0 {
+		cl.beyondSince = now
 	}
 	if time.Duration(now-s.collected) >= collectInterval {
 		s.collected = now
 		runtime.GC() // the frames of ended streams, which nobody returns
 	}
-	beyond := time.Duration(now - p.beyondSince)
-	if beyond >= evictAfter || p.mustPause() {
-		s.evictStreams(p, all)
+	beyond := time.Duration(now - cl.beyondSince)
+	if beyond >= evictAfter || cl.mustPause() {
+		s.evictStreams(cl, all)
 	}
 	if beyond >= closeAfter {
-		s.closeClient(p)
+		s.closeClient(cl)
 	}
 }
 
 // evictStreams ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
-func (s *Server) evictStreams(p *client, all []*Stream) {
+func (s *Server) evictStreams(cl *client, all []*Stream) {
 	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
 		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
 	})
 	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
-	used := p.account.CurrentUse(fairshare.Bytes)
+	used := cl.account.CurrentUse(fairshare.Bytes)
 	level := s.ledger.FairLevel(fairshare.Bytes)
 	if used <= level {
 		return
@@ -181,38 +181,38 @@ func (s *Server) evictStreams(p *client, all []*Stream) {
 }
 
 // closeClient closes all connections of a peer.
-func (s *Server) closeClient(p *client) {
+func (s *Server) closeClient(cl *client) {
 	s.counters.closedClients.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
-		zap.String("peer", p.account.Address.String()), zap.Int64("bytes", p.account.CurrentUse(fairshare.Bytes)),
+		zap.String("peer", cl.account.Address.String()), zap.Int64("bytes", cl.account.CurrentUse(fairshare.Bytes)),
 		zap.Int64("bytesOfAllPeers", s.ledger.TotalUse(fairshare.Bytes)), zap.Int64("limit", s.ledger.LimitOf(fairshare.Bytes)))
-	p.beyondSince = 0
-	p.closeConns()
+	cl.beyondSince = 0
+	cl.closeConns()
 }
 
 // retireClient stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
-func (s *Server) retireClient(p *client) {
-	if p.account.CurrentUse(fairshare.Connections) > 0 {
-		p.idle.Store(0)
+func (s *Server) retireClient(cl *client) {
+	if cl.account.CurrentUse(fairshare.Connections) > 0 {
+		cl.idle.Store(0)
 		return
 	}
-	if p.idle.Add(1) < idleSweeps {
+	if cl.idle.Add(1) < idleSweeps {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || p.account.CurrentUse(fairshare.Connections) > 0 { // a connection was accepted just now
+	if s.stopping || cl.account.CurrentUse(fairshare.Connections) > 0 { // a connection was accepted just now
 		return
 	}
-	p.idle.Store(0)
-	if i := p.grpcServer; i != nil {
-		p.grpcServer = nil
+	cl.idle.Store(0)
+	if i := cl.grpcServer; i != nil {
+		cl.grpcServer = nil
 		delete(s.instances, i)
 		s.work.Go(i.grpc.Stop)
 	}
-	if p.account.CurrentUse(fairshare.Streams) == 0 && p.account.CurrentUse(fairshare.Bytes) == 0 {
-		delete(s.clients, p.account.Address)
-		p.account.Close()
+	if cl.account.CurrentUse(fairshare.Streams) == 0 && cl.account.CurrentUse(fairshare.Bytes) == 0 {
+		delete(s.clients, cl.account.Address)
+		cl.account.Close()
 		s.publishClients()
 	}
 }

@@ -73,12 +73,12 @@ var wrapped = regexp.MustCompile(`(?m)^kind: *["']?` + kindName + `\b`)
 // Default returns the default configuration: requests go to the endpoint with the earliest expected first token, except for
 // servers that only encode or prefill.
 func Default(o Options) *Config {
-	made, err := Load([]byte(defaultText), o)
+	config, err := Load([]byte(defaultText), o)
 	if err != nil {
 		panic(fmt.Sprintf("default configuration: %v", err)) // tests load it
 	}
-	made.Hash = "default"
-	return made
+	config.Hash = "default"
+	return config
 }
 
 // compileAll compiles the document, part by part. Problems of one part do not hide those of another.

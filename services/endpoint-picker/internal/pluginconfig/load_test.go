@@ -211,7 +211,7 @@ func TestEveryTypeOfUpstreamIsKnown(t *testing.T) {
 	t.Parallel()
 	for _, name := range plugins.Names() {
 		text := fmt.Sprintf("%splugins:\n- type: %s\n  parameters: {anything: 1}\n", head, name)
-		made, err := Load([]byte(text), options)
+		config, err := Load([]byte(text), options)
 		advice, refused := plugins.Replacement(name)
 		reason, ignored := plugins.Unneeded(name)
 		switch {
@@ -219,8 +219,8 @@ func TestEveryTypeOfUpstreamIsKnown(t *testing.T) {
 			require.EqualError(t, err, fmt.Sprintf("line 4, column 9: plugins[0].type: this picker has no %s: %s", name, advice))
 		case ignored:
 			require.NoError(t, err, name)
-			require.Len(t, made.Warnings, 1)
-			require.Equal(t, fmt.Sprintf("line 4, column 9: plugins[0].type: %s is not needed: %s: leave it out", name, reason), made.Warnings[0].String())
+			require.Len(t, config.Warnings, 1)
+			require.Equal(t, fmt.Sprintf("line 4, column 9: plugins[0].type: %s is not needed: %s: leave it out", name, reason), config.Warnings[0].String())
 		default:
 			require.ErrorContains(t, err, "plugins[0].parameters.anything: unknown field", name)
 		}
@@ -281,19 +281,19 @@ func FuzzLoad(f *testing.F) {
 		f.Add(in.Config)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		made, err := Load([]byte(text), options)
+		config, err := Load([]byte(text), options)
 		again, secondErr := Load([]byte(text), options)
-		require.Equal(t, result(made, err), result(again, secondErr))
+		require.Equal(t, result(config, err), result(again, secondErr))
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			return
 		}
-		require.NoError(t, made.Scraping.Validate(), "what is accepted can be scraped")
+		require.NoError(t, config.Scraping.Validate(), "what is accepted can be scraped")
 		r := &scheduling.Request{Now: time.Unix(0, 0)}
-		_, _ = made.Profile.Schedule(r, []scheduling.Candidate{{Server: &scheduling.Server{}}}, &scheduling.Scratch{})
-		for _, b := range made.Profile.Binders {
+		_, _ = config.Profile.Schedule(r, []scheduling.Candidate{{Server: &scheduling.Server{}}}, &scheduling.Scratch{})
+		for _, b := range config.Profile.Binders {
 			b.Bind(r, &scheduling.Server{})
 		}
-		require.Positive(t, made.Saturation.Saturation(r.Now, nil))
+		require.Positive(t, config.Saturation.Saturation(r.Now, nil))
 	})
 }

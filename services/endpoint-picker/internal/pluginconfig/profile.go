@@ -97,21 +97,21 @@ func (c *compiler) firstPicker() *plugin {
 // addToProfile adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.
 func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 	profile := c.made.Profile
-	switch made := p.made.(type) {
+	switch instance := p.made.(type) {
 	case scheduling.Scorer:
 		c.installPlugin(p, path)
-		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: made, Weight: c.pluginWeight(path, weight)})
+		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: instance, Weight: c.pluginWeight(path, weight)})
 	case scheduling.Filter:
 		c.installPlugin(p, path)
 		c.warnWeight(path, weight)
-		if byServer, ok := made.(scheduling.ServerFilter); ok && len(profile.Filters) == 0 {
+		if byServer, ok := instance.(scheduling.ServerFilter); ok && len(profile.Filters) == 0 {
 			profile.Servers = append(profile.Servers, byServer)
 			return
 		}
 		if p.kind.Identity && c.profile.identity == len(profile.Filters) {
 			c.profile.identity++
 		}
-		profile.Filters = append(profile.Filters, made)
+		profile.Filters = append(profile.Filters, instance)
 	case scheduling.Picker:
 		c.installPlugin(p, path)
 		c.warnWeight(path, weight)
@@ -119,7 +119,7 @@ func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 			c.Errorf(path, "there are two pickers, %.100q and %.100q: keep one", other.name, p.name)
 			return
 		}
-		c.profile.picker, profile.Picker = p, made
+		c.profile.picker, profile.Picker = p, instance
 	default:
 		c.Warnf(path+".pluginRef", "it has no effect here: %s is neither a filter nor a scorer nor a picker: leave it out of the profile, because %s",
 			p.kind.Name, p.kind.Section.Reason())

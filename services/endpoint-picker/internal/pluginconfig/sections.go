@@ -150,9 +150,9 @@ func (c *compiler) compileSaturation() {
 	if p == nil {
 		return
 	}
-	if made, ok := p.made.(scheduling.Detector); ok {
+	if detector, ok := p.made.(scheduling.Detector); ok {
 		c.installPlugin(p, path)
-		c.made.Saturation = made
+		c.made.Saturation = detector
 	}
 }
 

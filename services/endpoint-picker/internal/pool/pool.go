@@ -87,36 +87,36 @@ type Pool struct {
 
 // New returns a Pool without endpoints. Run starts it.
 func New(p Params) *Pool {
-	made := &Pool{
+	created := &Pool{
 		Title: p.Title, Rules: rules.New(), Estimator: estimate.NewShared(p.Prefixes), Registry: prometheus.NewRegistry(),
 		expirer: endpoint.NewExpirer(p.Options.LeaseTimeout),
 	}
-	made.Metrics = metrics.New(made.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
-	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: made.Metrics, Clock: p.Clock})
-	made.scraper = modelserver.NewScraper(modelserver.ScraperParams{
-		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: made.Metrics, Outliers: outliers,
-		Tokenizers: made.Estimator, Clock: p.Clock,
+	created.Metrics = metrics.New(created.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
+	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: created.Metrics, Clock: p.Clock})
+	created.scraper = modelserver.NewScraper(modelserver.ScraperParams{
+		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: created.Metrics, Outliers: outliers,
+		Tokenizers: created.Estimator, Clock: p.Clock,
 	})
-	followers := &endpointConsumers{made.scraper, outliers, made.expirer}
-	made.Store = datastore.New(datastore.Params{
-		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: made.Estimator, Observer: followers, Clock: p.Clock,
+	followers := &endpointConsumers{created.scraper, outliers, created.expirer}
+	created.Store = datastore.New(datastore.Params{
+		Log: p.Log.Named("datastore"), Pool: p.Title, Source: p.Source, Factory: created.Estimator, Observer: followers, Clock: p.Clock,
 	})
-	p.Source.OnChange(made.Store.MarkChanged)
-	made.Balancer = balancer.New(balancer.Params{
-		Options: p.Options.Picks, Snapshots: made.Store, Configs: p.Configs, Rules: made.Rules,
-		Estimator: made.Estimator, Outliers: outliers, Observer: &observers{made.Metrics, p.Observers}, Clock: p.Clock, Random: rand.Uint64,
+	p.Source.OnChange(created.Store.MarkChanged)
+	created.Balancer = balancer.New(balancer.Params{
+		Options: p.Options.Picks, Snapshots: created.Store, Configs: p.Configs, Rules: created.Rules,
+		Estimator: created.Estimator, Outliers: outliers, Observer: &observers{created.Metrics, p.Observers}, Clock: p.Clock, Random: rand.Uint64,
 	})
-	*followers = append(*followers, made.Balancer)
-	metrics.NewEndpointCollector(made.Store, p.Clock, made.Registry)
+	*followers = append(*followers, created.Balancer)
+	metrics.NewEndpointCollector(created.Store, p.Clock, created.Registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
-		Pool: p.Name, Snapshots: made.Store, Metrics: made.Metrics, Queue: made.Queue(), Estimator: made.Estimator,
-		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: made.Balancer.PoolSaturation, Clock: p.Clock,
-	}, made.Registry)
+		Pool: p.Name, Snapshots: created.Store, Metrics: created.Metrics, Queue: created.Queue(), Estimator: created.Estimator,
+		StaleAfter: p.Options.Scraping.StaleAfter, Saturation: created.Balancer.PoolSaturation, Clock: p.Clock,
+	}, created.Registry)
 	if p.Replicas != nil {
-		made.member = p.Replicas.JoinPool(p.Title, made.Estimator, made.Store)
-		metrics.RegisterReplicas(made.Registry, made.member.ReplicaStats)
+		created.member = p.Replicas.JoinPool(p.Title, created.Estimator, created.Store)
+		metrics.RegisterReplicas(created.Registry, created.member.ReplicaStats)
 	}
-	return made
+	return created
 }
 
 // CheckReady returns an error while the pool is unknown, or waits for what other replicas know of the caches. Once the pool is known, the
@@ -157,8 +157,8 @@ type endpointConsumers []interface {
 
 // SetEndpoints passes the endpoints to all consumers.
 func (c endpointConsumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
-	for _, one := range c {
-		one.SetEndpoints(endpoints)
+	for _, consumer := range c {
+		consumer.SetEndpoints(endpoints)
 	}
 }
 

@@ -185,16 +185,16 @@ func (x *Index) MatchChain(chain []uint64, matched []int) {
 		}
 		r := n.run.Load()
 		same := commonLength(r.hashes, chain[at:])
-		whole := false // a cache has all of it
+		matchedAll := false // a cache has all of it
 		for _, h := range r.residencies {
 			if int(h.slot) >= len(matched) || matched[h.slot] != at {
 				continue
 			}
 			got := min(int(h.blocks), same)
 			matched[h.slot] = at + got
-			whole = whole || got == same
+			matchedAll = matchedAll || got == same
 		}
-		if !whole || same < len(r.hashes) {
+		if !matchedAll || same < len(r.hashes) {
 			return
 		}
 		at += same

@@ -40,12 +40,12 @@ func (q *useQueue) compactUses(counts func(nodeUse) bool) {
 	if len(q.uses) < 2*q.kept+least {
 		return
 	}
-	kept := q.uses[:0]
+	remaining := q.uses[:0]
 	for _, u := range q.uses[q.first:] {
 		if counts(u) {
-			kept = append(kept, u)
+			remaining = append(remaining, u)
 		}
 	}
-	clear(q.uses[len(kept):])
-	q.uses, q.first, q.kept = kept, 0, len(kept)
+	clear(q.uses[len(remaining):])
+	q.uses, q.first, q.kept = remaining, 0, len(remaining)
 }

@@ -30,14 +30,14 @@ var (
 )
 
 // forwardRequest sends the request to the picked server, or to the next one, and relays the response.
-func (t *transfer) forwardRequest() (whole bool) {
-	x, s := &t.requestContext, t.server
+func (t *transfer) forwardRequest() (complete bool) {
+	rc, s := &t.requestContext, t.server
 	candidates := t.candidateAddresses()
 	to := s.upstream.reserveServer(candidates[0])
 	if to == nil {
-		return t.refuseRequest(x.RefuseRequest(exchange.Exhausted(errFull)))
+		return t.refuseRequest(rc.RefuseRequest(exchange.Exhausted(errFull)))
 	}
-	x.MarkSent()
+	rc.MarkSent()
 	base := t.baseRequest()
 	for rest := candidates[1:]; ; {
 		a := t.newAttempt(to, base)
@@ -57,7 +57,7 @@ func (t *transfer) forwardRequest() (whole bool) {
 			a.endAttempt()
 			s.counters.countResult(err)
 			s.counters.retries.Add(1)
-			x.OnFailedAttempt(a.to.address, a.statusCode())
+			rc.OnFailedAttempt(a.to.address, a.statusCode())
 		case errors.Is(err, errDeclined):
 			return a.relayResponse()
 		default:
@@ -75,7 +75,7 @@ func (a *attempt) statusCode() int {
 }
 
 // failAttempt ends the last attempt, which has no response.
-func (a *attempt) failAttempt(err error) (whole bool) {
+func (a *attempt) failAttempt(err error) (complete bool) {
 	a.endAttempt()
 	if a.isClientGone() {
 		a.server.counters.countResult(errGone)
@@ -87,10 +87,10 @@ func (a *attempt) failAttempt(err error) (whole bool) {
 
 // candidateAddresses returns the addresses of the picked endpoint and the next ones.
 func (t *transfer) candidateAddresses() []string {
-	x := &t.requestContext
-	addresses := []string{x.Endpoint.Address()}
-	for i := range x.Ranking {
-		if a := x.Ranking[i].Endpoint.Address(); a != addresses[0] {
+	rc := &t.requestContext
+	addresses := []string{rc.Endpoint.Address()}
+	for i := range rc.Ranking {
+		if a := rc.Ranking[i].Endpoint.Address(); a != addresses[0] {
 			addresses = append(addresses, a)
 		}
 	}
@@ -118,7 +118,7 @@ func (t *transfer) baseRequest() *http.Request {
 
 // answerFailure answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
 // one.
-func (t *transfer) answerFailure(err error, last string) (whole bool) {
+func (t *transfer) answerFailure(err error, last string) (complete bool) {
 	r := exchange.NoAnswer(http.StatusBadGateway, err)
 	switch {
 	case errors.Is(err, errSilent):

@@ -136,14 +136,14 @@ func (t *transfer) newSentBody() (io.ReadCloser, int64) {
 		return http.NoBody, 0
 	}
 	t.body.Ref()
-	b, whole := &sentBody{whole: t.body}, t.body.ReadOnlyData()
+	b, body := &sentBody{whole: t.body}, t.body.ReadOnlyData()
 	edit := t.requestContext.Edit
 	if edit.Replacement == nil {
-		b.rest[0] = whole
-		return b, int64(len(whole))
+		b.rest[0] = body
+		return b, int64(len(body))
 	}
-	b.rest = [3][]byte{whole[:edit.From], edit.Replacement, whole[edit.To:]}
-	return b, int64(len(whole) + edit.GrowthBytes())
+	b.rest = [3][]byte{body[:edit.From], edit.Replacement, body[edit.To:]}
+	return b, int64(len(body) + edit.GrowthBytes())
 }
 
 // Read implements io.Reader.

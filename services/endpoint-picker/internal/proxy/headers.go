@@ -122,7 +122,7 @@ func (w *wantedHeaders) removeShadows(h http.Header) {
 
 // outgoingHeaders changes the headers of a client's request to those for the model server.
 func (t *transfer) outgoingHeaders() http.Header {
-	x, h := &t.requestContext, t.request.Header
+	rc, h := &t.requestContext, t.request.Header
 	trailers, tunnel := hasToken(h[headerTE], tokenTrailers), isWebSocket(t.request)
 	removeHopByHop(h)
 	if trailers {
@@ -132,14 +132,14 @@ func (t *transfer) outgoingHeaders() http.Header {
 		setWebSocket(h)
 	}
 	delete(h, "Expect") // the body is there
-	if x.Inference {
+	if rc.Inference {
 		delete(h, headerAcceptEncoding) // the picker reads the answers
 	}
 	h.Del(exchange.HeaderDestination)
-	for _, name := range x.Remove {
+	for _, name := range rc.Remove {
 		h.Del(name)
 	}
-	for _, header := range x.Set {
+	for _, header := range rc.Set {
 		h.Set(header.Name, header.Value)
 	}
 	t.server.options.Forwarded.setHeaders(h, t.request, t.account.Address.String())

@@ -47,7 +47,7 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := start(t, testOptions(), fairshare.Limits{})
-				made := 0
+				connections := 0
 				r.serveHTTP(&http.Server{
 					IdleTimeout: tt.timeout,
 					Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -58,7 +58,7 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 					}),
 					ConnState: func(_ net.Conn, s http.ConnState) {
 						if s == http.StateNew {
-							made++
+							connections++
 						}
 					},
 				})
@@ -72,7 +72,7 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				assert.Equal(t, tt.want, made)
+				assert.Equal(t, tt.want, connections)
 				time.Sleep(defaultKeepAlive + near)
 				synctest.Wait()
 				assert.Empty(t, r.ProxyStats().Servers, "idle connections end, and the series of the server")

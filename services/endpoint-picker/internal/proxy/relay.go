@@ -42,7 +42,7 @@ var pieceBuffers = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 
 // relayResponse sends the response to the client, piece by piece, as it comes. It returns false if the response is not complete, and
 // the client must see that.
-func (a *attempt) relayResponse() (whole bool) {
+func (a *attempt) relayResponse() (complete bool) {
 	defer a.endAttempt()
 	a.freeBody() // nothing is repeated anymore
 	a.sendHeaders()
@@ -94,8 +94,8 @@ func (a *attempt) describeResponse() *exchange.ResponseHeaders {
 
 // sendHeaders sends the headers of the response.
 func (a *attempt) sendHeaders() {
-	x, from, h := &a.requestContext, a.response, a.writer.Header()
-	x.OnResponseHeaders(a.describeResponse())
+	rc, from, h := &a.requestContext, a.response, a.writer.Header()
+	rc.OnResponseHeaders(a.describeResponse())
 	removeHopByHop(from.Header)
 	for name, values := range from.Header {
 		h[name] = values
@@ -106,16 +106,16 @@ func (a *attempt) sendHeaders() {
 	if len(from.Header[headerContentType]) == 0 {
 		h[headerContentType] = nil // or else net/http guesses one
 	}
-	for _, header := range x.Reply {
+	for _, header := range rc.Reply {
 		h.Set(header.Name, header.Value)
 	}
 	if a.server.options.ReportEndpoint {
-		h.Set(exchange.HeaderPicked, x.Endpoint.Address())
+		h.Set(exchange.HeaderPicked, rc.Endpoint.Address())
 	}
-	if x.Conformance {
-		h.Set(exchange.HeaderServed, x.Served)
+	if rc.Conformance {
+		h.Set(exchange.HeaderServed, rc.Served)
 	}
-	if x.Restore != nil {
+	if rc.Restore != nil {
 		h.Del(headerContentLength) // the length changes
 	}
 	for name := range from.Trailer {
@@ -137,7 +137,7 @@ func isEncoded(h http.Header) bool {
 
 // sendPieces sends the body of the response.
 func (a *attempt) sendPieces() error {
-	x, from := &a.requestContext, a.response
+	rc, from := &a.requestContext, a.response
 	buffer, _ := pieceBuffers.Get().(*[pieceSize]byte)
 	defer pieceBuffers.Put(buffer)
 	left := from.ContentLength
@@ -145,9 +145,9 @@ func (a *attempt) sendPieces() error {
 		n, err := a.readPiece(buffer[:])
 		if n > 0 {
 			piece := buffer[:n]
-			x.OnResponseChunk(piece)
-			if x.Restore != nil {
-				piece = x.Restore.Append(nil, piece)
+			rc.OnResponseChunk(piece)
+			if rc.Restore != nil {
+				piece = rc.Restore.Append(nil, piece)
 			}
 			left -= int64(n)
 			if writeErr := a.writePiece(piece, left != 0); writeErr != nil {
@@ -156,8 +156,8 @@ func (a *attempt) sendPieces() error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			if x.Restore != nil {
-				if a.writePiece(x.Restore.Flush(nil), false) != nil {
+			if rc.Restore != nil {
+				if a.writePiece(rc.Restore.Flush(nil), false) != nil {
 					return errGone
 				}
 			}

@@ -71,20 +71,20 @@ func (*fakePool) OnStart()                                           {}
 func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
 func (*fakePool) OnSend(*exchange.Record)                            {}
 
-func (p *fakePool) OnEnd(x *exchange.RequestContext) {
+func (p *fakePool) OnEnd(rc *exchange.RequestContext) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records = append(p.records, x.Record)
+	p.records = append(p.records, rc.Record)
 }
 
-func (p *fakePool) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bodies = append(p.bodies, string(x.Incoming.Body))
-	for _, h := range x.Incoming.Headers {
+	p.bodies = append(p.bodies, string(rc.Incoming.Body))
+	for _, h := range rc.Incoming.Headers {
 		p.headers = append(p.headers, h.Name+"="+h.Value)
 	}
-	return &fakePick{p, x}, p.refuse
+	return &fakePick{p, rc}, p.refuse
 }
 
 // ended waits until n exchanges have ended, and returns their records.
@@ -117,19 +117,19 @@ type fakePick struct {
 func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
 
 func (f *fakePick) PlaceRequest() *exchange.Refusal {
-	p, x := f.pool, f.exchange
+	p, rc := f.pool, f.exchange
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.endpoints) == 0 {
 		return exchange.Unavailable(errors.New("no ready endpoints in the pool"))
 	}
-	remove := x.Remove
-	x.Decision = p.decision
-	x.Remove = append(remove, p.decision.Remove...)
-	x.Endpoint = p.endpoints[0]
-	x.Placements[exchange.Decode] = x.Endpoint.Acquire()
+	remove := rc.Remove
+	rc.Decision = p.decision
+	rc.Remove = append(remove, p.decision.Remove...)
+	rc.Endpoint = p.endpoints[0]
+	rc.Placements[exchange.Decode] = rc.Endpoint.Acquire()
 	for _, e := range p.endpoints {
-		x.Ranking = append(x.Ranking, exchange.Score{Endpoint: e})
+		rc.Ranking = append(rc.Ranking, exchange.Score{Endpoint: e})
 	}
 	return nil
 }

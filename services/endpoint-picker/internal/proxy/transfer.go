@@ -63,14 +63,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveRequest handles the request. It returns false if the client must see that the response is not complete.
-func (t *transfer) serveRequest() (whole bool) {
-	x, s, r := &t.requestContext, t.server, t.request
-	x.Start(s.pools.FindHost(r.Host), &s.requestOptions)
+func (t *transfer) serveRequest() (complete bool) {
+	rc, s, r := &t.requestContext, t.server, t.request
+	rc.Start(s.pools.FindHost(r.Host), &s.requestOptions)
 	defer func() {
 		if t.isClientGone() {
-			x.OnClientGone()
+			rc.OnClientGone()
 		}
-		x.EndRequest(nil)
+		rc.EndRequest(nil)
 	}()
 	defer t.freeBody()
 	s.connections.MarkResponse(t.writer)
@@ -78,7 +78,7 @@ func (t *transfer) serveRequest() (whole bool) {
 		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
 	}
 	headers, private := s.wanted.Load().readHeaders(r.Header)
-	x.SetRequestHeaders(&exchange.RequestHeaders{
+	rc.SetRequestHeaders(&exchange.RequestHeaders{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),
 		Headers: headers, Private: private,
 	})
@@ -90,13 +90,13 @@ func (t *transfer) serveRequest() (whole bool) {
 		}
 	}
 	if refusal != nil {
-		return t.refuseRequest(x.RefuseRequest(refusal))
+		return t.refuseRequest(rc.RefuseRequest(refusal))
 	}
-	if refusal = x.PickEndpoint(r.Context(), t.bodyBytes()); refusal != nil {
+	if refusal = rc.PickEndpoint(r.Context(), t.bodyBytes()); refusal != nil {
 		return t.refuseRequest(refusal)
 	}
 	if s.log.Core().Enabled(zap.DebugLevel) {
-		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, x.RequestID), zap.String(logging.KeyEndpoint, x.Destination))
+		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, rc.RequestID), zap.String(logging.KeyEndpoint, rc.Destination))
 	}
 	return t.forwardRequest()
 }
@@ -118,7 +118,7 @@ func (t *transfer) admitRequest() *exchange.Refusal {
 }
 
 // refuseRequest answers the request in place of a model server.
-func (t *transfer) refuseRequest(r *exchange.Refusal) (whole bool) {
+func (t *transfer) refuseRequest(r *exchange.Refusal) (complete bool) {
 	t.freeBody()
 	if !t.bodyComplete { // net/http reads the rest of a small body before it answers
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))

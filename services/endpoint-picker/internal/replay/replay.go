@@ -199,11 +199,11 @@ func (o *Options) readRecording(log io.Writer) (*played, error) {
 	if n := all - len(requests); n > 0 {
 		fmt.Fprintf(log, "%d requests are left out, because their answers were errors\n", n)
 	}
-	made, err := simulation.NewRecording(requests)
+	playable, err := simulation.NewRecording(requests)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Recording, err)
 	}
-	return &played{Recording: made, requests: requests}, nil
+	return &played{Recording: playable, requests: requests}, nil
 }
 
 // filterPool returns the requests of the chosen pool.

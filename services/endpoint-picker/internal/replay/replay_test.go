@@ -53,9 +53,9 @@ func rowsOf(out string) map[string][]string {
 func run(t *testing.T, o Options) (out, log string) {
 	t.Helper()
 	require.NoError(t, o.Validate())
-	var made, remarks bytes.Buffer
-	require.NoError(t, Run(t.Context(), o, &made, &remarks))
-	return made.String(), remarks.String()
+	var config, remarks bytes.Buffer
+	require.NoError(t, Run(t.Context(), o, &config, &remarks))
+	return config.String(), remarks.String()
 }
 
 func TestReplayCompares(t *testing.T) {

@@ -45,9 +45,9 @@ func (t *table) addSimulated(name string, r *simulation.Result) {
 	t.addRow(name, r.FirstTokenTimes(), r.AnswerTimes(), formatPercent(r.Goodput()), formatPercent(r.HitRate()), formatSpread(least, most), strconv.Itoa(r.Failed+r.Lost))
 }
 
-func (t *table) addRow(name string, first, whole simulation.Times, rest ...string) {
+func (t *table) addRow(name string, first, answer simulation.Times, rest ...string) {
 	row := []string{name}
-	for _, times := range []simulation.Times{first, whole} {
+	for _, times := range []simulation.Times{first, answer} {
 		for _, d := range []time.Duration{times.Mean, times.P50, times.P99} {
 			cell := unknown
 			if d > 0 {
@@ -95,8 +95,8 @@ func (m *measured) addRequest(r *recording.Request) {
 	if r.Duration == nil {
 		return
 	}
-	whole := toDuration(*r.Duration)
-	m.whole = append(m.whole, whole)
+	answer := toDuration(*r.Duration)
+	m.whole = append(m.whole, answer)
 	cached := 0
 	if r.Prompt > 0 && r.Cached != nil {
 		cached = min(*r.Cached, r.Prompt)
@@ -111,7 +111,7 @@ func (m *measured) addRequest(r *recording.Request) {
 	}
 	first := toDuration(*r.TTFT)
 	m.first = append(m.first, first)
-	if simulation.IsGood(first, whole-first, max(r.Prompt, r.Input)-cached, r.Output) {
+	if simulation.IsGood(first, answer-first, max(r.Prompt, r.Input)-cached, r.Output) {
 		m.good++
 	}
 }

@@ -153,13 +153,13 @@ func KeepAccepted(candidates []Candidate, accepts func(*Candidate) bool) []Candi
 	for same < len(candidates) && accepts(&candidates[same]) {
 		same++
 	}
-	kept := candidates[:same]
+	accepted := candidates[:same]
 	for i := same + 1; i < len(candidates); i++ {
 		if accepts(&candidates[i]) {
-			kept = append(kept, candidates[i])
+			accepted = append(accepted, candidates[i])
 		}
 	}
-	return kept
+	return accepted
 }
 
 // PreferAccepted keeps the candidates that are accepted, or all if none is.

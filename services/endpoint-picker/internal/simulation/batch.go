@@ -197,12 +197,12 @@ func (b *batch) withJob(more *job) batch {
 }
 
 func copyJobs(jobs []*job) []*job {
-	values, made := make([]job, len(jobs)), make([]*job, len(jobs), len(jobs)+1)
+	values, copied := make([]job, len(jobs)), make([]*job, len(jobs), len(jobs)+1)
 	for i, j := range jobs {
 		values[i] = *j
-		made[i] = &values[i]
+		copied[i] = &values[i]
 	}
-	return made
+	return copied
 }
 
 // freeBlocks is the memory of a simulated batch: the number of blocks without their identity.

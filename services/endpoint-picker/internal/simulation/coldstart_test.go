@@ -219,9 +219,9 @@ func TestStartsForget(t *testing.T) {
 			p := IndependentPickers(1, InTurn)
 			inner := p.start
 			p.start = func(of *fleet) chooser {
-				made := inner(of)
-				f, r = of, made.(*picker).replicas[0]
-				return made
+				started := inner(of)
+				f, r = of, started.(*picker).replicas[0]
+				return started
 			}
 			look := func() {
 				perToken, hits = r.factory.Costs().PerToken, f.servers[0].hits

@@ -292,13 +292,13 @@ func (r *rewriter) editOf(n ast.Node, text string) edit {
 // apply returns the text with edits.
 func apply(text []byte, edits []edit) []byte {
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
-	var made []byte
+	var edited []byte
 	at := 0
 	for _, e := range edits {
-		made = append(append(made, text[at:e.from]...), e.text...)
+		edited = append(append(edited, text[at:e.from]...), e.text...)
 		at = e.to
 	}
-	return append(made, text[at:]...)
+	return append(edited, text[at:]...)
 }
 
 // variables returns the file with the variables.

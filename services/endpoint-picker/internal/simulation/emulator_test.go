@@ -31,7 +31,7 @@ const pageInterval = 100 * time.Millisecond
 func prompts(rate float64, n int) []*arrival {
 	const beginnings, shared = 8, 96 // blocks
 	random := rand.New(rand.NewPCG(*firstSeed, 9))
-	var made []*arrival
+	var arrivals []*arrival
 	at, content := time.Duration(0), int32(beginnings*shared)
 	for range n {
 		at += time.Duration(random.ExpFloat64() / rate * float64(time.Second))
@@ -45,9 +45,9 @@ func prompts(rate float64, n int) []*arrival {
 			a.chain = append(a.chain, content)
 			content++
 		}
-		made = append(made, a)
+		arrivals = append(arrivals, a)
 	}
-	return made
+	return arrivals
 }
 
 // simulateAlone serves the requests on one simulated server.

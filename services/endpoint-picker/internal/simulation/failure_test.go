@@ -311,13 +311,13 @@ func TestClientsThatLeaveEjectNobodyOnce(t *testing.T) {
 func (t *Trace) run(tb testing.TB) (r Result, ejections int) {
 	tb.Helper()
 	p := IndependentPickers(1, InTurn)
-	inner, made := p.start, (*picker)(nil)
+	inner, started := p.start, (*picker)(nil)
 	p.start = func(f *fleet) chooser {
-		made = inner(f).(*picker)
-		return made
+		started = inner(f).(*picker)
+		return started
 	}
 	r = t.Run(p)
-	return r, made.replicas[0].ejections
+	return r, started.replicas[0].ejections
 }
 
 // apart returns the part of the requests that went to other servers, by the numbers of servers that have so many.

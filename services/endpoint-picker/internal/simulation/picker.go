@@ -53,17 +53,17 @@ func ConnectedPickers(replicas int, split Split, delay time.Duration) Policy {
 	p := IndependentPickers(replicas, split)
 	p.Name += " telling"
 	p.start = func(f *fleet) chooser {
-		made := newPicker(f, replicas, split, pluginconfig.Default)
-		for _, from := range made.replicas {
+		started := newPicker(f, replicas, split, pluginconfig.Default)
+		for _, from := range started.replicas {
 			to := &listeners{delay: delay}
-			for _, r := range made.replicas {
+			for _, r := range started.replicas {
 				if r != from {
 					to.addReplica(r)
 				}
 			}
 			from.factory.SetPublisher(to)
 		}
-		return made
+		return started
 	}
 	return p
 }
@@ -235,16 +235,16 @@ func (r *replica) publishSnapshot() {
 // choosePlacement passes the request to the picker, like a gateway's stream.
 func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	x := &exchange.RequestContext{}
-	x.Start(r.balancer, &exchange.Options{Now: r.timeline.Now})
-	x.SetRequestHeaders(&exchange.RequestHeaders{Path: path})
-	if x.PickEndpoint(context.Background(), r.body) != nil {
-		x.EndRequest(nil)
+	rc := &exchange.RequestContext{}
+	rc.Start(r.balancer, &exchange.Options{Now: r.timeline.Now})
+	rc.SetRequestHeaders(&exchange.RequestHeaders{Path: path})
+	if rc.PickEndpoint(context.Background(), r.body) != nil {
+		rc.EndRequest(nil)
 		return nil, false
 	}
-	x.MarkSent()
-	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == x.Endpoint })
-	return &pick{replica: r, requestContext: x, on: r.members[i]}, true
+	rc.MarkSent()
+	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == rc.Endpoint })
+	return &pick{replica: r, requestContext: rc, on: r.members[i]}, true
 }
 
 // pick is the picker's choice for one request.
@@ -271,9 +271,9 @@ func (p *pick) onFirstPiece() {
 
 // onMoreContent records another piece of an answer, as OnResponseChunk does, without the time to read one.
 func (p *pick) onMoreContent() {
-	x := p.requestContext
-	x.LastContent = p.replica.timeline.Now()
-	x.Placements.AnsweringLease().MarkMoreContent(x.LastContent)
+	rc := p.requestContext
+	rc.LastContent = p.replica.timeline.Now()
+	rc.Placements.AnsweringLease().MarkMoreContent(rc.LastContent)
 }
 
 // onClientGone passes that the response ended early, which may be the server's fault.
@@ -285,12 +285,12 @@ func (p *pick) onClientGone() {
 // onEnd passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
 // reports cached tokens.
 func (p *pick) onEnd(j *job) {
-	x := p.requestContext
+	rc := p.requestContext
 	if j != nil {
 		p.sendLastPiece(j)
 	}
-	x.OnResponseEnd()
-	x.EndRequest(nil)
+	rc.OnResponseEnd()
+	rc.EndRequest(nil)
 }
 
 // sendLastPiece passes the last piece of an answer.
@@ -322,19 +322,19 @@ func (p *pick) onFailureStart(f *Failure) {
 
 // onFailure passes the end of an answer that is none.
 func (p *pick) onFailure(f *Failure) {
-	x := p.requestContext
+	rc := p.requestContext
 	if !f.Silent && !f.Stalls {
 		p.onFailureStart(f)
 	}
 	switch {
 	case f.Unclear && (f.Stalls || f.Cut):
-		x.ReportHealth(exchange.Doubtful)
+		rc.ReportHealth(exchange.Doubtful)
 	case f.Silent, f.Stalls:
-		x.OnClientGone()
+		rc.OnClientGone()
 	case f.Cut:
-		x.ReportHealth(exchange.Faulty)
+		rc.ReportHealth(exchange.Faulty)
 	default:
-		x.OnResponseEnd()
+		rc.OnResponseEnd()
 	}
-	x.EndRequest(nil)
+	rc.EndRequest(nil)
 }

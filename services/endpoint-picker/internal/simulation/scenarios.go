@@ -77,7 +77,7 @@ func (s Scenario) withLaw(name string, law steptime.Law) Scenario {
 
 // fleetSizes returns other fleet sizes.
 func fleetSizes() []Scenario {
-	var made []Scenario
+	var scenarios []Scenario
 	for _, s := range []Scenario{
 		usualScenario("zipf-4-servers", skewed.Workload(100)).withServers(4),
 		usualScenario("multiturn-4-servers", Conversations(26)).withServers(4),
@@ -87,9 +87,9 @@ func fleetSizes() []Scenario {
 		usualScenario("multiturn-32-servers", Conversations(26)).withServers(32),
 	} {
 		s.Measured = min(s.Measured, s.Measured*2*usualServers/time.Duration(len(s.Servers))) // the same number of requests is enough
-		made = append(made, s)
+		scenarios = append(scenarios, s)
 	}
-	return made
+	return scenarios
 }
 
 // withServers changes the number of servers and scales the rate.
@@ -101,17 +101,17 @@ func (s Scenario) withServers(servers int) Scenario {
 
 // mixedSpeeds returns fleets with one slow server, and with some fast ones.
 func mixedSpeeds() []Scenario {
-	made := []Scenario{
+	scenarios := []Scenario{
 		usualScenario("zipf-speeds", skewed.Workload(140)), usualScenario("multiturn-speeds", Conversations(36)), usualScenario("mixed-speeds", Mixed(100)),
 	}
-	for i := range made {
-		made[i].Servers = slices.Repeat([]Engine{UsualEngine()}, 9)
-		made[i].Servers[0].Slowness = 4
+	for i := range scenarios {
+		scenarios[i].Servers = slices.Repeat([]Engine{UsualEngine()}, 9)
+		scenarios[i].Servers[0].Slowness = 4
 		for n := range 3 {
-			made[i].Servers[1+n].Slowness = 0.5
+			scenarios[i].Servers[1+n].Slowness = 0.5
 		}
 	}
-	return made
+	return scenarios
 }
 
 // otherCosts returns other models and machines.

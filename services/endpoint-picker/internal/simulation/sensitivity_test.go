@@ -31,9 +31,9 @@ func sensitive(b *testing.B) []Scenario {
 	for _, s := range StandardScenarios() {
 		standard[s.Name] = s
 	}
-	var made []Scenario
+	var scenarios []Scenario
 	for _, s := range []Scenario{standard["zipf"], standard["multiturn"], standard["mixed"].Realistic(), standard["slow"].Realistic()} {
-		made = append(made, s.shorter(500))
+		scenarios = append(scenarios, s.shorter(500))
 	}
 	for _, s := range []struct {
 		name   string
@@ -44,10 +44,10 @@ func sensitive(b *testing.B) []Scenario {
 	} {
 		lossy := keeping(fewPrefixes.Workload(20), s.change)
 		lossy.Name, lossy.Warm, lossy.Measured, lossy.Workload.bytes = s.name, 5*time.Second, 20*time.Second, []float64{6}
-		made = append(made, lossy)
+		scenarios = append(scenarios, lossy)
 	}
 	if *recordingFile == "" {
-		return made
+		return scenarios
 	}
 	r, err := ReadRecording(open(b, *recordingFile))
 	require.NoError(b, err)
@@ -57,9 +57,9 @@ func sensitive(b *testing.B) []Scenario {
 		require.NoError(b, err)
 		s := r.excerpt(0, requests).Scenario("recording-"+name, recordedRates[name], p.Engines(usualServers))
 		s.Workload.bytes = p.BytesPerToken
-		made = append(made, s)
+		scenarios = append(scenarios, s)
 	}
-	return made
+	return scenarios
 }
 
 // measure runs the picker in all scenarios.

@@ -27,14 +27,14 @@ type message struct {
 }
 
 func newMessage(role, text string) message {
-	made, err := json.Marshal(struct {
+	encoded, err := json.Marshal(struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
 	}{role, text})
 	if err != nil {
 		panic(err) // unreachable: it is all text
 	}
-	return message{role: role, text: text, json: made}
+	return message{role: role, text: text, json: encoded}
 }
 
 // arrival is one request: its content, its time and its answer. It is never changed.
@@ -239,14 +239,14 @@ func (g *generator) addDraft(d draft) {
 // numberBlocks divides a text into blocks like a model server, and numbers them. ends are the ends of the tokens.
 func (g *generator) numberBlocks(text []byte, ends []int) []int32 {
 	const odd = 1099511628211
-	made, last, from := make([]int32, 0, len(ends)/g.blockTokens), uint64(0), 0
+	numbers, last, from := make([]int32, 0, len(ends)/g.blockTokens), uint64(0), 0
 	for ; len(ends) >= g.blockTokens; ends = ends[g.blockTokens:] {
 		to := ends[g.blockTokens-1]
 		last = last*odd + xxhash.Sum64(text[from:to])
 		from = to
-		made = append(made, g.contentNumber(last))
+		numbers = append(numbers, g.contentNumber(last))
 	}
-	return made
+	return numbers
 }
 
 // contentNumber returns the number of a block's content, by its hash.

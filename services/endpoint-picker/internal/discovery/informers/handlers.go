@@ -17,7 +17,7 @@ func stripPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	kept := &corev1.Pod{
+	stripped := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         pod.Namespace,
 			Name:              pod.Name,
@@ -31,16 +31,16 @@ func stripPod(object any) (any, error) {
 	}
 	for _, name := range podset.Annotations {
 		if value, ok := pod.Annotations[name]; ok {
-			if kept.Annotations == nil {
-				kept.Annotations = map[string]string{}
+			if stripped.Annotations == nil {
+				stripped.Annotations = map[string]string{}
 			}
-			kept.Annotations[name] = value
+			stripped.Annotations[name] = value
 		}
 	}
 	if c := readyCondition(pod); c != nil {
-		kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		stripped.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
 	}
-	return kept, nil
+	return stripped, nil
 }
 
 // samePod reports whether two states of a pod are equal for the picker.

@@ -21,7 +21,7 @@ type ruleKind[T any] struct {
 	log             *zap.Logger
 	resource        string
 	current, legacy *kube.OptionalInformer
-	convert         func(rules.Object) (made *T, note string, err error)
+	convert         func(rules.Object) (converted *T, note string, err error)
 	observer        rulesObserver
 
 	last     map[string][]T       // by pool
@@ -63,18 +63,18 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 		return false
 	}
 	k.reportIgnored(from)
-	made, read, malformed, reported := map[string][]T{}, 0, 0, map[types.UID]string{}
+	byPool, read, malformed, reported := map[string][]T{}, 0, 0, map[types.UID]string{}
 	for _, item := range from.List() {
 		object, ok := item.(*unstructured.Unstructured)
 		if !ok || object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		pool, one, note, err := k.convertObject(object, pools)
+		pool, converted, note, err := k.convertObject(object, pools)
 		switch {
 		case err != nil:
 			malformed++
-		case one != nil:
-			made[pool] = append(made[pool], *one)
+		case converted != nil:
+			byPool[pool] = append(byPool[pool], *converted)
 			read++
 		}
 		if err != nil || note != "" {
@@ -82,13 +82,13 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 			reported[object.GetUID()] = object.GetResourceVersion()
 		}
 	}
-	k.last, k.reported = made, reported
+	k.last, k.reported = byPool, reported
 	k.observer.ObserveRules(k.resource, read, malformed)
 	return true
 }
 
 // convertObject converts an object of one of the pools. It returns nil for an object of another pool.
-func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, made *T, note string, err error) {
+func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, converted *T, note string, err error) {
 	o := rules.Object{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
 	if spec := object.Object["spec"]; spec != nil {
 		if o.Spec, err = json.Marshal(spec); err != nil {
@@ -98,8 +98,8 @@ func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map
 	if pool, err = rules.PoolName(o); pools[pool] == nil || err != nil {
 		return "", nil, "", err
 	}
-	made, note, err = k.convert(o)
-	return pool, made, note, err
+	converted, note, err = k.convert(o)
+	return pool, converted, note, err
 }
 
 // reportProblems logs the problems of an object, once for each of its versions.

@@ -227,7 +227,7 @@ type fakeReads struct{ *dynamicfake.FakeDynamicClient }
 func (f fakeReads) Actions() []clienttesting.Action {
 	var reads []clienttesting.Action
 	for _, a := range f.FakeDynamicClient.Actions() {
-		if _, made := a.(clienttesting.CreateAction); !made && a.GetVerb() != "delete" && a.GetVerb() != "update" {
+		if _, isCreate := a.(clienttesting.CreateAction); !isCreate && a.GetVerb() != "delete" && a.GetVerb() != "update" {
 			reads = append(reads, a)
 		}
 	}

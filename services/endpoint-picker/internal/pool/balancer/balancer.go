@@ -127,37 +127,37 @@ func (b *Balancer) OnStart() { b.observer.StreamStarted() }
 func (b *Balancer) OnSend(r *exchange.Record) { b.observer.RequestPlaced(r) }
 
 // PreparePick reads a request: its model, its prompt, its rules and its session.
-func (b *Balancer) PreparePick(x *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
-	m, _ := b.pickPool.Get().(*pick)
-	m.balancer, m.requestContext, m.config, m.random = b, x, b.configs.Current(), b.random()
-	if err := m.parseRequest(x, b.promptBlocks(m.config.Prefix.MaxTokens)); err != nil {
-		m.Discard()
+func (b *Balancer) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+	p, _ := b.pickPool.Get().(*pick)
+	p.balancer, p.requestContext, p.config, p.random = b, rc, b.configs.Current(), b.random()
+	if err := p.parseRequest(rc, b.promptBlocks(p.config.Prefix.MaxTokens)); err != nil {
+		p.Discard()
 		return nil, refusalFor(err)
 	}
-	if err := b.applyRules(x, &m.incoming, m.random); err != nil {
-		m.Discard()
+	if err := b.applyRules(rc, &p.incoming, p.random); err != nil {
+		p.Discard()
 		return nil, refusalFor(err)
 	}
-	m.countTokens(x)
-	m.estimated = !m.config.Profile.WithoutEstimates
-	m.hashPrompt(x, hashedTokens(m.config))
-	m.describeRequest(x, m.random)
-	return m, nil
+	p.countTokens(rc)
+	p.estimated = !p.config.Profile.WithoutEstimates
+	p.hashPrompt(rc, hashedTokens(p.config))
+	p.describeRequest(rc, p.random)
+	return p, nil
 }
 
 // OnPick measures a pick.
-func (b *Balancer) OnPick(x *exchange.RequestContext, refusal *exchange.Refusal) {
+func (b *Balancer) OnPick(rc *exchange.RequestContext, refusal *exchange.Refusal) {
 	var err error
 	if refusal != nil {
 		err = refusal.Cause
 	}
-	b.observer.ObservePick(x.PickDuration, err)
+	b.observer.ObservePick(rc.PickDuration, err)
 }
 
 // OnEnd records a finished exchange, and lets waiting requests take its place.
-func (b *Balancer) OnEnd(x *exchange.RequestContext) {
-	b.promptClaims.learnLongest(x)
-	b.observer.ObserveRequest(&x.Record)
+func (b *Balancer) OnEnd(rc *exchange.RequestContext) {
+	b.promptClaims.learnLongest(rc)
+	b.observer.ObserveRequest(&rc.Record)
 	b.dispatchWaiting()
 }
 

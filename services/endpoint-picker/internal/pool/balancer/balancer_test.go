@@ -109,19 +109,19 @@ func failure(v exchange.HealthSignal, placed time.Time, why string) any {
 }
 
 // decide has the exchange of a request decided at noon.
-func (b *Balancer) decide(x *exchange.RequestContext) *exchange.Refusal {
-	x.Start(b, &exchange.Options{Now: func() time.Time { return noon }})
-	return x.PickEndpoint(context.Background(), x.Incoming.Body)
+func (b *Balancer) decide(rc *exchange.RequestContext) *exchange.Refusal {
+	rc.Start(b, &exchange.Options{Now: func() time.Time { return noon }})
+	return rc.PickEndpoint(context.Background(), rc.Incoming.Body)
 }
 
 // pick places a request; the gateway hears of it.
 func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.RequestContext {
 	t.Helper()
-	x := &exchange.RequestContext{Incoming: in}
-	x.ArrivalTime = noon
-	require.Nil(t, b.decide(x))
-	x.MarkSent()
-	return x
+	rc := &exchange.RequestContext{Incoming: in}
+	rc.ArrivalTime = noon
+	require.Nil(t, b.decide(rc))
+	rc.MarkSent()
+	return rc
 }
 
 func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
@@ -133,9 +133,9 @@ func TestPickTakesTheLeastLoadedAndCountsIt(t *testing.T) {
 		assert.Equal(t, "10.0.0.2:8000", r.placed(t, api.Incoming{}).Destination)
 	}
 	a.RecordSample(a.StartScrape(noon), running(1))
-	x := r.placed(t, api.Incoming{})
-	assert.Equal(t, "10.0.0.1:8000", x.Destination)
-	assert.Same(t, a, x.Endpoint)
+	rc := r.placed(t, api.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000", rc.Destination)
+	assert.Same(t, a, rc.Endpoint)
 	assert.EqualValues(t, 2, b.StatsAt(noon).InFlight)
 }
 
@@ -156,8 +156,8 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
 	queues := map[*endpoint.Endpoint][]*endpoint.Lease{}
 	place := func() {
-		x := r.placed(t, api.Incoming{})
-		queues[x.Endpoint] = append(queues[x.Endpoint], x.Placements.AnsweringLease())
+		rc := r.placed(t, api.Incoming{})
+		queues[rc.Endpoint] = append(queues[rc.Endpoint], rc.Placements.AnsweringLease())
 	}
 	for range 30 {
 		place()
@@ -177,12 +177,12 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 }
 
 // refused places a request that cannot be placed.
-func (r *rig) refused(t *testing.T, x *exchange.RequestContext, err error) *exchange.Refusal {
+func (r *rig) refused(t *testing.T, rc *exchange.RequestContext, err error) *exchange.Refusal {
 	t.Helper()
 	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
-	refusal := r.decide(x)
+	refusal := r.decide(rc)
 	require.NotNil(t, refusal)
-	assert.Nil(t, x.Placements.AnsweringLease())
+	assert.Nil(t, rc.Placements.AnsweringLease())
 	return refusal
 }
 
@@ -205,9 +205,9 @@ func TestPickFollowsTheLabels(t *testing.T) {
 		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
 	}
 	picks := func() *endpoint.Endpoint {
-		x := &exchange.RequestContext{}
-		require.Nil(t, r.decide(x))
-		return x.Endpoint
+		rc := &exchange.RequestContext{}
+		require.Nil(t, r.decide(rc))
+		return rc.Endpoint
 	}
 	role(a, "prefill")
 	role(b, "decode")
@@ -229,9 +229,9 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
 	b.RecordSample(b.StartScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
-	x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
-	require.Nil(t, r.decide(x))
-	assert.Equal(t, "10.0.0.1:8001", x.Destination)
+	rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
+	require.Nil(t, r.decide(rc))
+	assert.Equal(t, "10.0.0.1:8001", rc.Destination)
 
 	refusal := r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
 	assert.Equal(t, 503, refusal.Code)
@@ -306,13 +306,13 @@ func benchmarkPick(b *testing.B, configs always) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					x := &exchange.RequestContext{Incoming: in}
-					x.ArrivalTime = noon
-					if balancer.decide(x) != nil {
+					rc := &exchange.RequestContext{Incoming: in}
+					rc.ArrivalTime = noon
+					if balancer.decide(rc) != nil {
 						b.Fatal("refused")
 					}
-					x.MarkSent()
-					x.Placements.AnsweringLease().Release()
+					rc.MarkSent()
+					rc.Placements.AnsweringLease().Release()
 				}
 			})
 		}
@@ -353,11 +353,11 @@ func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	}
 	for own := range 20 {
 		for text, home := range homes {
-			x := b.placed(t, chat(text, own))
-			assert.Equal(t, home, x.Destination)
-			assert.Greater(t, x.MatchedTokens, x.PromptTokens*3/4)
-			x.Placements.AnsweringLease().MarkFirstContent(noon)
-			x.Placements.AnsweringLease().Release()
+			rc := b.placed(t, chat(text, own))
+			assert.Equal(t, home, rc.Destination)
+			assert.Greater(t, rc.MatchedTokens, rc.PromptTokens*3/4)
+			rc.Placements.AnsweringLease().MarkFirstContent(noon)
+			rc.Placements.AnsweringLease().Release()
 		}
 	}
 	seen := map[string]bool{}
@@ -426,11 +426,11 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 			r.rules.(*rules.Rules).SetSnapshot(rules.Compile(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
-				x := r.placed(t, in)
-				assert.Equal(t, "10.0.0.1:8000", x.Destination)
-				assert.Empty(t, x.Model)
-				assert.Empty(t, x.Target)
-				assert.Nil(t, x.Edit.Replacement)
+				rc := r.placed(t, in)
+				assert.Equal(t, "10.0.0.1:8000", rc.Destination)
+				assert.Empty(t, rc.Model)
+				assert.Empty(t, rc.Target)
+				assert.Nil(t, rc.Edit.Replacement)
 				return
 			}
 			refusal := r.refused(t, &exchange.RequestContext{Incoming: in}, api.ErrMalformed)
@@ -454,11 +454,11 @@ func TestRewriteOfAForm(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.rules = holds()
 	for _, in := range []api.Incoming{formWith(model, file), formWith(file, model)} {
-		x := r.placed(t, in)
-		assert.Equal(t, "asked", x.Model)
-		assert.Equal(t, "canary", x.Rewrite)
-		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:x.Edit.From])+string(x.Edit.Replacement)+string(in.Body[x.Edit.To:]))
-		assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
+		rc := r.placed(t, in)
+		assert.Equal(t, "asked", rc.Model)
+		assert.Equal(t, "canary", rc.Rewrite)
+		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:rc.Edit.From])+string(rc.Edit.Replacement)+string(in.Body[rc.Edit.To:]))
+		assert.JSONEq(t, `{"model":"asked"}`, string(rc.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
 	}
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
@@ -475,10 +475,10 @@ func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 		"/v1/rerank", "/v1/score", "/tokenize", "/pooling", "/classify", "/v1/audio/speech", "/v1/responses/compact", "/generative_scoring",
 		"/v1/%63ompletions", "//v1/completions", "/v1/completions/",
 	} {
-		x := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
-		assert.Equal(t, "asked", x.Model, path)
-		assert.Equal(t, "base-v2", x.Target, path)
-		assert.JSONEq(t, `{"model": "base-v2", "prompt": "a"}`, askedBody[:x.Edit.From]+string(x.Edit.Replacement)+askedBody[x.Edit.To:], path)
+		rc := r.placed(t, api.Incoming{Path: path, Body: []byte(askedBody)})
+		assert.Equal(t, "asked", rc.Model, path)
+		assert.Equal(t, "base-v2", rc.Target, path)
+		assert.JSONEq(t, `{"model": "base-v2", "prompt": "a"}`, askedBody[:rc.Edit.From]+string(rc.Edit.Replacement)+askedBody[rc.Edit.To:], path)
 	}
 }
 
@@ -505,21 +505,21 @@ func TestPickAsksForAnotherModel(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 			in := api.Incoming{Path: "/v1/completions", Body: []byte(body), Headers: api.Headers{{Name: tt.header, Value: tt.value}}}
-			x := r.placed(t, in)
-			assert.Equal(t, "asked", x.Model)
+			rc := r.placed(t, in)
+			assert.Equal(t, "asked", rc.Model)
 			if tt.want == "" {
-				assert.Nil(t, x.Edit.Replacement)
-				assert.Nil(t, x.Restore)
-				assert.Equal(t, "asked", x.Target)
+				assert.Nil(t, rc.Edit.Replacement)
+				assert.Nil(t, rc.Restore)
+				assert.Equal(t, "asked", rc.Target)
 				return
 			}
-			assert.Equal(t, tt.value, x.Target)
-			assert.Equal(t, tt.want, body[:x.Edit.From]+string(x.Edit.Replacement)+body[x.Edit.To:])
-			assert.Equal(t, len(tt.want)-len(body), x.Edit.GrowthBytes())
+			assert.Equal(t, tt.value, rc.Target)
+			assert.Equal(t, tt.want, body[:rc.Edit.From]+string(rc.Edit.Replacement)+body[rc.Edit.To:])
+			assert.Equal(t, len(tt.want)-len(body), rc.Edit.GrowthBytes())
 			quoted, err := json.Marshal(tt.value)
 			require.NoError(t, err)
-			assert.JSONEq(t, `{"model":"asked"}`, string(x.Restore.Append(nil, []byte(`{"model":`+string(quoted)+`}`))))
-			assert.Contains(t, x.Remove, "accept-encoding", "else the answer could not be read")
+			assert.JSONEq(t, `{"model":"asked"}`, string(rc.Restore.Append(nil, []byte(`{"model":`+string(quoted)+`}`))))
+			assert.Contains(t, rc.Remove, "accept-encoding", "else the answer could not be read")
 		})
 	}
 }
@@ -533,16 +533,16 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
 		body := `{"model": "` + asked + `", "prompt": "a"}`
-		x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
-		assert.Equal(t, name, x.Model)
-		assert.Equal(t, target, x.Target)
-		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:x.Edit.From]+string(x.Edit.Replacement)+body[x.Edit.To:])
+		rc := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(body)})
+		assert.Equal(t, name, rc.Model)
+		assert.Equal(t, target, rc.Target)
+		assert.JSONEq(t, `{"model": "`+target+`", "prompt": "a"}`, body[:rc.Edit.From]+string(rc.Edit.Replacement)+body[rc.Edit.To:])
 		for _, served := range []string{`org/cible&2`, `org\/cible&2`, `org/cible\u00262`} {
-			assert.Equal(t, `{"model": "`+asked+`"}`, string(x.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
+			assert.Equal(t, `{"model": "`+asked+`"}`, string(rc.Restore.Append(nil, []byte(`{"model": "`+served+`"}`))), served)
 		}
 	}
-	x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
-	assert.Nil(t, x.Edit.Replacement, "it is the target already")
+	rc := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/cible&2"}`)})
+	assert.Nil(t, rc.Edit.Replacement, "it is the target already")
 }
 
 func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
@@ -565,12 +565,12 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	}
 	b := replica()
 	before := b.estimator.IndexStats().Blocks
-	x := b.placed(t, with("What is it?"))
-	assert.InDelta(t, 583, x.PromptTokens, 5)
-	assert.Equal(t, x.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
+	rc := b.placed(t, with("What is it?"))
+	assert.InDelta(t, 583, rc.PromptTokens, 5)
+	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
-	backlog := x.Endpoint.StatsAt(noon).Backlog
-	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{x.Destination})}
+	backlog := rc.Endpoint.StatsAt(noon).Backlog
+	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{rc.Destination})}
 	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
 	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
@@ -585,9 +585,9 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
-	x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()})}
-	require.Nil(t, r.decide(x))
-	assert.Same(t, a, x.Endpoint)
+	rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()})}
+	require.Nil(t, r.decide(rc))
+	assert.Same(t, a, rc.Endpoint)
 }
 
 func TestEndpointIsProbedByOneRequestAtATime(t *testing.T) {
@@ -609,11 +609,11 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	respond := func(served string, status int) {
-		x := r.placed(t, api.Incoming{})
-		require.Same(t, a, x.Endpoint)
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Served: served})
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc := r.placed(t, api.Incoming{})
+		require.Same(t, a, rc.Endpoint)
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Served: served})
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 	}
 	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
 	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Answered)).Once()
@@ -633,13 +633,13 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
-	leave := func(waited time.Duration, act func(x *exchange.RequestContext)) {
-		x := r.placed(t, api.Incoming{})
-		require.Same(t, a, x.Endpoint)
-		x.ArrivalTime, x.Inference = noon.Add(-waited), true
-		act(x)
-		x.OnClientGone()
-		x.EndRequest(nil)
+	leave := func(waited time.Duration, act func(rc *exchange.RequestContext)) {
+		rc := r.placed(t, api.Incoming{})
+		require.Same(t, a, rc.Endpoint)
+		rc.ArrivalTime, rc.Inference = noon.Add(-waited), true
+		act(rc)
+		rc.OnClientGone()
+		rc.EndRequest(nil)
 	}
 	nothing := func(*exchange.RequestContext) {}
 	leave(firstDuration-1, nothing)
@@ -649,22 +649,22 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
 	stalled := r.estimator.Paces().Stall
-	sending := func(ago time.Duration) func(x *exchange.RequestContext) {
-		return func(x *exchange.RequestContext) {
-			x.Status, x.FirstContent, x.LastContent = 200, noon.Add(-ago), noon.Add(-ago)
+	sending := func(ago time.Duration) func(rc *exchange.RequestContext) {
+		return func(rc *exchange.RequestContext) {
+			rc.Status, rc.FirstContent, rc.LastContent = 200, noon.Add(-ago), noon.Add(-ago)
 		}
 	}
 	leave(time.Minute, sending(stalled-1))
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
 	leave(time.Minute, sending(stalled))
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
-	leave(time.Minute, func(x *exchange.RequestContext) { x.PromptTokens, x.MatchedTokens = 100, 90 })
+	leave(time.Minute, func(rc *exchange.RequestContext) { rc.PromptTokens, rc.MatchedTokens = 100, 90 })
 	r.outliers.EXPECT().ObserveResponse(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
 	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Twice()
-	leave(time.Minute, func(x *exchange.RequestContext) {
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
+	leave(time.Minute, func(rc *exchange.RequestContext) {
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
 	})
-	leave(time.Minute, func(x *exchange.RequestContext) { x.OnFailedAttempt(a.Address(), 0) }) // nobody knows which server has it
+	leave(time.Minute, func(rc *exchange.RequestContext) { rc.OnFailedAttempt(a.Address(), 0) }) // nobody knows which server has it
 }
 
 // An answer that ends early for an unknown reason counts as load for as long as others take: the client has gone, or the server.
@@ -674,11 +674,11 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	r := newRig(t, snapshotOf(a))
 	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon, "ended early")).Once()
-	x := r.placed(t, api.Incoming{})
-	x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
-	x.OnResponseChunk([]byte("data: 1\n\n"))
-	x.ReportHealth(exchange.Doubtful)
-	x.EndRequest(nil)
+	rc := r.placed(t, api.Incoming{})
+	rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+	rc.OnResponseChunk([]byte("data: 1\n\n"))
+	rc.ReportHealth(exchange.Doubtful)
+	rc.EndRequest(nil)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
 	a.ExpireHeld(noon.Add(firstDuration-1), 0)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
@@ -699,22 +699,22 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	only := func(e *endpoint.Endpoint) *scheduling.Subset { return scheduling.ParseSubset([]string{e.Address()}) }
 	fail := func(e *endpoint.Endpoint) {
 		for range 6 {
-			x := &exchange.RequestContext{Subset: only(e), Incoming: chat("a", 0)}
-			require.Nil(t, r.decide(x))
-			x.MarkSent()
-			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
-			x.OnResponseEnd()
-			x.EndRequest(nil)
+			rc := &exchange.RequestContext{Subset: only(e), Incoming: chat("a", 0)}
+			require.Nil(t, r.decide(rc))
+			rc.MarkSent()
+			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+			rc.OnResponseEnd()
+			rc.EndRequest(nil)
 		}
 	}
 	fail(a)
 	for range 3 {
-		x := r.placed(t, api.Incoming{})
-		assert.Same(t, b, x.Endpoint)
+		rc := r.placed(t, api.Incoming{})
+		assert.Same(t, b, rc.Endpoint)
 	}
 	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
-	x := &exchange.RequestContext{Subset: only(a)}
-	require.Nil(t, r.decide(x), "no other is allowed")
+	rc := &exchange.RequestContext{Subset: only(a)}
+	require.Nil(t, r.decide(rc), "no other is allowed")
 	b.Health().EjectUntil("responses", noon.Add(time.Second))
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
 	b.Health().RecordSuccess()
@@ -734,12 +734,12 @@ plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
 	for range 6 {
-		x := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
-		require.Nil(t, r.decide(x))
-		x.MarkSent()
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
+		require.Nil(t, r.decide(rc))
+		rc.MarkSent()
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 	}
 	assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	b.RecordSample(b.StartScrape(noon), endpoint.Gauges{Waiting: 10})
@@ -768,8 +768,8 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	for i, tt := range tests {
 		b := newSoonestFirst(snapshot, estimator)
 		in := chat(tt.name, i)
-		x := b.placed(t, in)
-		picked, other := x.Endpoint, snapshot.Endpoints[0]
+		rc := b.placed(t, in)
+		picked, other := rc.Endpoint, snapshot.Endpoints[0]
 		if picked == other {
 			other = snapshot.Endpoints[1]
 		}
@@ -777,10 +777,10 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		backlog := func() [2]bool { return [2]bool{picked.StatsAt(noon).Backlog > 0, other.StatsAt(noon).Backlog > 0} }
 		blocks := func(e *endpoint.Endpoint) int { n, _ := estimator.CacheSize(e); return n }
 		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
-		before, prompt := blocks(other), x.PromptTokens/prefixindex.BlockTokens
+		before, prompt := blocks(other), rc.PromptTokens/prefixindex.BlockTokens
 
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: tt.served(other)})
-		assert.Equal(t, picked, x.Endpoint, "the record keeps the pick")
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: tt.served(other)})
+		assert.Equal(t, picked, rc.Endpoint, "the record keeps the pick")
 		want, serving := [2]int64{1, 0}, picked
 		if tt.moved {
 			want, serving = [2]int64{0, 1}, other
@@ -789,13 +789,13 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		}
 		assert.Equal(t, want, inFlight(), tt.name)
 		assert.Equal(t, [2]bool{!tt.moved, tt.moved}, backlog(), tt.name)
-		assert.Same(t, serving, x.Placements.AnsweringLease().Endpoint(), tt.name)
+		assert.Same(t, serving, rc.Placements.AnsweringLease().Endpoint(), tt.name)
 
-		x.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
+		rc.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\ndata: " + `{"usage":{"completion_tokens":160}}` + "\n\n"))
 		assert.Equal(t, [2]bool{}, backlog(), tt.name)
 		before = blocks(serving)
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 		assert.Equal(t, 10, blocks(serving)-before, tt.name)
 		assert.Equal(t, [2]int64{}, inFlight(), tt.name)
 
@@ -861,13 +861,13 @@ func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
 			b.configs = configured(t, `
 plugins: [{type: `+tt.scorer+`}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
-			x := b.placed(t, chat("one", 1))
-			assert.Positive(t, x.PromptTokens)
-			assert.InDelta(t, x.PromptTokens, e.StatsAt(noon).Backlog, 0)
-			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
-			x.OnResponseChunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
-			x.OnResponseEnd()
-			x.EndRequest(nil)
+			rc := b.placed(t, chat("one", 1))
+			assert.Positive(t, rc.PromptTokens)
+			assert.InDelta(t, rc.PromptTokens, e.StatsAt(noon).Backlog, 0)
+			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+			rc.OnResponseChunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
+			rc.OnResponseEnd()
+			rc.EndRequest(nil)
 			assert.Equal(t, tt.want, estimator.IndexStats().Blocks > 0)
 			assert.Equal(t, tt.want, b.placed(t, chat("one", 1)).MatchedTokens > 0)
 		})
@@ -885,9 +885,9 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	}
 	b.configs = leastLoaded(t)
 	b.configs.(always).config.Profile.WithoutEstimates = true
-	x := b.placed(t, chat("one", 1))
-	assert.Zero(t, x.MatchedTokens)
-	assert.InDelta(t, x.PromptTokens, e.StatsAt(noon).Backlog, 0, "the whole prompt")
+	rc := b.placed(t, chat("one", 1))
+	assert.Zero(t, rc.MatchedTokens)
+	assert.InDelta(t, rc.PromptTokens, e.StatsAt(noon).Backlog, 0, "the whole prompt")
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
@@ -931,11 +931,11 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 			r.rules = holds()
-			x := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
-			assert.Equal(t, tt.wantTarget, x.Target)
-			assert.Equal(t, tt.wantRewrite, x.Rewrite)
-			assert.Equal(t, tt.wantPriority, x.Priority)
-			assert.Equal(t, tt.wantFairness, x.Fairness)
+			rc := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
+			assert.Equal(t, tt.wantTarget, rc.Target)
+			assert.Equal(t, tt.wantRewrite, rc.Rewrite)
+			assert.Equal(t, tt.wantPriority, rc.Priority)
+			assert.Equal(t, tt.wantFairness, rc.Fairness)
 		})
 	}
 }
@@ -947,9 +947,9 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
 	with := func(objective string) *exchange.RequestContext {
-		x := &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
-		x.ArrivalTime = noon
-		return x
+		rc := &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
+		rc.ArrivalTime = noon
+		return rc
 	}
 	refusal := r.refused(t, with("batch"), scheduling.ErrSaturated)
 	assert.Equal(t, 429, refusal.Code)
@@ -1038,9 +1038,9 @@ plugins:
 - {type: running-requests-size-scorer}
 - {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: running-requests-size-scorer}, {pluginRef: max-score-picker}]}]`)
-	x := r.placed(t, api.Incoming{})
-	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", x.Destination)
-	assert.Same(t, a, x.Endpoint)
+	rc := r.placed(t, api.Incoming{})
+	assert.Equal(t, "10.0.0.1:8000,[2001:db8::3]:8000,10.0.0.2:8000", rc.Destination)
+	assert.Same(t, a, rc.Endpoint)
 	assert.EqualValues(t, 0, b.StatsAt(noon).InFlight, "only the first is counted")
 }
 
@@ -1052,13 +1052,13 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	assert.Nil(t, r.placed(t, api.Incoming{}).Scores)
 	assert.Nil(t, r.placed(t, api.Incoming{}).Reply)
 	r.options = Options{Scores: true, Explain: true}
-	x := r.placed(t, api.Incoming{})
-	require.Len(t, x.Scores, 2)
-	assert.Same(t, b, x.Scores[1].Endpoint)
-	assert.InDelta(t, 0.45, x.Scores[1].Total, 1e-9)
-	require.Len(t, x.Reply, 1)
-	assert.Equal(t, headerExplained, x.Reply[0].Name)
-	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.450 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.000 `, x.Reply[0].Value)
+	rc := r.placed(t, api.Incoming{})
+	require.Len(t, rc.Scores, 2)
+	assert.Same(t, b, rc.Scores[1].Endpoint)
+	assert.InDelta(t, 0.45, rc.Scores[1].Total, 1e-9)
+	require.Len(t, rc.Reply, 1)
+	assert.Equal(t, headerExplained, rc.Reply[0].Name)
+	assert.Regexp(t, `^10\.0\.0\.2:8000 of 2; 10\.0\.0\.2:8000 score=0\.450 wait=0\.\d{3}s requests=1 cached=0/0; 10\.0\.0\.1:8000 score=0\.000 `, rc.Reply[0].Value)
 }
 
 func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
@@ -1067,16 +1067,16 @@ func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
 	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
 	in := api.Incoming{Headers: api.Headers{{Name: api.HeaderSelection, Value: "10.0.0.2"}}}
-	x := r.placed(t, in)
-	assert.Same(t, a, x.Endpoint)
-	assert.False(t, x.Conformance)
+	rc := r.placed(t, in)
+	assert.Same(t, a, rc.Endpoint)
+	assert.False(t, rc.Conformance)
 
 	r.configs = configured(t, `
 plugins: [{type: header-based-testing-filter}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: header-based-testing-filter}]}]`)
-	x = r.placed(t, in)
-	assert.Same(t, b, x.Endpoint)
-	assert.True(t, x.Conformance)
+	rc = r.placed(t, in)
+	assert.Same(t, b, rc.Endpoint)
+	assert.True(t, rc.Conformance)
 	assert.False(t, r.placed(t, api.Incoming{}).Conformance)
 }
 
@@ -1107,13 +1107,13 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	r := newRig(t, snapshotOf(e))
 	r.estimator, r.configs = estimator, soonestFirst()
 	answer := func(chunks ...string) {
-		x := r.placed(t, api.Incoming{})
-		x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+		rc := r.placed(t, api.Incoming{})
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
 		for _, c := range chunks {
-			x.OnResponseChunk([]byte(c))
+			rc.OnResponseChunk([]byte(c))
 		}
-		x.OnResponseEnd()
-		x.EndRequest(nil)
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
 	}
 	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Begun))
 	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Answered))
@@ -1133,9 +1133,9 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	r.estimator = estimator
 	in := chat("text", 0)
 	in.Path = "/v1/messages/count_tokens"
-	x := r.placed(t, in)
+	rc := r.placed(t, in)
 	assert.Zero(t, estimator.IndexStats().Blocks)
-	assert.Zero(t, x.PromptTokens)
+	assert.Zero(t, rc.PromptTokens)
 	assert.EqualValues(t, 1, e.StatsAt(noon).InFlight)
 }
 
@@ -1148,12 +1148,12 @@ func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
 	first.EndRequest(nil)
 	for text, known := range map[string]bool{"known": true, "guessed": false} {
 		for range 2 {
-			x := &exchange.RequestContext{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
-			require.Nil(t, b.decide(x))
-			assert.Equal(t, known, x.MatchedTokens > 0, text)
-			x.MarkSent()
-			x.ReportHealth(exchange.Aborted)
-			x.EndRequest(nil)
+			rc := &exchange.RequestContext{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
+			require.Nil(t, b.decide(rc))
+			assert.Equal(t, known, rc.MatchedTokens > 0, text)
+			rc.MarkSent()
+			rc.ReportHealth(exchange.Aborted)
+			rc.EndRequest(nil)
 		}
 	}
 }
@@ -1175,15 +1175,15 @@ func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, snapshotOf(a, b, c))
-			x := &exchange.RequestContext{}
-			x.Start(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
-			require.Nil(t, x.PickEndpoint(t.Context(), nil))
+			rc := &exchange.RequestContext{}
+			rc.Start(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
+			require.Nil(t, rc.PickEndpoint(t.Context(), nil))
 			var ranked []*endpoint.Endpoint
-			for _, s := range x.Ranking {
+			for _, s := range rc.Ranking {
 				ranked = append(ranked, s.Endpoint)
 			}
 			assert.Equal(t, tt.want, ranked)
-			x.EndRequest(nil)
+			rc.EndRequest(nil)
 		})
 	}
 }

@@ -52,30 +52,30 @@ type pick struct {
 }
 
 // parseRequest parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
-func (m *pick) parseRequest(x *exchange.RequestContext, blocks int) error {
-	r := &m.incoming
-	if err := r.Parse(m.config.Parsers, x.Incoming, blocks*prefixindex.BlockTokens); err != nil {
+func (p *pick) parseRequest(rc *exchange.RequestContext, blocks int) error {
+	r := &p.incoming
+	if err := r.Parse(p.config.Parsers, rc.Incoming, blocks*prefixindex.BlockTokens); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	x.Model = r.Model
-	x.Streaming, x.UsageFormat, x.PromptTokens, x.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	x.Generates, x.Inference = r.API.Generates, r.IsInference()
+	rc.Model = r.Model
+	rc.Streaming, rc.UsageFormat, rc.PromptTokens, rc.FixedTokens = r.Stream, r.API.Usage, 0, 0
+	rc.Generates, rc.Inference = r.API.Generates, r.IsInference()
 	return nil
 }
 
 // countTokens estimates the tokens of the prompt for the target model.
-func (m *pick) countTokens(x *exchange.RequestContext) {
-	r := &m.incoming
+func (p *pick) countTokens(rc *exchange.RequestContext) {
+	r := &p.incoming
 	if !r.API.Generates {
-		m.prompt.Size = estimate.PromptSize{}
+		p.prompt.Size = estimate.PromptSize{}
 		return
 	}
-	if x.Blind {
-		r.Tokens = m.balancer.promptClaims.limitTokens(r.Tokens, len(x.Incoming.Body))
+	if rc.Blind {
+		r.Tokens = p.balancer.promptClaims.limitTokens(r.Tokens, len(rc.Incoming.Body))
 	}
-	m.prompt.Size = estimate.PromptSize{Model: x.Target, Text: r.Text, Other: r.Tokens - r.Text}
-	x.Subject = prefixindex.Seed(x.Target, r.PathHash)
-	x.PromptTokens, x.FixedTokens = m.balancer.estimator.Measure(&m.prompt.Size), r.Tokens
+	p.prompt.Size = estimate.PromptSize{Model: rc.Target, Text: r.Text, Other: r.Tokens - r.Text}
+	rc.Subject = prefixindex.Seed(rc.Target, r.PathHash)
+	rc.PromptTokens, rc.FixedTokens = p.balancer.estimator.Measure(&p.prompt.Size), r.Tokens
 }
 
 // lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
@@ -95,42 +95,42 @@ func (b *Balancer) promptBlocks(maxTokens int) int {
 }
 
 // hashPrompt divides the prompt into blocks and hashes them.
-func (m *pick) hashPrompt(x *exchange.RequestContext, maxTokens int) {
-	r, body, blocks := &m.incoming, x.Incoming.Body, m.balancer.promptBlocks(maxTokens)
-	if x.PromptTokens == 0 {
+func (p *pick) hashPrompt(rc *exchange.RequestContext, maxTokens int) {
+	r, body, blocks := &p.incoming, rc.Incoming.Body, p.balancer.promptBlocks(maxTokens)
+	if rc.PromptTokens == 0 {
 		blocks = 0
 	}
-	m.turns = api.Turns{}
-	if d := x.Incoming.Digest; d != nil {
-		m.chain.Reset(d.ChainSeed(x.Target), blocks)
-		m.turns = d.HashBlocks(&m.chain)
-		m.truncateBlocks(r.Tokens / prefixindex.BlockTokens)
+	p.turns = api.Turns{}
+	if d := rc.Incoming.Digest; d != nil {
+		p.chain.Reset(d.ChainSeed(rc.Target), blocks)
+		p.turns = d.HashBlocks(&p.chain)
+		p.truncateBlocks(r.Tokens / prefixindex.BlockTokens)
 		return
 	}
 	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
-	m.chain.Reset(prefixindex.Seed(x.Target, r.Salt), blocks)
+	p.chain.Reset(prefixindex.Seed(rc.Target, r.Salt), blocks)
 	if blocks == 0 {
 		return
 	}
-	for _, p := range r.Head {
-		m.writePart(body, p)
+	for _, part := range r.Head {
+		p.writePart(body, part)
 	}
-	m.markTurn(0, r.Turns)
-	for i, p := range r.Prompt {
-		m.writePart(body, p)
-		m.markTurn(i+1, r.Turns)
+	p.markTurn(0, r.Turns)
+	for i, part := range r.Prompt {
+		p.writePart(body, part)
+		p.markTurn(i+1, r.Turns)
 	}
-	if m.balancer.options.Prefixes {
-		x.Prefixes = appendPrefixes(nil, &m.chain, x.FixedTokens)
-		m.truncateBlocks(lookupBlocks(maxTokens))
+	if p.balancer.options.Prefixes {
+		rc.Prefixes = appendPrefixes(nil, &p.chain, rc.FixedTokens)
+		p.truncateBlocks(lookupBlocks(maxTokens))
 	}
-	m.prompt.Size.Whole = r.OnePrompt() && len(m.chain.Hashes) < lookupBlocks(maxTokens)
+	p.prompt.Size.Whole = r.OnePrompt() && len(p.chain.Hashes) < lookupBlocks(maxTokens)
 }
 
 // truncateBlocks discards all blocks after a number of blocks.
-func (m *pick) truncateBlocks(blocks int) {
-	m.chain.Truncate(blocks)
-	m.turns = api.Turns{Opening: min(m.turns.Opening, blocks), Asked: min(m.turns.Asked, blocks), History: min(m.turns.History, blocks)}
+func (p *pick) truncateBlocks(blocks int) {
+	p.chain.Truncate(blocks)
+	p.turns = api.Turns{Opening: min(p.turns.Opening, blocks), Asked: min(p.turns.Asked, blocks), History: min(p.turns.History, blocks)}
 }
 
 // prefixBlocks is the number of blocks of one prefix in a record.
@@ -138,103 +138,103 @@ const prefixBlocks = recording.BlockTokens / prefixindex.BlockTokens
 
 // appendPrefixes appends the hashes of a prompt's prefixes: at most 1025, or eight kilobytes.
 func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
-	whole := min(len(c.Hashes), maxBlocks, tokens/prefixindex.BlockTokens) / prefixBlocks
-	to = slices.Grow(to, whole+1)
-	for i := range whole {
+	count := min(len(c.Hashes), maxBlocks, tokens/prefixindex.BlockTokens) / prefixBlocks
+	to = slices.Grow(to, count+1)
+	for i := range count {
 		to = append(to, c.Hashes[(i+1)*prefixBlocks-1])
 	}
-	if sum, covered := c.Sum(); covered >= tokens && recording.BlockCount(tokens) == whole+1 {
+	if sum, covered := c.Sum(); covered >= tokens && recording.BlockCount(tokens) == count+1 {
 		to = append(to, sum)
 	}
 	return to
 }
 
 // writePart appends a part of the prompt to the chain.
-func (m *pick) writePart(body []byte, p api.Part) {
-	content := body[p.From:p.To]
-	switch p.Kind {
+func (p *pick) writePart(body []byte, part api.Part) {
+	content := body[part.From:part.To]
+	switch part.Kind {
 	case api.Text:
-		if p.IsShortest() {
-			m.chain.Write(content)
+		if part.IsShortest() {
+			p.chain.Write(content)
 		} else {
-			m.writeShort(content)
+			p.writeShort(content)
 		}
 	case api.Value:
-		m.chain.WriteValue(p.Hash, int(p.Size))
+		p.chain.WriteValue(part.Hash, int(part.Size))
 	case api.IDs:
-		m.chain.WriteIDs(content)
+		p.chain.WriteIDs(content)
 	case api.PackedIDs:
-		m.chain.WritePacked(content)
+		p.chain.WritePacked(content)
 	case api.Media:
-		m.chain.WriteValue(p.Hash, int(p.Size)*prefixindex.BytesPerToken)
+		p.chain.WriteValue(part.Hash, int(part.Size)*prefixindex.BytesPerToken)
 	}
 }
 
 // writeShort appends a text to the chain, in its shortest spelling.
-func (m *pick) writeShort(text []byte) {
-	for piece := range jsonscan.Short(text, m.textBuffer[:0]) {
-		m.chain.Write(piece)
+func (p *pick) writeShort(text []byte) {
+	for piece := range jsonscan.Short(text, p.textBuffer[:0]) {
+		p.chain.Write(piece)
 	}
 }
 
 // markTurn records the length of the chain after a number of parts of the prompt.
-func (m *pick) markTurn(parts int, t api.Turns) {
+func (p *pick) markTurn(parts int, t api.Turns) {
 	if t.History == 0 {
 		return
 	}
-	blocks := len(m.chain.Hashes)
+	blocks := len(p.chain.Hashes)
 	if parts == t.Opening {
-		m.turns.Opening = blocks
+		p.turns.Opening = blocks
 	}
 	if parts == t.Asked {
-		m.turns.Asked = blocks
+		p.turns.Asked = blocks
 	}
 	if parts == t.History {
-		m.turns.History = blocks
+		p.turns.History = blocks
 	}
 }
 
 // reset discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
 // buffers. The other buffers have the size of the pool of endpoints.
-func (m *pick) reset() {
-	m.incoming.DropLarge()
-	m.chain.DropLarge()
-	m.balancer, m.requestContext, m.config, m.snapshot, m.lacks = nil, nil, nil, nil, nil
-	m.request, m.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
+func (p *pick) reset() {
+	p.incoming.DropLarge()
+	p.chain.DropLarge()
+	p.balancer, p.requestContext, p.config, p.snapshot, p.lacks = nil, nil, nil, nil, nil
+	p.request, p.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
 }
 
 // describeRequest provides the properties of the request to the scheduler.
-func (m *pick) describeRequest(x *exchange.RequestContext, random uint64) {
-	m.request = scheduling.Request{
-		Now: x.ArrivalTime, Random: random, Subset: x.Subset, Model: x.Target, Tokens: x.PromptTokens, Headers: x.Incoming.Headers,
+func (p *pick) describeRequest(rc *exchange.RequestContext, random uint64) {
+	p.request = scheduling.Request{
+		Now: rc.ArrivalTime, Random: random, Subset: rc.Subset, Model: rc.Target, Tokens: rc.PromptTokens, Headers: rc.Incoming.Headers,
 	}
-	if n := min(len(m.chain.Hashes), beginningBlocks); n > 0 {
-		m.request.Prefix = m.chain.Hashes[n-1]
+	if n := min(len(p.chain.Hashes), beginningBlocks); n > 0 {
+		p.request.Prefix = p.chain.Hashes[n-1]
 	}
 }
 
 // lookupPrompt provides the prompt to the estimator.
-func (m *pick) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
-	m.prompt.Chain, m.prompt.Tokens = &m.chain, m.request.Tokens
-	if !m.estimated {
-		m.prompt.SkipLookup()
+func (p *pick) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
+	p.prompt.Chain, p.prompt.Tokens = &p.chain, p.request.Tokens
+	if !p.estimated {
+		p.prompt.SkipLookup()
 		return
 	}
-	m.prompt.Conversation = estimate.Conversation{Opening: m.turns.Opening, Asked: m.turns.Asked, History: m.turns.History}
-	x.Lookup(&m.prompt, endpoints, m.request.Now)
+	p.prompt.Conversation = estimate.Conversation{Opening: p.turns.Opening, Asked: p.turns.Asked, History: p.turns.History}
+	x.Lookup(&p.prompt, endpoints, p.request.Now)
 }
 
 // acquireLease counts the request on its endpoint.
-func (m *pick) acquireLease(x *exchange.RequestContext) *endpoint.Lease {
+func (p *pick) acquireLease(rc *exchange.RequestContext) *endpoint.Lease {
 	switch {
-	case !m.incoming.API.Generates:
-		return x.Endpoint.Acquire()
-	case m.incoming.Stream && x.LateFirst:
-		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Late)
-	case m.incoming.Stream:
-		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Streamed)
+	case !p.incoming.API.Generates:
+		return rc.Endpoint.Acquire()
+	case p.incoming.Stream && rc.LateFirst:
+		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Late)
+	case p.incoming.Stream:
+		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Streamed)
 	default:
-		return m.prompt.PlaceOn(x.Endpoint, m.request.Now, estimate.Whole)
+		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Whole)
 	}
 }
 
@@ -251,37 +251,37 @@ const (
 // collectCandidates fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
 // choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
 // model, all of them are candidates.
-func (m *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
-	m.lacks, m.paces = m.balancer.outliers.EndpointsLacking(m.requestContext.Subject), m.balancer.estimator.Paces()
+func (p *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
+	p.lacks, p.paces = p.balancer.outliers.EndpointsLacking(p.requestContext.Subject), p.balancer.estimator.Paces()
 	for least := working; least > excluded; least-- {
-		if m.addCandidates(endpoints, indexes, least); len(m.candidates) > 0 {
+		if p.addCandidates(endpoints, indexes, least); len(p.candidates) > 0 {
 			return nil
 		}
 	}
-	if slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return m.request.Subset.Contains(e.Identity().Address) }) {
+	if slices.ContainsFunc(endpoints, func(e *endpoint.Endpoint) bool { return p.request.Subset.Contains(e.Identity().Address) }) {
 		return scheduling.ErrFiltered
 	}
 	return scheduling.ErrNoneInSubset
 }
 
 // addCandidates fills the list of candidates with the endpoints of at least a standing.
-func (m *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
-	m.candidates = slices.Grow(m.candidates[:0], len(indexes))
-	now := monotonic.FromTime(m.request.Now)
+func (p *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
+	p.candidates = slices.Grow(p.candidates[:0], len(indexes))
+	now := monotonic.FromTime(p.request.Now)
 	for _, i := range indexes {
-		if e := endpoints[i]; m.usabilityOf(e, now) >= least {
-			m.addCandidate(i, e)
+		if e := endpoints[i]; p.usabilityOf(e, now) >= least {
+			p.addCandidate(i, e)
 		}
 	}
 }
 
-func (m *pick) usabilityOf(e *endpoint.Endpoint, now monotonic.Time) usability {
+func (p *pick) usabilityOf(e *endpoint.Endpoint, now monotonic.Time) usability {
 	switch {
-	case !m.request.Subset.Contains(e.Identity().Address):
+	case !p.request.Subset.Contains(e.Identity().Address):
 		return excluded
-	case !e.Health().IsUsable(m.request.Now) || m.lacks != nil && !m.lacks.CanUse(e, m.request.Now):
+	case !e.Health().IsUsable(p.request.Now) || p.lacks != nil && !p.lacks.CanUse(e, p.request.Now):
 		return unusable
-	case m.incoming.Stored == 0 && estimate.ServerOf(e).IsSuspect(now, &m.paces): // otherwise perhaps only this server can answer
+	case p.incoming.Stored == 0 && estimate.ServerOf(e).IsSuspect(now, &p.paces): // otherwise perhaps only this server can answer
 		return suspect
 	}
 	return working
@@ -310,12 +310,12 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 }
 
 // addCandidate adds an endpoint to the list, described from one reading of its load.
-func (m *pick) addCandidate(i int, e *endpoint.Endpoint) {
-	e.ExpireHeld(m.request.Now, m.paces.First)
+func (p *pick) addCandidate(i int, e *endpoint.Endpoint) {
+	e.ExpireHeld(p.request.Now, p.paces.First)
 	load := e.Load()
-	m.candidates = appendCandidate(m.candidates, i, e, &load)
-	if m.estimated {
-		estimated, c := m.prompt.Estimate(e, &load), &m.candidates[len(m.candidates)-1]
+	p.candidates = appendCandidate(p.candidates, i, e, &load)
+	if p.estimated {
+		estimated, c := p.prompt.Estimate(e, &load), &p.candidates[len(p.candidates)-1]
 		c.Matched, c.Load.Tokens = estimated.Cached, estimated.Backlog
 		c.Load.Wait, c.Load.Delay = estimated.TTFT, estimated.Delay
 	}

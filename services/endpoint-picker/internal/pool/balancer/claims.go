@@ -22,9 +22,9 @@ func (c *promptClaims) limitTokens(tokens, bytes int) int {
 }
 
 // learnLongest records a finished exchange. The outcome of a carrier that does not see the body is a claim, too.
-func (c *promptClaims) learnLongest(x *exchange.RequestContext) {
-	r := &x.Record
-	if x.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
+func (c *promptClaims) learnLongest(rc *exchange.RequestContext) {
+	r := &rc.Record
+	if rc.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
 		return
 	}
 	for tokens := int64(r.PromptTokens); ; {

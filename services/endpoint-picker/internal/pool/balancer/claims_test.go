@@ -18,9 +18,9 @@ func TestClaims(t *testing.T) {
 	assert.Equal(t, 100, c.limitTokens(100, 1))
 	assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
 	answered := exchange.RequestContext{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed, Status: 200}}
-	for _, change := range []func(x *exchange.RequestContext){
-		func(x *exchange.RequestContext) { x.RequestBytes = 0 }, func(x *exchange.RequestContext) { x.Outcome = exchange.Interrupted }, func(x *exchange.RequestContext) { x.Status = 400 },
-		func(x *exchange.RequestContext) { x.PromptTokens = 10 }, func(x *exchange.RequestContext) { x.Blind = true },
+	for _, change := range []func(rc *exchange.RequestContext){
+		func(rc *exchange.RequestContext) { rc.RequestBytes = 0 }, func(rc *exchange.RequestContext) { rc.Outcome = exchange.Interrupted }, func(rc *exchange.RequestContext) { rc.Status = 400 },
+		func(rc *exchange.RequestContext) { rc.PromptTokens = 10 }, func(rc *exchange.RequestContext) { rc.Blind = true },
 	} {
 		x := answered
 		change(&x)
@@ -52,9 +52,9 @@ func TestClaimedPromptIsLimited(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := &exchange.RequestContext{Incoming: tt.give, Blind: tt.blind}
-			require.Nil(t, newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"))).decide(x))
-			assert.InDelta(t, tt.most, x.PromptTokens, 1)
+			rc := &exchange.RequestContext{Incoming: tt.give, Blind: tt.blind}
+			require.Nil(t, newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"))).decide(rc))
+			assert.InDelta(t, tt.most, rc.PromptTokens, 1)
 		})
 	}
 }

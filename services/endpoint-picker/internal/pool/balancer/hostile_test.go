@@ -42,8 +42,8 @@ type cost struct {
 // measure picks an endpoint for a body with fresh memory. It must not run in parallel with other tests.
 func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	var before, during, after runtime.MemStats
-	m := &pick{}
-	b.pickPool = sync.Pool{New: func() any { return m }}
+	p := &pick{}
+	b.pickPool = sync.Pool{New: func() any { return p }}
 	collect := func(s *runtime.MemStats) {
 		runtime.GC()
 		runtime.ReadMemStats(s)
@@ -54,18 +54,18 @@ func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	collect(&before)
 	picked, measured := make(chan *exchange.RequestContext), make(chan bool)
 	go func() {
-		x := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
-		_ = b.decide(x) // a refusal costs no less
-		picked <- x
+		rc := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+		_ = b.decide(rc) // a refusal costs no less
+		picked <- rc
 		<-measured
 	}()
-	x := <-picked
+	rc := <-picked
 	runtime.ReadMemStats(&during)
 	measured <- true
-	x.EndRequest(nil)
-	body, x = nil, nil
+	rc.EndRequest(nil)
+	body, rc = nil, nil
 	collect(&after)
-	runtime.KeepAlive(m)
+	runtime.KeepAlive(p)
 	return cost{
 		allocated: int(during.TotalAlloc - before.TotalAlloc), stack: int(during.StackInuse) - int(before.StackInuse),
 		pooled: int(after.HeapAlloc) - kept,
@@ -94,14 +94,14 @@ func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
 
 func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
 	t.Parallel()
-	b, m := replica(), &pick{}
-	b.pickPool = sync.Pool{New: func() any { return m }}
-	x := &exchange.RequestContext{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
-	x.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
-	require.ErrorIs(t, b.decide(x).Cause, scheduling.ErrNoneInSubset)
-	assert.Equal(t, scheduling.Request{}, m.request)
-	assert.Empty(t, m.incoming.Prompt)
-	assert.Nil(t, m.requestContext)
+	b, p := replica(), &pick{}
+	b.pickPool = sync.Pool{New: func() any { return p }}
+	rc := &exchange.RequestContext{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
+	rc.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
+	require.ErrorIs(t, b.decide(rc).Cause, scheduling.ErrNoneInSubset)
+	assert.Equal(t, scheduling.Request{}, p.request)
+	assert.Empty(t, p.incoming.Prompt)
+	assert.Nil(t, p.requestContext)
 }
 
 // raceDetector reports whether the test was built with the race detector.
@@ -120,10 +120,10 @@ func BenchmarkPickOfAHostileBody(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			before := cpuTime(b)
 			for b.Loop() {
-				x := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
-				if balancer.decide(x) == nil {
-					x.MarkSent()
-					x.Placements.AnsweringLease().Release()
+				rc := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+				if balancer.decide(rc) == nil {
+					rc.MarkSent()
+					rc.Placements.AnsweringLease().Release()
 				}
 			}
 			perMiB := float64(cpuTime(b)-before) / float64(time.Millisecond) / float64(b.N) / (float64(len(body)) / (1 << 20))

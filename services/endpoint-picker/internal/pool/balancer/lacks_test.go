@@ -52,16 +52,16 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			for i := range requests {
 				for _, model := range []string{"base", "adapter"} {
 					body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%d %d"}]}`, model, i, i)
-					x := r.placed(t, api.Incoming{Path: tt.path, Body: []byte(body)})
+					rc := r.placed(t, api.Incoming{Path: tt.path, Body: []byte(body)})
 					response := exchange.ResponseHeaders{Status: 200}
-					if x.Destination == without && model == "adapter" {
+					if rc.Destination == without && model == "adapter" {
 						response = tt.response
 						refused++
 					}
-					x.OnResponseHeaders(&response)
-					x.OnResponseChunk([]byte(`{"choices":[{}],"results":[{}]}`)) // an answer of each API
-					x.OnResponseEnd()
-					x.EndRequest(nil)
+					rc.OnResponseHeaders(&response)
+					rc.OnResponseChunk([]byte(`{"choices":[{}],"results":[{}]}`)) // an answer of each API
+					rc.OnResponseEnd()
+					rc.EndRequest(nil)
 				}
 			}
 			assert.Positive(t, refused)
@@ -90,11 +90,11 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 			r.outliers.EXPECT().ObserveResponse(e, mock.MatchedBy(func(got outlier.Response) bool {
 				return got.Signal == tt.want.Signal && got.ModelMissing == tt.want.ModelMissing && got.Model == "m"
 			})).Once()
-			x := r.placed(t, tt.in)
-			x.PromptTokens, x.MatchedTokens = 100, 90 // of a cached prompt
-			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 404})
-			x.OnResponseEnd()
-			x.EndRequest(nil)
+			rc := r.placed(t, tt.in)
+			rc.PromptTokens, rc.MatchedTokens = 100, 90 // of a cached prompt
+			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 404})
+			rc.OnResponseEnd()
+			rc.EndRequest(nil)
 		})
 	}
 }
@@ -105,8 +105,8 @@ func TestSpellingsOfAPathAreSubjects(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	seen := map[uint64]string{}
 	for _, path := range []string{"/v1/chat/completions", "/x/chat/completions", "//v1/chat/completions", "/v1/./chat/completions", "/v1/chat/completions/"} {
-		x := r.placed(t, api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)})
-		assert.Empty(t, seen[x.Subject], path)
-		seen[x.Subject] = path
+		rc := r.placed(t, api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)})
+		assert.Empty(t, seen[rc.Subject], path)
+		seen[rc.Subject] = path
 	}
 }

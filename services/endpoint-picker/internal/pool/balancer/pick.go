@@ -14,10 +14,10 @@ import (
 )
 
 // Admit waits while there is no endpoint, and refuses requests with a negative priority while the pool is saturated.
-func (m *pick) Admit(ctx context.Context) *exchange.Refusal {
-	err := m.waitForEndpoint(ctx)
+func (p *pick) Admit(ctx context.Context) *exchange.Refusal {
+	err := p.waitForEndpoint(ctx)
 	if err == nil {
-		err = m.checkAdmission()
+		err = p.checkAdmission()
 	}
 	if err != nil {
 		return refusalFor(err)
@@ -25,20 +25,20 @@ func (m *pick) Admit(ctx context.Context) *exchange.Refusal {
 	return nil
 }
 
-func (m *pick) checkAdmission() error {
-	if len(m.snapshot.Endpoints) == 0 {
+func (p *pick) checkAdmission() error {
+	if len(p.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
-	return m.shedIfSaturated()
+	return p.shedIfSaturated()
 }
 
 // shedIfSaturated refuses a request with a negative priority while the pool is saturated.
-func (m *pick) shedIfSaturated() error {
-	if m.requestContext.Priority >= 0 {
+func (p *pick) shedIfSaturated() error {
+	if p.requestContext.Priority >= 0 {
 		return nil
 	}
-	m.candidates = appendLoads(m.candidates[:0], m.snapshot.Endpoints, m.config)
-	if m.config.Saturation.Saturation(m.request.Now, m.candidates) >= 1 {
+	p.candidates = appendLoads(p.candidates[:0], p.snapshot.Endpoints, p.config)
+	if p.config.Saturation.Saturation(p.request.Now, p.candidates) >= 1 {
 		return scheduling.ErrSaturated
 	}
 	return nil
@@ -64,78 +64,78 @@ func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, conf
 }
 
 // PlaceRequest picks the endpoint of the request and counts the request there.
-func (m *pick) PlaceRequest() *exchange.Refusal {
-	err := m.scheduleRequest()
-	m.clearDispatched()
+func (p *pick) PlaceRequest() *exchange.Refusal {
+	err := p.scheduleRequest()
+	p.clearDispatched()
 	if err != nil {
 		return refusalFor(err)
 	}
 	return nil
 }
 
-func (m *pick) scheduleRequest() error {
-	b, x, config, endpoints := m.balancer, m.requestContext, m.config, m.snapshot.Endpoints
-	m.lookupPrompt(b.estimator, endpoints)
-	chosen, err := m.chooseEndpoint(endpoints, b.eligibleOf(m.snapshot, config.Profile))
+func (p *pick) scheduleRequest() error {
+	b, rc, config, endpoints := p.balancer, p.requestContext, p.config, p.snapshot.Endpoints
+	p.lookupPrompt(b.estimator, endpoints)
+	chosen, err := p.chooseEndpoint(endpoints, b.eligibleOf(p.snapshot, config.Profile))
 	if err != nil {
 		return err
 	}
-	x.Endpoint, x.MatchedTokens, x.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
-	x.Placements[exchange.Decode] = m.acquireLease(x)
-	m.lacks.MarkPlaced(x.Endpoint, m.request.Now)
-	x.Destination = m.destinationHeader(endpoints)
-	x.Conformance = config.TestHeader != "" && x.Incoming.Headers.Get(config.TestHeader) != ""
-	m.rewriteModel(x)
-	if m.incoming.API.Stores {
-		b.captureResponseID(x)
+	rc.Endpoint, rc.MatchedTokens, rc.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
+	rc.Placements[exchange.Decode] = p.acquireLease(rc)
+	p.lacks.MarkPlaced(rc.Endpoint, p.request.Now)
+	rc.Destination = p.destinationHeader(endpoints)
+	rc.Conformance = config.TestHeader != "" && rc.Incoming.Headers.Get(config.TestHeader) != ""
+	p.rewriteModel(rc)
+	if p.incoming.API.Stores {
+		b.captureResponseID(rc)
 	}
-	m.notifyBinders(config.Profile)
-	b.recordScores(x, m, endpoints)
+	p.notifyBinders(config.Profile)
+	b.recordScores(rc, p, endpoints)
 	return nil
 }
 
 // chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
-func (m *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
-	if err := m.collectCandidates(endpoints, indexes); err != nil {
+func (p *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
+	if err := p.collectCandidates(endpoints, indexes); err != nil {
 		return nil, err
 	}
-	m.restrictToStoringServer(endpoints)
-	chosen, err := m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
-	if errors.Is(err, scheduling.ErrNoCapacity) && m.hasSuspects(endpoints, indexes) {
-		m.addCandidates(endpoints, indexes, suspect)
-		chosen, err = m.config.Profile.Schedule(&m.request, m.candidates, &m.scheduling)
+	p.restrictToStoringServer(endpoints)
+	chosen, err := p.config.Profile.Schedule(&p.request, p.candidates, &p.scheduling)
+	if errors.Is(err, scheduling.ErrNoCapacity) && p.hasSuspects(endpoints, indexes) {
+		p.addCandidates(endpoints, indexes, suspect)
+		chosen, err = p.config.Profile.Schedule(&p.request, p.candidates, &p.scheduling)
 	}
 	return chosen, err //nolint:wrapcheck // it says all
 }
 
 // hasSuspects reports whether some endpoints seem to have stopped.
-func (m *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
-	now := monotonic.FromTime(m.request.Now)
-	return slices.ContainsFunc(indexes, func(i int) bool { return m.usabilityOf(endpoints[i], now) == suspect })
+func (p *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
+	now := monotonic.FromTime(p.request.Now)
+	return slices.ContainsFunc(indexes, func(i int) bool { return p.usabilityOf(endpoints[i], now) == suspect })
 }
 
 // MarkSent records the endpoint of the request.
-func (m *pick) MarkSent() exchange.ResponseObserver {
-	f := &responseObserver{balancer: m.balancer, requestContext: m.requestContext, estimated: m.estimated, stored: m.incoming.Stored != 0, prompt: m.firstHalf()}
-	if m.estimated && len(m.chain.Hashes) > 0 {
-		f.placement = m.balancer.estimator.RecordPlacement(&m.prompt, m.requestContext.Endpoint, &f.expectation)
+func (p *pick) MarkSent() exchange.ResponseObserver {
+	o := &responseObserver{balancer: p.balancer, requestContext: p.requestContext, estimated: p.estimated, stored: p.incoming.Stored != 0, prompt: p.firstHalf()}
+	if p.estimated && len(p.chain.Hashes) > 0 {
+		o.placement = p.balancer.estimator.RecordPlacement(&p.prompt, p.requestContext.Endpoint, &o.expectation)
 	}
-	m.Discard()
-	return f
+	p.Discard()
+	return o
 }
 
 // firstHalf returns a hash of the first half of the prompt. Requests of one conversation, or with one long beginning, have the same.
-func (m *pick) firstHalf() uint64 {
-	if n := len(m.chain.Hashes); n > 0 {
-		return m.chain.Hashes[n/2]
+func (p *pick) firstHalf() uint64 {
+	if n := len(p.chain.Hashes); n > 0 {
+		return p.chain.Hashes[n/2]
 	}
-	return m.random
+	return p.random
 }
 
 // Discard makes the memory available to other picks.
-func (m *pick) Discard() {
-	m.clearDispatched()
-	b := m.balancer
-	m.reset()
-	b.pickPool.Put(m)
+func (p *pick) Discard() {
+	p.clearDispatched()
+	b := p.balancer
+	p.reset()
+	b.pickPool.Put(p)
 }

@@ -59,9 +59,9 @@ func TestPrefixesEndWhereThePickerDoesNotReadOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.options.Prefixes = true
-	x := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
-	assert.Greater(t, recording.BlockCount(x.PromptTokens), 1000)
-	assert.Len(t, x.Prefixes, maxBlocks/prefixBlocks)
+	rc := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
+	assert.Greater(t, recording.BlockCount(rc.PromptTokens), 1000)
+	assert.Len(t, rc.Prefixes, maxBlocks/prefixBlocks)
 }
 
 // The lookup in the index must not depend on whether records have prefixes.

@@ -56,8 +56,8 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 			assert.NotZero(t, third.MatchedTokens)
 		}
 		places[first.Destination] = true
-		for _, x := range []*exchange.RequestContext{first, second, third} {
-			x.Placements.AnsweringLease().Release()
+		for _, rc := range []*exchange.RequestContext{first, second, third} {
+			rc.Placements.AnsweringLease().Release()
 		}
 	}
 	assert.Greater(t, len(places), 4, "conversations are spread")

@@ -35,137 +35,137 @@ type responseObserver struct {
 }
 
 // OnFailedAttempt records that an attempt failed, and that the request went to another endpoint.
-func (f *responseObserver) OnFailedAttempt(address, failure string) {
-	b, x := f.balancer, f.requestContext
-	if address == x.Endpoint.Address() {
-		f.attemptFailed = true
-		f.reportHealth(x.Endpoint, exchange.Faulty, failure)
+func (o *responseObserver) OnFailedAttempt(address, failure string) {
+	b, rc := o.balancer, o.requestContext
+	if address == rc.Endpoint.Address() {
+		o.attemptFailed = true
+		o.reportHealth(rc.Endpoint, exchange.Faulty, failure)
 	} else if e := b.endpointAt(address); e != nil {
-		f.reportHealth(e, exchange.Faulty, failure)
+		o.reportHealth(e, exchange.Faulty, failure)
 	}
 }
 
 // OnResponseStatus records which endpoint responded. If it is another one than the picked one, the picked one failed before, and the request
 // belongs to the other one: its load, its first token, and its prompt in the prefix cache.
-func (f *responseObserver) OnResponseStatus() {
-	b, x := f.balancer, f.requestContext
-	if !x.HasMoved() {
+func (o *responseObserver) OnResponseStatus() {
+	b, rc := o.balancer, o.requestContext
+	if !rc.HasMoved() {
 		return
 	}
-	if !f.attemptFailed {
-		f.OnFailedAttempt(x.Endpoint.Address(), "the gateway sent the request to another endpoint")
+	if !o.attemptFailed {
+		o.OnFailedAttempt(rc.Endpoint.Address(), "the gateway sent the request to another endpoint")
 	}
-	if by := b.endpointAt(x.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
-		x.Placements.AnsweringLease().MoveTo(by, b.clock.Now())
-		f.expectation.Invalidate()
-		if f.placement != nil {
-			b.estimator.RecordMove(f.placement, by)
+	if by := b.endpointAt(rc.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
+		rc.Placements.AnsweringLease().MoveTo(by, b.clock.Now())
+		o.expectation.Invalidate()
+		if o.placement != nil {
+			b.estimator.RecordMove(o.placement, by)
 		}
 	}
 }
 
 // OnHealthSignal records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts as load
 // for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
-func (f *responseObserver) OnHealthSignal(v exchange.HealthSignal) (busy time.Time) {
-	b, x, silent := f.balancer, f.requestContext, v == exchange.Silent
+func (o *responseObserver) OnHealthSignal(v exchange.HealthSignal) (busy time.Time) {
+	b, rc, silent := o.balancer, o.requestContext, v == exchange.Silent
 	switch {
 	case v == exchange.Answered:
-		f.OnFirstContent()
+		o.OnFirstContent()
 	case v == exchange.Aborted:
-		f.withdrawPrompt()
+		o.withdrawPrompt()
 		return time.Time{}
-	case silent && !f.waitedInVain():
+	case silent && !o.waitedInVain():
 		return time.Time{}
 	case silent:
 		v = exchange.Doubtful
 	}
-	if by := f.answeringEndpoint(); by != nil {
-		f.reportHealth(by, f.serverSignal(v), x.DescribeFailure())
+	if by := o.answeringEndpoint(); by != nil {
+		o.reportHealth(by, o.serverSignal(v), rc.DescribeFailure())
 	}
 	switch {
 	case v == exchange.Answered:
-		if x.Inference {
-			b.meanDuration.addSample(b.clock.Now().Sub(x.DispatchTime()))
+		if rc.Inference {
+			b.meanDuration.addSample(b.clock.Now().Sub(rc.DispatchTime()))
 		}
 		return time.Time{}
-	case v == exchange.Doubtful && !silent && !x.IsServerRefusal(): // the client has gone, perhaps
-		f.confirmPrompt()
+	case v == exchange.Doubtful && !silent && !rc.IsServerRefusal(): // the client has gone, perhaps
+		o.confirmPrompt()
 	default:
-		f.withdrawPrompt()
+		o.withdrawPrompt()
 	}
-	return x.DispatchTime().Add(b.meanDuration.average())
+	return rc.DispatchTime().Add(b.meanDuration.average())
 }
 
 // waitedInVain reports whether a client that has gone makes it doubtful that the server works: there was no content for longer than an
 // answer usually takes, or than streams pause. After a failed attempt, it is not known which server has the request.
-func (f *responseObserver) waitedInVain() bool {
-	b, x := f.balancer, f.requestContext
-	since, patience := x.DispatchTime(), b.meanDuration.average()
-	if !x.LastContent.IsZero() {
-		since, patience = x.LastContent, min(patience, b.estimator.Paces().Stall)
+func (o *responseObserver) waitedInVain() bool {
+	b, rc := o.balancer, o.requestContext
+	since, patience := rc.DispatchTime(), b.meanDuration.average()
+	if !rc.LastContent.IsZero() {
+		since, patience = rc.LastContent, min(patience, b.estimator.Paces().Stall)
 	}
-	return b.clock.Now().Sub(since) >= patience && (!f.attemptFailed || x.HasMoved())
+	return b.clock.Now().Sub(since) >= patience && (!o.attemptFailed || rc.HasMoved())
 }
 
 // answeringEndpoint returns the endpoint that answers, nil if it has left the pool.
-func (f *responseObserver) answeringEndpoint() *endpoint.Endpoint {
-	x := f.requestContext
-	by := x.Placements.AnsweringLease().Endpoint()
-	if x.HasMoved() && by.Address() != x.Served {
+func (o *responseObserver) answeringEndpoint() *endpoint.Endpoint {
+	rc := o.requestContext
+	by := rc.Placements.AnsweringLease().Endpoint()
+	if rc.HasMoved() && by.Address() != rc.Served {
 		return nil
 	}
 	return by
 }
 
 // OnFirstContent records that the answer has content, so that its prompt is computed.
-func (f *responseObserver) OnFirstContent() {
-	if f.hasContent {
+func (o *responseObserver) OnFirstContent() {
+	if o.hasContent {
 		return
 	}
-	f.hasContent = true
-	f.confirmPrompt()
-	if by := f.answeringEndpoint(); by != nil {
-		f.reportHealth(by, exchange.Begun, "")
+	o.hasContent = true
+	o.confirmPrompt()
+	if by := o.answeringEndpoint(); by != nil {
+		o.reportHealth(by, exchange.Begun, "")
 	}
-	f.balancer.estimator.RecordFirstContent(&f.expectation)
+	o.balancer.estimator.RecordFirstContent(&o.expectation)
 }
 
 // reportHealth lets the verdict on the request count for an endpoint, and what was wrong with the response.
-func (f *responseObserver) reportHealth(e *endpoint.Endpoint, v exchange.HealthSignal, failure string) {
-	x := f.requestContext
-	f.balancer.outliers.ObserveResponse(e, outlier.Response{
-		Signal: v, Placed: x.DispatchTime(), Subject: x.Subject, Model: x.Target, ModelMissing: v == exchange.Doubtful && f.isModelMissing(),
-		Prompt: f.prompt, HasContent: f.hasContent, Failure: failure,
+func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v exchange.HealthSignal, failure string) {
+	rc := o.requestContext
+	o.balancer.outliers.ObserveResponse(e, outlier.Response{
+		Signal: v, Placed: rc.DispatchTime(), Subject: rc.Subject, Model: rc.Target, ModelMissing: v == exchange.Doubtful && o.isModelMissing(),
+		Prompt: o.prompt, HasContent: o.hasContent, Failure: failure,
 	})
 }
 
 // isModelMissing reports whether the server says that it does not have the model.
-func (f *responseObserver) isModelMissing() bool {
-	return f.requestContext.Status == http.StatusNotFound && !f.stored
+func (o *responseObserver) isModelMissing() bool {
+	return o.requestContext.Status == http.StatusNotFound && !o.stored
 }
 
 // serverSignal returns a verdict as it is for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
 // other ones come to all servers alike. A missing model is not a wrong request if others answer.
-func (f *responseObserver) serverSignal(v exchange.HealthSignal) exchange.HealthSignal {
-	if x := f.requestContext; v == exchange.Doubtful && x.PromptTokens > 0 && 2*x.MatchedTokens > x.PromptTokens && !f.isModelMissing() {
+func (o *responseObserver) serverSignal(v exchange.HealthSignal) exchange.HealthSignal {
+	if rc := o.requestContext; v == exchange.Doubtful && rc.PromptTokens > 0 && 2*rc.MatchedTokens > rc.PromptTokens && !o.isModelMissing() {
 		return exchange.Steered
 	}
 	return v
 }
 
 // confirmPrompt records that the prompt is computed.
-func (f *responseObserver) confirmPrompt() {
-	if f.placement != nil {
-		f.balancer.estimator.ConfirmPlacement(f.placement)
-		f.placement = nil
+func (o *responseObserver) confirmPrompt() {
+	if o.placement != nil {
+		o.balancer.estimator.ConfirmPlacement(o.placement)
+		o.placement = nil
 	}
 }
 
 // withdrawPrompt records that the prompt is in no cache, as far as is known.
-func (f *responseObserver) withdrawPrompt() {
-	if f.placement != nil {
-		f.balancer.estimator.WithdrawPlacement(f.placement)
-		f.placement = nil
+func (o *responseObserver) withdrawPrompt() {
+	if o.placement != nil {
+		o.balancer.estimator.WithdrawPlacement(o.placement)
+		o.placement = nil
 	}
 }
 
@@ -180,21 +180,21 @@ func (b *Balancer) endpointAt(address string) *endpoint.Endpoint {
 }
 
 // OnResponseEnd records the length of the answer, which is now in the cache of the server that served it.
-func (f *responseObserver) OnResponseEnd() {
-	x := f.requestContext
-	tokens := x.Usage.Output
-	if !x.Usage.Known && x.Streaming {
-		tokens = x.ContentPieces // each is about one token
+func (o *responseObserver) OnResponseEnd() {
+	rc := o.requestContext
+	tokens := rc.Usage.Output
+	if !rc.Usage.Known && rc.Streaming {
+		tokens = rc.ContentPieces // each is about one token
 	}
-	if !f.estimated {
+	if !o.estimated {
 		return
 	}
-	f.balancer.estimator.RecordAnswer(x.Placements.AnsweringLease().Endpoint(), tokens)
-	if x.Status == http.StatusOK && x.Usage.Known {
+	o.balancer.estimator.RecordAnswer(rc.Placements.AnsweringLease().Endpoint(), tokens)
+	if rc.Status == http.StatusOK && rc.Usage.Known {
 		cached := -1
-		if x.Usage.CachedKnown {
-			cached = x.Usage.Cached
+		if rc.Usage.CachedKnown {
+			cached = rc.Usage.Cached
 		}
-		f.balancer.estimator.RecordUsage(&f.expectation, x.Usage.Prompt, cached)
+		o.balancer.estimator.RecordUsage(&o.expectation, rc.Usage.Prompt, cached)
 	}
 }

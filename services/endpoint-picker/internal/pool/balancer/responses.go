@@ -58,22 +58,22 @@ func (r *storedResponses) findServer(id uint64) (endpoint.Identity, bool) {
 }
 
 // restrictToStoringServer leaves only the server that stored the response that the request names, if it is known and a candidate.
-func (m *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
-	if m.incoming.Stored == 0 {
+func (p *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
+	if p.incoming.Stored == 0 {
 		return
 	}
-	server, found := m.balancer.responses.findServer(m.incoming.Stored)
+	server, found := p.balancer.responses.findServer(p.incoming.Stored)
 	if !found {
 		return
 	}
-	if i := slices.IndexFunc(m.candidates, func(c scheduling.Candidate) bool { return endpoints[c.Index].Identity() == server }); i >= 0 {
-		m.candidates = append(m.candidates[:0], m.candidates[i])
+	if i := slices.IndexFunc(p.candidates, func(c scheduling.Candidate) bool { return endpoints[c.Index].Identity() == server }); i >= 0 {
+		p.candidates = append(p.candidates[:0], p.candidates[i])
 	}
 }
 
 // captureResponseID reads the identifier of a response that the server may store.
-func (b *Balancer) captureResponseID(x *exchange.RequestContext) {
-	x.ResponseID = &answer.IDReader{Found: func(id []byte) {
-		b.responses.addResponse(xxhash.Sum64(id), x.Placements.AnsweringLease().Endpoint().Identity())
+func (b *Balancer) captureResponseID(rc *exchange.RequestContext) {
+	rc.ResponseID = &answer.IDReader{Found: func(id []byte) {
+		b.responses.addResponse(xxhash.Sum64(id), rc.Placements.AnsweringLease().Endpoint().Identity())
 	}}
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // respond has the picked server answer in pieces.
-func respond(x *exchange.RequestContext, events bool, pieces ...string) {
-	x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: events})
+func respond(rc *exchange.RequestContext, events bool, pieces ...string) {
+	rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: events})
 	for _, piece := range pieces {
-		x.OnResponseChunk([]byte(piece))
+		rc.OnResponseChunk([]byte(piece))
 	}
-	x.OnResponseEnd()
-	x.EndRequest(nil)
+	rc.OnResponseEnd()
+	rc.EndRequest(nil)
 }
 
 // storeResponses places requests whose servers store their responses. It returns the servers by the identifiers.
@@ -32,12 +32,12 @@ func storeResponses(t *testing.T, r *rig, n int) map[string]string {
 	servers := map[string]string{}
 	for i := range n {
 		id := fmt.Sprintf([]string{"resp_%032x", "6ba7b810-9dad-11d1-80b4-%012x", "%x"}[i%3], i)
-		x := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"hello"}`)})
-		servers[id] = x.Destination
+		rc := r.placed(t, api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"hello"}`)})
+		servers[id] = rc.Destination
 		if i%2 == 0 {
-			respond(x, false, `{"object":"response","id":"`, id+`"}`)
+			respond(rc, false, `{"object":"response","id":"`, id+`"}`)
 		} else {
-			respond(x, true, "event: response.created\ndata: {\"response\":{\"id\":\""+id+"\"},\"type\":\"response.created\"}\n\n")
+			respond(rc, true, "event: response.created\ndata: {\"response\":{\"id\":\""+id+"\"},\"type\":\"response.created\"}\n\n")
 		}
 	}
 	return servers
@@ -64,9 +64,9 @@ func TestRequestsThatNameAStoredResponseGoToItsServer(t *testing.T) {
 			{Path: "/v1/responses/" + id + "/cancel", Body: []byte(`{}`)},
 			{Path: "/v1/responses/" + id + "/input_items?limit=1"},
 		} {
-			x := r.placed(t, in)
-			assert.Equal(t, server, x.Destination, "%s %s", in.Path, in.Body)
-			x.Placements.AnsweringLease().Release()
+			rc := r.placed(t, in)
+			assert.Equal(t, server, rc.Destination, "%s %s", in.Path, in.Body)
+			rc.Placements.AnsweringLease().Release()
 		}
 	}
 	assert.Greater(t, len(used), 1, "the responses are on several servers")
@@ -77,9 +77,9 @@ func TestStoredResponseOfAServerThatCannotBePicked(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
 	for id, server := range storeResponses(t, r, 1) {
 		other := map[string]string{"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}[server]
-		x := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
-		require.Nil(t, r.decide(x))
-		assert.Equal(t, other, x.Destination)
+		rc := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
+		require.Nil(t, r.decide(rc))
+		assert.Equal(t, other, rc.Destination)
 
 		left := newRig(t, snapshotOf(newEndpoint(other)))
 		left.responses.addResponse(1, endpoint.Identity{UID: "of a pod that has gone"})

@@ -17,20 +17,20 @@ const headerAcceptEncoding = "accept-encoding"
 
 // applyRules applies the rules for the request: its flow, its priority and its target model. A header that names the model is the
 // client's choice and precedes the rules.
-func (b *Balancer) applyRules(x *exchange.RequestContext, r *api.Request, random uint64) error {
-	headers := x.Incoming.Headers
-	x.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
-	if x.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); x.Objective != "" {
-		x.Priority, _ = b.rules.PriorityOf(x.Objective)
+func (b *Balancer) applyRules(rc *exchange.RequestContext, r *api.Request, random uint64) error {
+	headers := rc.Incoming.Headers
+	rc.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
+	if rc.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); rc.Objective != "" {
+		rc.Priority, _ = b.rules.PriorityOf(rc.Objective)
 	}
 	name := headers.FirstOf(api.HeaderModel, api.HeaderModelOld)
-	if x.Target = x.Model; x.Model == "" {
+	if rc.Target = rc.Model; rc.Model == "" {
 		return b.checkUnreadModel(r.Unread, name, random)
 	}
 	if name != "" {
-		x.Target = name
-	} else if rewrite, ok := b.rules.PickRewrite(x.Model, random); ok {
-		x.Target, x.Rewrite = rewrite.Target, rewrite.Object
+		rc.Target = name
+	} else if rewrite, ok := b.rules.PickRewrite(rc.Model, random); ok {
+		rc.Target, rc.Rewrite = rewrite.Target, rewrite.Object
 	}
 	return nil
 }
@@ -55,26 +55,26 @@ func (b *Balancer) checkUnreadModel(reason error, name string, random uint64) er
 
 // rewriteModel replaces the model of a request, and makes the answer contain the client's name for it again. In place of a digest,
 // only its sender has a body.
-func (m *pick) rewriteModel(x *exchange.RequestContext) {
-	if x.Target == x.Model || x.Incoming.Digest != nil {
+func (p *pick) rewriteModel(rc *exchange.RequestContext) {
+	if rc.Target == rc.Model || rc.Incoming.Digest != nil {
 		return
 	}
-	quoted, err := json.Marshal(x.Target)
+	quoted, err := json.Marshal(rc.Target)
 	if err != nil {
 		return // unreachable: a string can always be encoded
 	}
 	target := quoted[1 : len(quoted)-1]
-	span := m.incoming.ModelSpan
+	span := p.incoming.ModelSpan
 	var asked []byte // in quotes
-	if m.incoming.ModelPlain {
-		if asked, err = json.Marshal(x.Model); err != nil {
+	if p.incoming.ModelPlain {
+		if asked, err = json.Marshal(rc.Model); err != nil {
 			return // as above
 		}
-		x.Edit = exchange.Edit{Span: span, Replacement: []byte(x.Target)}
+		rc.Edit = exchange.Edit{Span: span, Replacement: []byte(rc.Target)}
 	} else {
-		asked = bytes.Clone(x.Incoming.Body[span.From-1 : span.To+1])
-		x.Edit = exchange.Edit{Span: span, Replacement: target}
+		asked = bytes.Clone(rc.Incoming.Body[span.From-1 : span.To+1])
+		rc.Edit = exchange.Edit{Span: span, Replacement: target}
 	}
-	x.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
-	x.Remove = append(x.Remove, headerAcceptEncoding)
+	rc.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
+	rc.Remove = append(rc.Remove, headerAcceptEncoding)
 }

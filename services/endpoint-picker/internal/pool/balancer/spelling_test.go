@@ -25,8 +25,8 @@ type hashed struct {
 // hashedBody returns what a balancer that records prefixes knows of the prompt in a body.
 func hashedBody(t *testing.T, r *rig, path, body string) hashed {
 	t.Helper()
-	x := r.placed(t, api.Incoming{Path: path, Body: []byte(body)})
-	return hashed{x.Prefixes, x.PromptTokens}
+	rc := r.placed(t, api.Incoming{Path: path, Body: []byte(body)})
+	return hashed{rc.Prefixes, rc.PromptTokens}
 }
 
 func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
@@ -244,16 +244,16 @@ func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 	for i := range turns {
 		for c := range conversations {
 			attribution := fmt.Sprintf(`{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1; cch=%x;"},`, 7919*(i*conversations+c))
-			x := b.placed(t, turnAfter(attribution, c, i))
+			rc := b.placed(t, turnAfter(attribution, c, i))
 			if i == 0 {
-				homes[c] = x.Destination
-			} else if x.Destination == homes[c] {
+				homes[c] = rc.Destination
+			} else if rc.Destination == homes[c] {
 				stayed++
 			}
-			x.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
-			x.OnFirstToken(noon)
-			x.OnResponseEnd()
-			x.EndRequest(nil)
+			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+			rc.OnFirstToken(noon)
+			rc.OnResponseEnd()
+			rc.EndRequest(nil)
 		}
 	}
 	assert.Equal(t, conversations*(turns-1), stayed)

@@ -19,8 +19,8 @@ const (
 )
 
 // destinationHeader names the chosen endpoint, followed by fallbacks.
-func (m *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
-	candidates, places := m.scheduling.Candidates(), m.scheduling.Places()
+func (p *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
+	candidates, places := p.scheduling.Candidates(), p.scheduling.Places()
 	first := endpoints[candidates[places[0]].Index].Address()
 	if len(places) == 1 {
 		return first
@@ -33,53 +33,53 @@ func (m *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
 }
 
 // notifyBinders tells the profile of its choice. Headers for the client are added to the reply.
-func (m *pick) notifyBinders(p *scheduling.Profile) {
-	x := m.requestContext
-	for _, b := range p.Binders {
-		if name, value := b.Bind(&m.request, x.Endpoint.Server()); name != "" {
-			x.Reply = append(x.Reply, api.Header{Name: name, Value: value})
+func (p *pick) notifyBinders(profile *scheduling.Profile) {
+	rc := p.requestContext
+	for _, b := range profile.Binders {
+		if name, value := b.Bind(&p.request, rc.Endpoint.Server()); name != "" {
+			rc.Reply = append(rc.Reply, api.Header{Name: name, Value: value})
 		}
 	}
 }
 
 // recordScores records the scores of the candidates, if enabled.
-func (b *Balancer) recordScores(x *exchange.RequestContext, m *pick, endpoints []*endpoint.Endpoint) {
-	if n := x.RankingSize(); n > 0 {
-		x.Ranking = m.rankCandidates(endpoints, n)
+func (b *Balancer) recordScores(rc *exchange.RequestContext, p *pick, endpoints []*endpoint.Endpoint) {
+	if n := rc.RankingSize(); n > 0 {
+		rc.Ranking = p.rankCandidates(endpoints, n)
 	}
 	if !b.options.Scores && !b.options.Explain {
 		return
 	}
 	if b.options.Explain {
-		x.Reply = append(x.Reply, api.Header{Name: headerExplained, Value: m.formatExplanation(x.Destination)})
+		rc.Reply = append(rc.Reply, api.Header{Name: headerExplained, Value: p.formatExplanation(rc.Destination)})
 	}
 	if !b.options.Scores {
 		return
 	}
-	for i := range m.scheduling.Totals() {
-		x.Scores = append(x.Scores, m.scoreOf(i, endpoints))
+	for i := range p.scheduling.Totals() {
+		rc.Scores = append(rc.Scores, p.scoreOf(i, endpoints))
 	}
 }
 
 // scoreOf returns the rating of the i-th candidate.
-func (m *pick) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
-	c := &m.scheduling.Candidates()[i]
-	return exchange.Score{Endpoint: endpoints[c.Index], Total: m.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
+func (p *pick) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
+	c := &p.scheduling.Candidates()[i]
+	return exchange.Score{Endpoint: endpoints[c.Index], Total: p.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
 }
 
 // rankCandidates returns the best candidates, at most most of them.
-func (m *pick) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
-	order := m.rankingOrder()
+func (p *pick) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
+	order := p.rankingOrder()
 	ranking := make([]exchange.Score, 0, min(len(order), most))
 	for _, i := range order[:cap(ranking)] {
-		ranking = append(ranking, m.scoreOf(i, endpoints))
+		ranking = append(ranking, p.scoreOf(i, endpoints))
 	}
 	return ranking
 }
 
 // rankingOrder returns the indexes of the candidates: the chosen ones, then the others by their scores.
-func (m *pick) rankingOrder() []int {
-	places, totals := m.scheduling.Places(), m.scheduling.Totals()
+func (p *pick) rankingOrder() []int {
+	places, totals := p.scheduling.Places(), p.scheduling.Totals()
 	order := slices.Grow(slices.Clone(places), len(totals))
 	for i := range totals {
 		if !slices.Contains(places, i) {
@@ -92,14 +92,14 @@ func (m *pick) rankingOrder() []int {
 
 // formatExplanation formats the best candidates: their scores, the estimated times to first token, and their cached part of the
 // prompt.
-func (m *pick) formatExplanation(destination string) string {
-	candidates, totals, order := m.scheduling.Candidates(), m.scheduling.Totals(), m.rankingOrder()
+func (p *pick) formatExplanation(destination string) string {
+	candidates, totals, order := p.scheduling.Candidates(), p.scheduling.Totals(), p.rankingOrder()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s of %d", destination, len(candidates))
 	for _, i := range order[:min(len(order), maxExplained)] {
 		c := &candidates[i]
 		fmt.Fprintf(&text, "; %s score=%.3f wait=%.3fs requests=%.0f cached=%d/%d",
-			c.Server.Address, totals[i], c.Load.Wait, c.Load.Requests, c.Matched, m.request.Tokens)
+			c.Server.Address, totals[i], c.Load.Wait, c.Load.Requests, c.Matched, p.request.Tokens)
 	}
 	return text.String()
 }

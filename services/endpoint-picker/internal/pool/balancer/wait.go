@@ -90,10 +90,10 @@ func (b *Balancer) freeSlots() int {
 }
 
 // clearDispatched ends the time in which a request that left the queue is counted on no endpoint.
-func (m *pick) clearDispatched() {
-	if m.dispatched {
-		m.dispatched = false
-		b := m.balancer
+func (p *pick) clearDispatched() {
+	if p.dispatched {
+		p.dispatched = false
+		b := p.balancer
 		b.dispatched.mu.Lock()
 		b.dispatched.count--
 		b.dispatched.mu.Unlock()
@@ -102,63 +102,63 @@ func (m *pick) clearDispatched() {
 
 // refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether there are
 // endpoints that the profile may choose.
-func (m *pick) refreshInputs() (ready bool) {
-	m.snapshot, m.config = m.balancer.snapshots.Snapshot(), m.balancer.configs.Current()
-	m.estimated = !m.config.Profile.WithoutEstimates
-	return m.snapshot.Err == nil && len(m.balancer.eligibleOf(m.snapshot, m.config.Profile)) > 0
+func (p *pick) refreshInputs() (ready bool) {
+	p.snapshot, p.config = p.balancer.snapshots.Snapshot(), p.balancer.configs.Current()
+	p.estimated = !p.config.Profile.WithoutEstimates
+	return p.snapshot.Err == nil && len(p.balancer.eligibleOf(p.snapshot, p.config.Profile)) > 0
 }
 
 // waitForEndpoint returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
 // wait, or has waited for as long as it may, is placed if there is an endpoint.
-func (m *pick) waitForEndpoint(ctx context.Context) error {
-	ready := m.refreshInputs()
-	if err := m.snapshot.Err; err != nil {
+func (p *pick) waitForEndpoint(ctx context.Context) error {
+	ready := p.refreshInputs()
+	if err := p.snapshot.Err; err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
 	}
 	if ready {
-		if m.balancer.queue.Len() == 0 {
+		if p.balancer.queue.Len() == 0 {
 			return nil
 		}
-		if err := m.shedIfSaturated(); err != nil {
+		if err := p.shedIfSaturated(); err != nil {
 			return err
 		}
 	}
-	limits := m.config.Waiting
-	if limits.TTL = min(limits.TTL, maxWait(ctx, m.requestContext)); limits.TTL <= 0 {
+	limits := p.config.Waiting
+	if limits.TTL = min(limits.TTL, maxWait(ctx, p.requestContext)); limits.TTL <= 0 {
 		return nil
 	}
-	return m.waitInQueue(ctx, limits)
+	return p.waitInQueue(ctx, limits)
 }
 
 // waitInQueue waits in the queue.
-func (m *pick) waitInQueue(ctx context.Context, limits queue.Limits) error {
-	b, x := m.balancer, m.requestContext
+func (p *pick) waitInQueue(ctx context.Context, limits queue.Limits) error {
+	b, rc := p.balancer, p.requestContext
 	r := queue.Request{
-		Labels:  queue.Labels{Model: x.Model, Target: x.Target, Fairness: x.Fairness, Priority: x.Priority},
-		Arrived: x.ArrivalTime, Bytes: m.waiterSize(),
+		Labels:  queue.Labels{Model: rc.Model, Target: rc.Target, Fairness: rc.Fairness, Priority: rc.Priority},
+		Arrived: rc.ArrivalTime, Bytes: p.waiterSize(),
 	}
 	var err error
 	for err == nil {
 		if err = b.queue.WaitForGrant(ctx, r, limits); err == nil {
-			if m.dispatched = true; m.refreshInputs() {
+			if p.dispatched = true; p.refreshInputs() {
 				break
 			}
-			m.clearDispatched() // the endpoints have gone again
+			p.clearDispatched() // the endpoints have gone again
 		}
 	}
-	x.QueueTime = b.clock.Now().Sub(x.ArrivalTime)
-	m.request.Now = x.DispatchTime()
-	if err != nil && (!errors.Is(err, queue.ErrExpired) || !m.refreshInputs()) {
-		x.Queue = queueOutcomeOf(err)
-		return m.queueError(err)
+	rc.QueueTime = b.clock.Now().Sub(rc.ArrivalTime)
+	p.request.Now = rc.DispatchTime()
+	if err != nil && (!errors.Is(err, queue.ErrExpired) || !p.refreshInputs()) {
+		rc.Queue = queueOutcomeOf(err)
+		return p.queueError(err)
 	}
-	x.Queue = exchange.Dispatched
+	rc.Queue = exchange.Dispatched
 	return nil
 }
 
 // queueError returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
-func (m *pick) queueError(err error) error {
-	if m.refreshInputs() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
+func (p *pick) queueError(err error) error {
+	if p.refreshInputs() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
@@ -169,24 +169,24 @@ func (m *pick) queueError(err error) error {
 const waiterBytes = 8 << 10
 
 // waiterSize returns the memory that the request holds while it waits, in bytes.
-func (m *pick) waiterSize() int64 {
+func (p *pick) waiterSize() int64 {
 	const hash, part = 8, int(unsafe.Sizeof(api.Part{}))
-	return int64(len(m.requestContext.Incoming.Body) + hash*cap(m.chain.Hashes) + part*(cap(m.incoming.Head)+cap(m.incoming.Prompt)) + waiterBytes)
+	return int64(len(p.requestContext.Incoming.Body) + hash*cap(p.chain.Hashes) + part*(cap(p.incoming.Head)+cap(p.incoming.Prompt)) + waiterBytes)
 }
 
 // maxWait returns how long the request may wait for an endpoint, as far as its sender says.
-func maxWait(ctx context.Context, x *exchange.RequestContext) time.Duration {
+func maxWait(ctx context.Context, rc *exchange.RequestContext) time.Duration {
 	const unlimited = 1<<63 - 1
 	limit := time.Duration(unlimited)
 	if deadline, has := ctx.Deadline(); has {
 		limit = time.Until(deadline)
 	}
-	if ms, err := strconv.ParseUint(x.Incoming.Headers.Get(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
+	if ms, err := strconv.ParseUint(rc.Incoming.Headers.Get(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
 		limit = min(limit, time.Duration(ms)*time.Millisecond)
 	}
 	limit -= answerMargin
-	if x.MaxWait != nil {
-		limit = min(limit, *x.MaxWait)
+	if rc.MaxWait != nil {
+		limit = min(limit, *rc.MaxWait)
 	}
 	return limit
 }

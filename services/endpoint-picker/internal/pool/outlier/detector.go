@@ -114,14 +114,14 @@ func New(p Params) *Detector {
 func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	kept := make(map[*endpoint.Endpoint]*history, len(endpoints))
+	remaining := make(map[*endpoint.Endpoint]*history, len(endpoints))
 	for _, e := range endpoints {
 		if h := d.histories[e]; h != nil {
-			kept[e] = h
+			remaining[e] = h
 		}
 	}
-	d.endpoints, d.histories = endpoints, kept
-	d.forgetRemoved(kept)
+	d.endpoints, d.histories = endpoints, remaining
+	d.forgetRemoved(remaining)
 }
 
 // ObserveResponse records a response of the endpoint.

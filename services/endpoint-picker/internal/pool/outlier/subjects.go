@@ -158,9 +158,9 @@ func (d *Detector) newSubject(id uint64) *subject {
 }
 
 // forgetRemoved removes endpoints that have left the pool from all subjects. The caller holds mu.
-func (d *Detector) forgetRemoved(kept map[*endpoint.Endpoint]*history) {
+func (d *Detector) forgetRemoved(remaining map[*endpoint.Endpoint]*history) {
 	for _, s := range d.subjects {
-		maps.DeleteFunc(s.histories, func(e *endpoint.Endpoint, _ *subjectHistory) bool { return kept[e] == nil })
+		maps.DeleteFunc(s.histories, func(e *endpoint.Endpoint, _ *subjectHistory) bool { return remaining[e] == nil })
 	}
 	d.publishLacks()
 }

@@ -37,7 +37,7 @@ type Fields struct {
 }
 
 // Scan starts an iteration over the fields of a message.
-func Scan(whole []byte) Fields { return Fields{message: whole} }
+func Scan(message []byte) Fields { return Fields{message: message} }
 
 // Next advances to the next field. It returns false at the end of the message, or at an invalid field. Value and Bytes keep
 // their values until the next field of the same wire type, so callers check the tag first.

@@ -86,9 +86,9 @@ func (p *approxPrefixCacheProducer) ApplyTo(b *Builder) {
 // indexSettings returns the settings of the index.
 func (p *approxPrefixCacheProducer) indexSettings() PrefixIndex {
 	blocks := p.LRUCapacityPerServer * p.BlockSizeTokens / prefixindex.BlockTokens
-	made := PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
+	settings := PrefixIndex{MaxTokens: p.MaxPrefixTokensToMatch, CacheBlocks: max(blocks, 1), AutoTune: p.AutoTune}
 	if p.MaxPrefixTokensToMatch == 0 {
-		made.MaxTokens = p.MaxPrefixBlocksToMatch * p.BlockSizeTokens
+		settings.MaxTokens = p.MaxPrefixBlocksToMatch * p.BlockSizeTokens
 	}
-	return made
+	return settings
 }

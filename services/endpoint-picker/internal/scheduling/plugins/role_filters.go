@@ -49,8 +49,8 @@ var (
 
 func roleFilterType(name string, f roleFilter) Type {
 	return Type{Name: name, Section: SectionProfile, Identity: true, New: func(Environment) Plugin {
-		made := f
-		return &made
+		filter := f
+		return &filter
 	}}
 }
 

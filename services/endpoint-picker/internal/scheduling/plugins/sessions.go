@@ -19,11 +19,11 @@ type Sessions struct {
 }
 
 func newSessions(s sessionSettings) *Sessions {
-	made := &Sessions{settings: s}
+	sessions := &Sessions{settings: s}
 	if s.strategy == sessionByID {
-		made.table = newSessionTable(s.ttl, s.sweep)
+		sessions.table = newSessionTable(s.ttl, s.sweep)
 	}
-	return made
+	return sessions
 }
 
 // maxToken is the maximum length of a token: base64 of the longest namespace and name of an endpoint in a file (253 bytes

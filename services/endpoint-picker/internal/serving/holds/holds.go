@@ -150,22 +150,22 @@ type model struct {
 
 // sumModels adds the counts of each model.
 func sumModels(counts []queue.Count, now time.Time) []model {
-	made := make([]model, 0, len(counts))
+	models := make([]model, 0, len(counts))
 	for i := range counts { // sorted by target
 		c := &counts[i]
-		if n := len(made); n == 0 || made[n-1].Model != c.Target {
-			made = append(made, model{Model: c.Target})
+		if n := len(models); n == 0 || models[n-1].Model != c.Target {
+			models = append(models, model{Model: c.Target})
 		}
-		m := &made[len(made)-1]
+		m := &models[len(models)-1]
 		if m.Waiting += c.Requests; c.Requests > 0 {
 			m.Oldest = max(m.Oldest, now.Sub(c.Oldest).Seconds())
 		}
 	}
-	return made
+	return models
 }
 
 // formatLine returns a line. Models beyond maxLine are left out.
-func formatLine(of name, all []model) []byte {
+func formatLine(pool name, all []model) []byte {
 	slices.SortStableFunc(all, func(a, b model) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	size := 0
 	for i := range all {
@@ -180,7 +180,7 @@ func formatLine(of name, all []model) []byte {
 		Namespace string  `json:"namespace"`
 		Pool      string  `json:"pool"`
 		Models    []model `json:"models"`
-	}{of.namespace, of.pool, append([]model{}, all...)})
+	}{pool.namespace, pool.pool, append([]model{}, all...)})
 	if err != nil {
 		panic(err) // unreachable: these types have a form in JSON
 	}

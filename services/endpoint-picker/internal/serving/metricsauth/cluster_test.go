@@ -36,9 +36,9 @@ func token(t *testing.T, client kubernetes.Interface, name string) string {
 		_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	made, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	return made.Status.Token
+	return request.Status.Token
 }
 
 // A real API server, real tokens, and a picker that may no more than its chart lets it.

@@ -221,12 +221,12 @@ func bearerToken(header string) string {
 }
 
 // convertExtra converts the values to the type of the other API group.
-func convertExtra(of map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
-	if len(of) == 0 {
+func convertExtra(extras map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+	if len(extras) == 0 {
 		return nil
 	}
-	same := make(map[string]authorizationv1.ExtraValue, len(of))
-	for name, values := range of {
+	same := make(map[string]authorizationv1.ExtraValue, len(extras))
+	for name, values := range extras {
 		same[name] = authorizationv1.ExtraValue(values)
 	}
 	return same

@@ -238,30 +238,30 @@ func sumEndpoints(endpoints []endpointLine) totals {
 
 func (p *Page) pageState() state {
 	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []pool{}, KeepsPicks: p.KeepsPicks}
-	for _, one := range p.Pools() {
-		shown.Pools = append(shown.Pools, p.poolState(one, shown.Now))
+	for _, member := range p.Pools() {
+		shown.Pools = append(shown.Pools, p.poolState(member, shown.Now))
 	}
 	return shown
 }
 
-func (p *Page) poolState(one Pool, now time.Time) pool {
-	snapshot := one.Snapshots.Snapshot()
+func (p *Page) poolState(member Pool, now time.Time) pool {
+	snapshot := member.Snapshots.Snapshot()
 	shown := pool{
-		Name:      one.Title,
-		Costs:     costs(*one.Estimator.Costs()),
-		Prefixes:  prefixes(one.Estimator.IndexStats()),
+		Name:      member.Title,
+		Costs:     costs(*member.Estimator.Costs()),
+		Prefixes:  prefixes(member.Estimator.IndexStats()),
 		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
 	}
 	if snapshot.Err != nil {
 		shown.Problem = snapshot.Err.Error()
 	}
 	for _, e := range snapshot.Endpoints {
-		shown.Endpoints = append(shown.Endpoints, p.endpointState(e, one.Estimator, now))
+		shown.Endpoints = append(shown.Endpoints, p.endpointState(e, member.Estimator, now))
 	}
 	slices.SortFunc(shown.Endpoints, func(a, b endpointLine) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Address, b.Address))
 	})
-	for _, r := range one.Picks.lastPicks() {
+	for _, r := range member.Picks.lastPicks() {
 		shown.Picks = append(shown.Picks, toPickLine(r))
 	}
 	shown.Totals = sumEndpoints(shown.Endpoints)

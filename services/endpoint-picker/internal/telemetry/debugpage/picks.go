@@ -25,14 +25,14 @@ func (p *Picks) ObserveRequest(r *exchange.Record) {
 	if !p.IsEnabled() || r.Endpoint == nil && r.Outcome != exchange.Refused {
 		return
 	}
-	kept := *r
-	kept.Scores = slices.Clone(r.Scores)
+	record := *r
+	record.Scores = slices.Clone(r.Scores)
 	for _, s := range []*string{
-		&kept.RequestID, &kept.TraceParent, &kept.Path, &kept.Model, &kept.Target, &kept.Rewrite, &kept.Fairness, &kept.Objective, &kept.Served, &kept.Reason,
+		&record.RequestID, &record.TraceParent, &record.Path, &record.Model, &record.Target, &record.Rewrite, &record.Fairness, &record.Objective, &record.Served, &record.Reason,
 	} {
 		*s = strings.Clone((*s)[:min(len(*s), maxLength)]) // it may be part of a large string
 	}
-	p.slots[(p.next.Add(1)-1)%uint64(len(p.slots))].Store(&kept)
+	p.slots[(p.next.Add(1)-1)%uint64(len(p.slots))].Store(&record)
 }
 
 // lastPicks returns the exchanges, newest first.

@@ -108,7 +108,7 @@ func (o olderMetric) withoutPriority() (olderMetric, bool) {
 
 // convertFamily returns a metric under its older name.
 func (o olderMetric) convertFamily(f *dto.MetricFamily) *dto.MetricFamily {
-	made := &dto.MetricFamily{Name: proto.String(o.name), Help: proto.String("Deprecated: use " + f.GetName() + "."), Type: f.Type}
+	converted := &dto.MetricFamily{Name: proto.String(o.name), Help: proto.String("Deprecated: use " + f.GetName() + "."), Type: f.Type}
 	places := map[string]*dto.Metric{}
 	for _, m := range f.GetMetric() {
 		labels, key := o.convertLabels(m.GetLabel())
@@ -116,27 +116,27 @@ func (o olderMetric) convertFamily(f *dto.MetricFamily) *dto.MetricFamily {
 		if place == nil {
 			place = &dto.Metric{Label: labels}
 			places[key] = place
-			made.Metric = append(made.Metric, place)
+			converted.Metric = append(converted.Metric, place)
 		}
 		addMetric(place, m)
 	}
-	return made
+	return converted
 }
 
 // convertLabels returns the older labels, sorted, and a string key for them.
-func (o olderMetric) convertLabels(labels []*dto.LabelPair) (made []*dto.LabelPair, key string) {
+func (o olderMetric) convertLabels(labels []*dto.LabelPair) (converted []*dto.LabelPair, key string) {
 	for _, l := range labels {
 		if name, kept := o.labels[l.GetName()]; kept {
-			made = append(made, &dto.LabelPair{Name: proto.String(name), Value: l.Value})
+			converted = append(converted, &dto.LabelPair{Name: proto.String(name), Value: l.Value})
 		}
 	}
-	slices.SortFunc(made, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(converted, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	var b strings.Builder
-	for _, l := range made {
+	for _, l := range converted {
 		b.WriteString(l.GetValue())
 		b.WriteByte(0xff) // never part of valid UTF-8
 	}
-	return made, b.String()
+	return converted, b.String()
 }
 
 // addMetric adds one metric to another of the same kind.
@@ -153,7 +153,7 @@ func addMetric(to, m *dto.Metric) {
 
 // addHistograms adds two histograms with the same buckets. The first may be nil.
 func addHistograms(a, b *dto.Histogram) *dto.Histogram {
-	made := &dto.Histogram{
+	sum := &dto.Histogram{
 		SampleCount: proto.Uint64(a.GetSampleCount() + b.GetSampleCount()),
 		SampleSum:   proto.Float64(a.GetSampleSum() + b.GetSampleSum()),
 	}
@@ -162,7 +162,7 @@ func addHistograms(a, b *dto.Histogram) *dto.Histogram {
 		if a != nil {
 			count += a.GetBucket()[i].GetCumulativeCount()
 		}
-		made.Bucket = append(made.Bucket, &dto.Bucket{UpperBound: bucket.UpperBound, CumulativeCount: proto.Uint64(count)})
+		sum.Bucket = append(sum.Bucket, &dto.Bucket{UpperBound: bucket.UpperBound, CumulativeCount: proto.Uint64(count)})
 	}
-	return made
+	return sum
 }

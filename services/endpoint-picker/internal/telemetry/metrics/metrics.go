@@ -209,11 +209,11 @@ func statusCode(code int) string {
 
 // newCounters creates the counters for all values of a vec's label, so that none is missing.
 func newCounters[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
-	made := make(map[T]prometheus.Counter, len(values))
+	counters := make(map[T]prometheus.Counter, len(values))
 	for _, v := range values {
-		made[v] = vec.WithLabelValues(string(v))
+		counters[v] = vec.WithLabelValues(string(v))
 	}
-	return made
+	return counters
 }
 
 func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {

@@ -236,9 +236,9 @@ func (s *series) rewriteCounter(q *requests, name string) prometheus.Counter {
 	if !found {
 		short = name
 	}
-	made := &rewrite{name: name, Counter: q.rewrites.WithLabelValues(toPrintable(short), s.model, s.target)}
-	s.rewrite.Store(made)
-	return made.Counter
+	created := &rewrite{name: name, Counter: q.rewrites.WithLabelValues(toPrintable(short), s.model, s.target)}
+	s.rewrite.Store(created)
+	return created.Counter
 }
 
 // seriesOf returns the metrics for an exchange.

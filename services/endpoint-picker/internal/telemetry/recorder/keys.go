@@ -36,10 +36,10 @@ func newKeys() (*keys, error) {
 }
 
 // hashValue returns the keyed hash of a value. A block cipher is a pseudorandom function of short inputs, and much faster than HMAC.
-func (k *keys) hashValue(of kind, value uint64) uint64 {
+func (k *keys) hashValue(domain kind, value uint64) uint64 {
 	var b [aes.BlockSize]byte
 	binary.LittleEndian.PutUint64(b[:8], value)
-	binary.LittleEndian.PutUint64(b[8:], uint64(of))
+	binary.LittleEndian.PutUint64(b[8:], uint64(domain))
 	k.block.Encrypt(b[:], b[:])
 	return binary.LittleEndian.Uint64(b[:]) & recording.MaxHash
 }

@@ -140,7 +140,7 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 // toPicked returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
 func (p *Pool) toPicked(x *exchange.Record, output int) *picked {
 	at, took, streaming := sinceMilliseconds(p.recorder.began, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
-	made := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
+	request := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
 		Timestamp: &at, Input: x.FixedTokens, Output: output,
 		Extension: recording.Extension{
 			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
@@ -148,15 +148,15 @@ func (p *Pool) toPicked(x *exchange.Record, output int) *picked {
 	}}
 	if streaming && !x.FirstContent.IsZero() {
 		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
-		made.TTFT = &first
+		request.TTFT = &first
 	}
 	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= recording.MaxTokens {
-		made.Prompt = x.Usage.Prompt
+		request.Prompt = x.Usage.Prompt
 		if cached := x.Usage.Cached; x.Usage.CachedKnown && cached >= 0 && cached <= x.Usage.Prompt {
-			made.Cached = &cached
+			request.Cached = &cached
 		}
 	}
-	return made
+	return request
 }
 
 // sinceMilliseconds returns the time from one moment to another, exact to a tenth of a millisecond.
@@ -221,16 +221,16 @@ func (r *Recorder) addLine(p *picked) {
 
 // promptHashes returns the hashes of a prompt, one for each block.
 func (r *Recorder) promptHashes(p *picked) []uint64 {
-	made := make([]uint64, recording.BlockCount(p.Input))
-	for i := range made {
+	hashes := make([]uint64, recording.BlockCount(p.Input))
+	for i := range hashes {
 		if i < len(p.prefixes) {
-			made[i] = r.keys.hashValue(kindPrefix, p.prefixes[i])
+			hashes[i] = r.keys.hashValue(kindPrefix, p.prefixes[i])
 			continue
 		}
 		r.unknown++
-		made[i] = r.keys.hashValue(kindUnknown, r.unknown)
+		hashes[i] = r.keys.hashValue(kindUnknown, r.unknown)
 	}
-	return made
+	return hashes
 }
 
 // endpointNumber returns the number of an endpoint.
