@@ -6,8 +6,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// maxTemplate is the maximum size of an event that is remembered, in bytes. At half the value, events with log probabilities are read each time; at
-// double, a stream can hold twice as much.
+// maxTemplate is the maximum size of an event that is remembered, in bytes.
 const maxTemplate = 1 << 10
 
 // An eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.

@@ -9,9 +9,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// MaxModel is the maximum length of a model's name, in bytes. Names are kept in records, log lines, labels of metrics and
-// headers, so a client must not choose their size. The longest real names are paths of local files. At half those of deep
-// directories are refused; twice as much allows twice the memory in each of those places.
+// MaxModel is the maximum length of a model's name, in bytes. Names are kept in records, log lines, labels of metrics and headers, so a
+// client must not choose their size. The longest real names are paths of local files.
 const MaxModel = 1024
 
 var (
@@ -40,7 +39,7 @@ func (r *Request) readJSON() error {
 		}
 	}
 	if err := s.CheckEnd(); err != nil {
-		return err //nolint:wrapcheck // it says all
+		return err
 	}
 	return r.decodeModel()
 }

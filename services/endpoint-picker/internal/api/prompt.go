@@ -23,20 +23,17 @@ const (
 // Limits on the parts of one prompt.
 const (
 	// maxPromptParts is the maximum number of parts, 384 KiB. With parts of at least 128 bytes on average it is no further limit, as
-	// prefixindex.DefaultMatchTokens are 2 MiB. At half, long chats of very short messages match less of their caches; at double, a body of
-	// that shape takes twice the memory.
+	// prefixindex.DefaultMatchTokens are 2 MiB.
 	maxPromptParts = 1 << 14
 	// minBytesPerPart limits the memory for parts to that of the body: a part has 24 bytes. The smallest message of a chat,
-	// {"role":"user","content":"hi"}, has two parts in 31 bytes. At double the shortest messages count no longer; at half the
-	// memory is up to three times the body.
+	// {"role":"user","content":"hi"}, has two parts in 31 bytes.
 	minBytesPerPart = 16
 	// freeParts is the number of parts that the smallest body may have, 1.5 KiB.
 	freeParts = 64
 	// maxHead is the maximum number of tools, of blocks of the system prompt, and of images before the first message, 6 KiB each. OpenAI's API
 	// allows 128 tools, and requests have at most dozens of images.
 	maxHead = 256
-	// pooledParts is the capacity of a list that may stay in a pool, 48 KiB. Chats of 1000 messages fit in. At half they
-	// allocate memory each time; at double the pool keeps twice the memory.
+	// pooledParts is the capacity of a list that may stay in a pool, 48 KiB. Chats of 1000 messages fit in.
 	pooledParts = 2048
 )
 

@@ -15,12 +15,12 @@ import (
 // names a source of endpoints, the configuration must: the source is fixed before any part is made, until the process ends.
 func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded, error) {
 	if !cfg.Plugins.AtStart() {
-		return nil, nil //nolint:nilnil // there is nothing to read yet
+		return nil, nil
 	}
 	source := configSource(cfg, nil)
 	loaded, err := reload.Read(ctx, source, configOptions(cfg))
 	if err != nil || cfg.Pool.HasSource() {
-		return loaded, err //nolint:wrapcheck // it names the source
+		return loaded, err
 	}
 	discovery := loaded.Config.Discovery
 	if discovery == nil {
@@ -40,7 +40,7 @@ func configOptions(cfg *config.Config) pluginconfig.Options {
 func (p *parts) prepareConfig(c *pluginconfig.Config) (publish func(), err error) {
 	plan, err := modelserver.CompilePlan(c.Scraping, p.Config.Scraping)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it prepared
+		return nil, err
 	}
 	size := estimate.CacheSize{Blocks: c.Prefix.CacheBlocks, FromPage: c.Prefix.AutoTune}
 	return func() {

@@ -219,8 +219,7 @@ func newProxy(p proxyParts) *proxy.Server {
 
 func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }
 
-// replyTimeout is the time for a gateway to read a reply, and to send the rest of a message. At half the value, a gateway that
-// pauses for several seconds loses requests. At double, one that stopped holds memory for twice as long.
+// replyTimeout is the time for a gateway to read a reply, and to send the rest of a message.
 const replyTimeout = 30 * time.Second
 
 // limitsOf returns the limits that the listeners for requests share.
@@ -259,14 +258,11 @@ func newExtProcListener(p extProcListenerParts) extProcListener {
 }
 
 const (
-	// maxHealthStreams is the number of concurrent requests for health, which are short or watch. At half the value, a large fleet
-	// of gateways that watch may not fit. At double, streams that nobody needs hold 14 MiB.
+	// maxHealthStreams is the number of concurrent requests for health, which are short or watch.
 	maxHealthStreams = 1000
-	// maxHealthMessage is the size of a request for health, which names a service. At half the value, long names of pools do not fit. At
-	// double, half a message holds twice as much.
+	// maxHealthMessage is the size of a request for health, which names a service.
 	maxHealthMessage = 4 << 10
-	// maxHealthBytes is the memory for requests for health. At half the value, a large fleet that asks at the same moment is refused. At
-	// double, clients that send what nobody reads hold 16 MiB more.
+	// maxHealthBytes is the memory for requests for health.
 	maxHealthBytes = 16 << 20
 )
 

@@ -53,7 +53,7 @@ func (n replicaNode) runNode(ctx context.Context) error {
 	if n.Node == nil {
 		return nil
 	}
-	return n.Run(ctx) //nolint:wrapcheck // it says all
+	return n.Run(ctx)
 }
 
 func (n replicaNode) closeNode() {

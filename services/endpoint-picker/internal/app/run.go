@@ -73,7 +73,7 @@ func (p *parts) writeAddresses() error {
 	if p.Config.AddressFile == "" {
 		return nil
 	}
-	return addressfile.Write(p.Config.AddressFile, map[string]string{ //nolint:wrapcheck // it says all
+	return addressfile.Write(p.Config.AddressFile, map[string]string{
 		"grpc":        p.ExtProcListener.ListenAddress(),
 		"grpc-health": p.HealthListener.ListenAddress(),
 		"decision":    p.Decision.ListenAddress(),
@@ -120,8 +120,8 @@ func (p *parts) runParts(ctx context.Context) error {
 	return group.Wait()
 }
 
-// refusalTime is the time before the end of a drain in which requests that still wait for an endpoint are refused, so that their clients get
-// an answer. At half the value, a slow network loses it. At double, they wait for a second less than they could.
+// refusalTime is the time before the end of a drain in which requests that still wait for an endpoint are refused, so that their clients
+// get an answer.
 const refusalTime = time.Second
 
 // drainServers ends the ext_proc server, the proxy and the decision API:

@@ -9,8 +9,7 @@ import (
 )
 
 // startLimit is the maximum time to wait for pools after they were found. It is longer than one pool waits for pages and for contents
-// (package replicas: 7 s). At half, a replica of several pools may be ready before it knows what the caches contain. At double,
-// a pool that cannot be read delays the start by 10 s more.
+// (package replicas: 7 s).
 const startLimit = 10 * time.Second
 
 // startingPools are the pools that the process has found when it started, until each is ready once. It is safe for concurrent use.
@@ -47,7 +46,7 @@ func (s *startingPools) CheckReady() error {
 	defer s.mu.Unlock()
 	for title, p := range s.waiting {
 		if err := p.CheckReady(); err != nil && !errors.Is(err, datastore.ErrNoPool) && time.Now().Before(s.until) {
-			return err //nolint:wrapcheck // it says all
+			return err
 		}
 		delete(s.waiting, title)
 	}

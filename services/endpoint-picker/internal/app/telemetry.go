@@ -28,7 +28,7 @@ func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {
 // newRecorder returns the recorder, or nil.
 func newRecorder(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prometheus.Registry) (*recorder.Recorder, error) {
 	if cfg.Recording.File == "" {
-		return nil, nil //nolint:nilnil // nothing is recorded
+		return nil, nil
 	}
 	return recorder.New(recorder.Params{
 		Path: cfg.Recording.File, MaxBytes: int(cfg.Recording.MaxBytes), Log: log.Named("recorder"), Observer: metrics.NewRecording(r), Clock: c,

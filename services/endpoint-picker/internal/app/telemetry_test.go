@@ -36,7 +36,7 @@ func TestOlderNamesIfWanted(t *testing.T) {
 }
 
 // TestObservers counts the observers of exchanges besides the metrics.
-func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environment
+func TestObservers(t *testing.T) {
 	tests := []struct {
 		name        string
 		change      func(c *config.Config)
@@ -80,7 +80,7 @@ func TestObservers(t *testing.T) { //nolint:paralleltest // it sets the environm
 	}
 }
 
-func TestEnvironmentOfTracesThatCannotBeUsed(t *testing.T) { //nolint:paralleltest // it sets the environment
+func TestEnvironmentOfTracesThatCannotBeUsed(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")
 	cfg := config.Default()
 	_, err := newTracer(cfg, zap.NewNop())

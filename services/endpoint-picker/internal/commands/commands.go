@@ -86,7 +86,7 @@ func newReplay(out, log io.Writer) *cobra.Command {
 			if err := o.Validate(); err != nil {
 				return usageError(err)
 			}
-			return replay.Run(cmd.Context(), o, out, log) //nolint:wrapcheck // it says what happened
+			return replay.Run(cmd.Context(), o, out, log)
 		},
 	}
 	fs := cmd.Flags()

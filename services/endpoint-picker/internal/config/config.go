@@ -162,7 +162,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	fs.SetOutput(w)
 	c.AddFlags(fs)
 	if err := fs.Parse(DoubleDashes(fs, args)); errors.Is(err, pflag.ErrHelp) {
-		return nil, err //nolint:wrapcheck // the help says all
+		return nil, err
 	} else if err != nil {
 		return nil, FlagError(fs, err)
 	}

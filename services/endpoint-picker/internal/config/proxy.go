@@ -21,8 +21,7 @@ const (
 // much memory, vLLM: 1024 on the largest accelerators), and a third of the ports that a host has for connections to one address.
 const defaultServerConns = 8192
 
-// defaultAttempts is the number of servers that a request is sent to. At half the value, a request fails if two servers of a node that has
-// just gone are its best ones. At double, a request of a pool that has gone waits for twice as many timeouts.
+// defaultAttempts is the number of servers that a request is sent to.
 const defaultAttempts = 3
 
 // Proxy configures the listener for clients without a gateway. The limits of requests are those of ext_proc.

@@ -14,8 +14,7 @@ import (
 
 const (
 	// callBytes is the memory of a call besides its connection, its headers and its body (BenchmarkMemoryOfCalls: a pick whose body does
-	// not come takes 24 kB together with its connection). At half the value, slow calls take 8 % more than is counted. At double, a
-	// client has its share with a seventh less of them.
+	// not come takes 24 kB together with its connection).
 	callBytes = 4 << 10
 	// firstRead is the size of the first read of a body of unknown length, in bytes.
 	firstRead = 4 << 10

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// headerTimeout is the maximum time to receive the headers of a call, and for a TLS handshake. At half the value, a client on a
-	// bad network may be cut; at double, one that stopped holds a connection for twice as long.
+	// headerTimeout is the maximum time to receive the headers of a call, and for a TLS handshake.
 	headerTimeout = 10 * time.Second
 	// writeTimeout is the maximum time for a client to take an answer, which is a few KiB: the same as for ext_proc's replies.
 	writeTimeout = 30 * time.Second

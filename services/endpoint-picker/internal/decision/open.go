@@ -10,17 +10,15 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// openBytes is the memory of an open pick besides its prompt and its texts: its exchange, its lease, its timer and its place in
-// the table (1.5 KiB in TestMemoryOfOpenPicks, without the state of the estimator). At half the value open picks could take twice
-// the memory of their limit; at double the limit would be reached with half of them.
+// openBytes is the memory of an open pick besides its prompt and its texts: its exchange, its lease, its timer and its place in the table
+// (1.5 KiB in TestMemoryOfOpenPicks, without the state of the estimator).
 const openBytes = 2 << 10
 
 // tokensPerByte is the number of a prompt's tokens in a byte of memory while its pick is open: the hash of a block has 8 bytes for
 // 16 tokens. The memory is less for long prompts, of which the picker hashes only the beginning.
 const tokensPerByte = 2
 
-// absentAfter is the time in which a client sends its request after the pick. At half the value, requests with large bodies do not count as
-// load for a while. At double, a pick whose request never comes keeps others from its server for twice as long.
+// absentAfter is the time in which a client sends its request after the pick.
 const absentAfter = 2 * time.Second
 
 // An openPick is a pick without an outcome.

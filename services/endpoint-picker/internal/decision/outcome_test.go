@@ -295,7 +295,7 @@ func playAnySequence(t *testing.T, random *rand.Rand) {
 
 // TestMemoryOfOpenPicks measures what a pick holds, which openBytes must cover. The leases of the fake pool are smaller than those of a
 // real one by the state of the estimator: half a KiB, at most.
-func TestMemoryOfOpenPicks(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+func TestMemoryOfOpenPicks(t *testing.T) {
 	const picks = 2000
 	r := newLimitedRig(t, fairshare.Limits{})
 	var before, after runtime.MemStats

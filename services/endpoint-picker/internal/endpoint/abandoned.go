@@ -55,8 +55,8 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	e.abandoned = remaining
 }
 
-// expiryInterval is the time between two looks at the abandoned leases, so a lease may outlive its time limit by as much. The
-// limit is a minute unless configured. Half the interval doubles the wake-ups of an idle picker; double is 2 s late.
+// expiryInterval is the time between two looks at the abandoned leases, so a lease may outlive its time limit by as much. The limit is a
+// minute unless configured.
 const expiryInterval = time.Second
 
 // An Expirer ends the abandoned leases of a pool that no sample replaces in time, and held leases that no pick ends. It does not depend on

@@ -2,8 +2,7 @@ package endpoint
 
 import "time"
 
-// maxHeld is the number of failed requests that count on an endpoint. At half the value, a pool with more requests than that on each server
-// sends too many to one that fails. At double, clients with wrong requests can make an idle server look twice as busy.
+// maxHeld is the number of failed requests that count on an endpoint.
 const maxHeld = 32
 
 // A LoadSpan is the time for which a failed request counts as load: from its arrival until an answer would have ended.

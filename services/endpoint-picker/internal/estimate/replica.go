@@ -71,7 +71,6 @@ func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64, tokens i
 }
 
 // maxRemoteRequests limits the requests of one other replica that count here (guarded): twice what a replica accepts by default.
-// With half of it nothing changes until a replica has more; the rest then counts by the pages alone.
 const maxRemoteRequests = 64 << 10
 
 // maxRemoteTokens limits the tokens of one event (guarded): ten times the longest context of today's models. An event beyond it

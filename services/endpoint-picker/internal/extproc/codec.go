@@ -16,5 +16,5 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*Reply); ok {
 		return encodeReply(r), nil
 	}
-	return c.CodecV2.Marshal(v) //nolint:wrapcheck // it is gRPC's own error
+	return c.CodecV2.Marshal(v)
 }

@@ -6,8 +6,7 @@ import "google.golang.org/grpc/mem"
 // gateway that sends single bytes could otherwise use many times the size of its body.
 const minPiece = 1 << 10
 
-// tailSize is the size of a buffer for small pieces. At half the value, bodies of small pieces need twice as many buffers. At
-// double, a body of one small piece holds 32 KiB.
+// tailSize is the size of a buffer for small pieces.
 const tailSize = 16 << 10
 
 // bodyBuffer is the received part of a request's body.

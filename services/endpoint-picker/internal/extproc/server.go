@@ -86,7 +86,7 @@ var service = grpc.ServiceDesc{
 		ServerStreams: true,
 		ClientStreams: true,
 		Handler: func(srv any, stream grpc.ServerStream) error {
-			return srv.(streamHandler).handleStream(stream) //nolint:forcetypeassert // gRPC has checked it
+			return srv.(streamHandler).handleStream(stream)
 		},
 	}},
 	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",

@@ -57,7 +57,7 @@ type stream struct {
 func (s *Server) openStream(gs grpc.ServerStream) (*stream, error) {
 	inner, err := peers.OpenStream(gs, s.states.headers)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is a status of gRPC
+		return nil, err
 	}
 	machine := NewMachine(s.pools.FindPool(gs.Context()), inner.BufferPool(), &s.machine)
 	return &stream{Stream: inner, server: s, machine: machine, state: s.states.headers}, nil
@@ -87,7 +87,7 @@ func (t *stream) handleMessages() (refusal *Reply, err error) {
 func (t *stream) receiveMessage() error {
 	data, err := t.ReceiveMessage()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller examines it
+		return err
 	}
 	defer data.Free()
 	if err := t.server.decoder.decodeMessage(data, &t.message); err != nil {
@@ -99,7 +99,7 @@ func (t *stream) receiveMessage() error {
 	if t.machine.IsReceiving() {
 		if err := t.AdmitBytes(); err != nil {
 			t.message.freeBody()
-			return err //nolint:wrapcheck // the caller examines it
+			return err
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func (t *stream) sendReplies(replies []Reply) error {
 	for i := range replies {
 		if err := t.SendReply(&replies[i]); err != nil {
 			freeReplies(replies[i+1:])
-			return err //nolint:wrapcheck // the caller examines it
+			return err
 		}
 	}
 	return nil

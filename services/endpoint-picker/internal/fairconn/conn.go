@@ -13,22 +13,17 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// HTTP2Window is the flow control window of an HTTP/2 connection of a client, and of each of its streams. At half the value, bodies
-// take more round trips. At double, each connection can hold 256 KiB more.
+// HTTP2Window is the flow control window of an HTTP/2 connection of a client, and of each of its streams.
 const HTTP2Window = 256 << 10
 
-// HeaderGrowth is the memory of headers that arrive in relation to their bytes (BenchmarkMemory: 16 for fields of
-// 6 bytes, the worst case). At half the value, headers of tiny fields take twice what is counted. At double, usual headers count twice as
-// often too much, for the time in which they arrive.
+// HeaderGrowth is the memory of headers that arrive in relation to their bytes (BenchmarkMemory: 16 for fields of 6 bytes, the worst case).
 const HeaderGrowth = 16
 
 const (
-	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package proxy:
-	// 21 kB while it is idle). At half the value, idle connections take twice the memory that is counted. At double, a load
-	// balancer with many idle connections reaches its share with half as many.
+	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package proxy: 21
+	// kB while it is idle).
 	connBytes = 20 << 10
-	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block. At half the value,
-	// half-sent bodies take more than is counted. At double, a client has its share with half as many connections.
+	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block.
 	http2Bytes = HTTP2Window + 128<<10
 	// fieldOverhead is the memory of a header field besides its text, in bytes.
 	fieldOverhead = 96
@@ -67,12 +62,12 @@ func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n == 0 {
 		explainTLS(err)
-		return n, err //nolint:wrapcheck // net/http examines it
+		return n, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.framing.undecided {
-		return n, err //nolint:wrapcheck // likewise
+		return n, err
 	}
 	var passed int
 	passed, c.fault = c.framing.scanBytes(b[:n])
@@ -82,7 +77,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if passed == 0 && c.fault != nil {
 		return 0, c.fault
 	}
-	return passed, err //nolint:wrapcheck // likewise
+	return passed, err
 }
 
 // readPending returns what came before, or why nothing more is read.
@@ -125,7 +120,7 @@ func (r countedConn) Read(b []byte) (int, error) {
 			return 0, errBeyondShare
 		}
 	}
-	return n, err //nolint:wrapcheck // net/http examines it
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -135,7 +130,7 @@ func (c *Conn) Close() error {
 		c.gate.open.Add(-1)
 		c.releaseAccount()
 	})
-	return err //nolint:wrapcheck // net/http examines it
+	return err
 }
 
 // releaseAccount ends the count of the connection.

@@ -17,8 +17,7 @@ const (
 	// At half the value, agents that run a tool between two requests lose more of them. At double, a pod takes 5 s longer to exit. It
 	// is the default of --drain-delay, so that connections that are idle from SIGTERM on are closed with the listener.
 	Linger = 5 * time.Second
-	// DrainTick is the interval at which a drain looks for idle connections. At half the value, it looks twice as often. At
-	// double, a pod exits 100 ms later.
+	// DrainTick is the interval at which a drain looks for idle connections.
 	DrainTick = 100 * time.Millisecond
 )
 

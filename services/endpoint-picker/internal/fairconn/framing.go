@@ -21,8 +21,8 @@ var (
 )
 
 const (
-	// maxStoredLine is the beginning of a line that is examined, in bytes: the longest header that matters has 35. A longer one is refused if
-	// it matters. At half the value, some blanks before a length are refused. At double, nothing changes but the size of a connection.
+	// maxStoredLine is the beginning of a line that is examined, in bytes: the longest header that matters has 35. A longer one is refused
+	// if it matters.
 	maxStoredLine = 128
 	// maxHexDigits is the maximum number of digits of a chunk's size: one below where int64 ends.
 	maxHexDigits = 15

@@ -53,7 +53,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case err != nil && l.closed.Load():
 			return nil, http.ErrServerClosed
 		case err != nil:
-			return nil, err //nolint:wrapcheck // net/http examines it
+			return nil, err
 		}
 		if c := l.gate.admitConn(raw); c != nil {
 			if l.config != nil {
@@ -70,7 +70,7 @@ func (l *listener) Close() error {
 	if l.closed.Swap(true) {
 		return nil
 	}
-	return l.Listener.Close() //nolint:wrapcheck // the caller's message names the address
+	return l.Listener.Close()
 }
 
 // admitConn counts a connection. It returns nil if its client is beyond its share.

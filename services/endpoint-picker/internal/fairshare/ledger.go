@@ -19,9 +19,8 @@ const (
 	resourceCount
 )
 
-// reserve is the part of its share of bytes that a client can use although it is beyond its share by what it has parked: an
-// eighth. Without it, the client could not make the calls that return what it has parked. At half the value, a load balancer with
-// a share of 2.5 MiB makes six such calls at a time. At double, clients can exceed the limit by a quarter.
+// reserve is the part of its share of bytes that a client can use although it is beyond its share by what it has parked: an eighth. Without
+// it, the client could not make the calls that return what it has parked.
 const reserve = 8
 
 // Reasons for refusals, as clients see them.

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// LevelAge is the maximum age of a fair level. The level is computed from the use of all clients, in about 10 us for 300 clients,
-// and a client beyond its level can ask for it with every stream. At half the age this costs twice as much. At double, a client
-// can exceed its level for 20 ms instead of 10 ms.
+// LevelAge is the maximum age of a fair level. The level is computed from the use of all clients, in about 10 us for 300 clients, and a
+// client beyond its level can ask for it with every stream.
 const LevelAge = 10 * time.Millisecond
 
 // A fairLimit limits the use of a resource by all clients together. While the total is within the limit, clients can use as much

@@ -12,9 +12,8 @@ import (
 // Larger buffers are allocated and left to the garbage collector: the pool would keep memory for the largest body ever seen.
 var classSizes = [...]int{1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 96 << 10, 1 << 17, 1 << 18, 1 << 19, 1 << 20}
 
-// BlockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its
-// place in gRPC's queues (250 bytes, measured with frames of one byte). At half the value a client that sends such frames could
-// use 1.7 times its share. At double it would be restricted at 60 % of it. For frames of 16 KiB it is 2 %.
+// BlockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its place in
+// gRPC's queues (250 bytes, measured with frames of one byte). For frames of 16 KiB it is 2 %.
 const BlockOverhead = 256
 
 // classes contain the blocks that nobody uses, for all servers of the process.

@@ -18,16 +18,14 @@ import (
 const (
 	tokenizePath = "/tokenize"
 
-	// maxSampleTries is the number of requests to a server process that has not answered (derived: with the back-off of failing scrapes they
-	// take 2.5 s, which outlasts a busy moment of a server that has just started). At half 0.7 s; at double 7 s, for servers that have no
-	// tokenizer and do not say so.
+	// maxSampleTries is the number of requests to a server process that has not answered (derived: with the back-off of failing scrapes
+	// they take 2.5 s, which outlasts a busy moment of a server that has just started).
 	maxSampleTries = 5
-	// maxSampleAnswer limits the bytes of an answer (derived: it has the id of every token of the sample, which are at most 4 Ki tokens, each
-	// with up to 7 digits, a comma and a space). At half the answer of a server that makes a token of each byte may not fit; at double a
-	// false answer takes twice the memory.
+	// maxSampleAnswer limits the bytes of an answer (derived: it has the id of every token of the sample, which are at most 4 Ki tokens,
+	// each with up to 7 digits, a comma and a space).
 	maxSampleAnswer = 64 << 10
 	// maxModelName limits the bytes of a model's name on a page (guarded): names are paths of at most a few directories. Models with longer
-	// names are not asked for. At half some paths are too long; at double a false page takes twice the memory.
+	// names are not asked for.
 	maxModelName = 256
 )
 

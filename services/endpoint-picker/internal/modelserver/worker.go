@@ -18,7 +18,7 @@ type worker struct {
 	*Scraper
 	*Turn
 
-	ctx    context.Context //nolint:containedctx // ends with the endpoint, and ends its scrapes and connections
+	ctx    context.Context
 	cancel context.CancelFunc
 
 	// How to scrape.

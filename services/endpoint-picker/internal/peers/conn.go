@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// pauseInterval is the interval of checks whether a paused peer is within its share again. At half the value a paused peer
-	// costs twice the CPU: 1 % of a core for 500 connections. At double, good requests of a gateway that was paused wait longer.
+	// pauseInterval is the interval of checks whether a paused peer is within its share again.
 	pauseInterval = 100 * time.Millisecond
 	// userTimeout is the time after which the kernel gives up on a peer that does not acknowledge data. gRPC sets it to its
 	// keepalive timeout on connections that it knows to be TCP, and does not recognize these.

@@ -18,14 +18,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a
-// reason for clients. A stream takes about 7 KiB. At half the value a burst of streams beyond the limit gets fewer reasons, at
-// double a peer that does not read them holds twice as much.
+// maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a reason for
+// clients. A stream takes about 7 KiB.
 const maxRefused = 256
 
 // readBuffer is the size of the buffer of a connection for what it reads, which it has while it is idle, too. gRPC reads the content of
-// larger frames directly into buffers of the pool. At half the value, connections with small messages need more reads. At double, an idle
-// connection takes 4 KiB more.
+// larger frames directly into buffers of the pool.
 const readBuffer = 4 << 10
 
 const (

@@ -19,12 +19,10 @@ import (
 )
 
 const (
-	// maxConnections is the number of connections beyond which peers get no more than their share. An idle connection takes
-	// about 50 KiB with TLS. At half the value a fleet of 128 gateways with 16 workers each does not fit. At double,
-	// connections can take 400 MiB.
+	// maxConnections is the number of connections beyond which peers get no more than their share. An idle connection
+	// takes about 50 KiB with TLS.
 	maxConnections = 4096
-	// maxConnectionsOfClient is the number of connections of one peer. Envoy opens one for each worker. At half the value, many
-	// gateways behind one address translation may not get enough. At double, one peer can take 100 MiB.
+	// maxConnectionsOfClient is the number of connections of one peer. Envoy opens one for each worker.
 	maxConnectionsOfClient = 1024
 
 	maxAcceptBackoff = time.Second

@@ -19,12 +19,10 @@ import (
 )
 
 const (
-	// MaxHeadersMessage is the maximum size of a message with the headers of a request or a response. Envoy accepts 60 KiB of
-	// headers by default; the rest is for metadata, such as the addresses of a subset (128 KiB for 6000 of them). At half the
-	// value, large subsets do not fit. At double, a stream can hold twice as much before its body.
+	// MaxHeadersMessage is the maximum size of a message with the headers of a request or a response. Envoy accepts 60 KiB of headers by
+	// default; the rest is for metadata, such as the addresses of a subset (128 KiB for 6000 of them).
 	MaxHeadersMessage = 256 << 10
-	// bodyMessageRoom is for the metadata and attributes of a message with a body. At half the value, gateways that add the
-	// metadata of large subsets to each message are refused with 413. Double has no effect on good gateways.
+	// bodyMessageRoom is for the metadata and attributes of a message with a body.
 	bodyMessageRoom = 256 << 10
 
 	// pieceSize is the part of a large message that is read at once. gRPC takes no buffers of the pool for frames of up to 1 KiB, so a
@@ -32,21 +30,18 @@ const (
 	// reads: those of 400 kB take 0.77 to 0.87 ms of CPU with these, and 0.72 with pieces of 128 KiB. At double, a gateway whose network
 	// stalls within messages counts for twice as much.
 	pieceSize = 2 << 10
-	// smallSize is the size of messages that are read at once, without a copy. They count like a piece, up to 448 KiB, but gateways
-	// send them in one frame, so the rest of the message is there when its length is. At half the value, usual prompts are copied. At
-	// double, messages do not fit in a frame.
+	// smallSize is the size of messages that are read at once, without a copy. They count like a piece, up to 448 KiB, but gateways send
+	// them in one frame, so the rest of the message is there when its length is.
 	smallSize = 8 << 10
 	// frameOverhead is the memory of a frame of one byte: its entry in a slice of buffers, the slice of its byte, and the byte.
 	frameOverhead = 56
 	// backlogBytes is the memory of small frames that nobody reads: beyond it, gRPC joins them in a buffer of the pool.
 	backlogBytes = 1024 * frameOverhead
 
-	// checkedSize is the size of messages beyond which the peer's share is checked with each piece. At half the value more bodies are
-	// refused before they are complete, at double a peer exceeds its share by twice as much.
+	// checkedSize is the size of messages beyond which the peer's share is checked with each piece.
 	checkedSize = 128 << 10
 
-	// discardTimeout is the time for a peer to notice a refusal. At half the value, slow gateways leave frames behind, at double
-	// hostile peers keep refused streams open for twice as long.
+	// discardTimeout is the time for a peer to notice a refusal.
 	discardTimeout = time.Second
 
 	discardSize = 16 << 10 // a frame
@@ -343,7 +338,7 @@ func (s *Stream) readPiece(size, n int) (mem.BufferSlice, error) {
 func (s *Stream) readFrames(size int) (mem.BufferSlice, error) {
 	s.client.account.AddUse(fairshare.Bytes, int64(size)*frameOverhead)
 	defer s.client.account.AddUse(fairshare.Bytes, -int64(size)*frameOverhead)
-	return s.transport.Read(size) //nolint:wrapcheck // ReceiveMessage examines it
+	return s.transport.Read(size)
 }
 
 // endReason returns why the stream was ended, if this server ended it, and otherwise err.

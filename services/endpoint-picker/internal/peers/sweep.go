@@ -12,40 +12,32 @@ import (
 )
 
 const (
-	// sweepInterval is the interval of checks of all deadlines, and the precision of the clock for them. A sweep of 10,000
-	// streams takes 0.3 ms. At half the value it costs twice the CPU. At double, deadlines are up to a second late.
+	// sweepInterval is the interval of checks of all deadlines, and the precision of the clock for them. A sweep of
+	// 10,000 streams takes 0.3 ms.
 	sweepInterval = 250 * time.Millisecond
-	// maxTick is the maximum progress of the clock in one sweep. A process that got no CPU for a while must not blame its peers
-	// for it. At half the value the clock is slow when a ticker is a little late. At double, the clock exceeds maxBlocked in
-	// one sweep.
+	// maxTick is the maximum progress of the clock in one sweep. A process that got no CPU for a while must not blame its peers for it.
 	maxTick = 2 * sweepInterval
 
-	// maxBlocked is how long a write may be blocked by a peer before new streams of its connection are refused. At half the
-	// value, a gateway that is paused for a moment loses streams. At double, a peer that does not read can make gRPC queue
-	// replies for twice as long.
+	// maxBlocked is how long a write may be blocked by a peer before new streams of its connection are refused.
 	maxBlocked = time.Second
 	// closeBlocked is how long a write may be blocked before the connection is closed. It is gRPC's keepalive timeout. One
 	// write has at most 32 KiB.
 	closeBlocked = 20 * time.Second
 
-	// pauseFraction is the part of the byte limit by which the limit is exceeded before peers beyond their share are no longer
-	// read: a quarter. At half of the quarter, gateways with requests of many sizes are paused in an overload that refusals
-	// alone would end. At double, hostile peers can hold 1.5 times the limit.
+	// pauseFraction is the part of the byte limit by which the limit is exceeded before peers beyond their share are no longer read: a
+	// quarter.
 	pauseFraction = 4
-	// A peer that is beyond its share loses its evictable streams after evictAfter, oldest first: its handlers have refused
-	// new bodies since, so these streams do not make progress. It loses its connections after closeAfter, because then gRPC
-	// holds the memory for streams that have ended. At half the values, gateways that recover from an overload lose streams.
-	// At double, a hostile peer causes refusals for others that are beyond their share for twice as long.
+	// A peer that is beyond its share loses its evictable streams after evictAfter, oldest first: its handlers have refused new bodies
+	// since, so these streams do not make progress. It loses its connections after closeAfter, because then gRPC holds the memory for
+	// streams that have ended.
 	evictAfter = time.Second
 	closeAfter = 5 * time.Second
-	// collectInterval is the minimum time between two garbage collections that free lost buffers of peers beyond their share.
-	// Without them a gateway would be refused for buffers that nobody uses. At half the value an overload costs twice the CPU
-	// for them (0.1 s for a heap of 300 MiB), at double refusals last longer than the overload.
+	// collectInterval is the minimum time between two garbage collections that free lost buffers of peers beyond their share. Without them
+	// a gateway would be refused for buffers that nobody uses.
 	collectInterval = time.Second
 
-	// idleSweeps is the number of sweeps after which the server of a peer without connections is stopped: 30 s. Some gateways
-	// open a connection for each request. At half the value they cause more starts of servers (40 us for each), at double the
-	// servers of peers that have gone take memory for twice as long.
+	// idleSweeps is the number of sweeps after which the server of a peer without connections is stopped: 30 s. Some gateways open a
+	// connection for each request.
 	idleSweeps = 120
 )
 

@@ -31,7 +31,7 @@ type compiler struct {
 func Load(text []byte, o Options) (*Config, error) {
 	parsed, err := strictyaml.Parse(text, strictyaml.Options{MaxBytes: MaxBytes, Empty: "for the defaults, configure no text"})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // its problems are those of the configuration
+		return nil, err
 	}
 	c := &compiler{Document: parsed, options: o, declared: map[string]*plugin{}}
 	c.made.Profile = &scheduling.Profile{}
@@ -47,7 +47,7 @@ func Load(text []byte, o Options) (*Config, error) {
 	parsed.Decode(&c.document)
 	c.compileAll()
 	if err := parsed.Err(); err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	sum := sha256.Sum256(text)
 	c.made.Hash = hex.EncodeToString(sum[:6])
@@ -64,7 +64,7 @@ func refuseWrapped(d *strictyaml.Document) error {
 		return nil
 	}
 	d.Errorf(path, "this is the %s, and the file around it, such as the values of a Helm chart or a ConfigMap, is not: give only the text of this field", kindName)
-	return d.Err() //nolint:wrapcheck // its problems are those of the configuration
+	return d.Err()
 }
 
 // wrapped matches a configuration in a value.

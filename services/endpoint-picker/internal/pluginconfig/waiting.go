@@ -11,14 +11,11 @@ import (
 
 // The default limits of requests that wait for an endpoint.
 const (
-	// defaultTTL is less than the 60 s after which most load balancers cut a connection without traffic. At half the value, servers that start
-	// in a minute come too late. At double, clients see a broken connection in place of a 503 with its reason.
+	// defaultTTL is less than the 60 s after which most load balancers cut a connection without traffic.
 	defaultTTL = 55 * time.Second
-	// defaultRequests is the llm-d router's default for a band of priority. At half the value, bursts at pools with many servers are refused. At
-	// double, a pool without servers holds twice as many connections.
+	// defaultRequests is the llm-d router's default for a band of priority.
 	defaultRequests = 5000
-	// defaultBytes holds 5000 prompts of 13 000 tokens each. At half the value, bursts of long prompts are refused. At double, a pool without
-	// servers takes half a GiB.
+	// defaultBytes holds 5000 prompts of 13 000 tokens each.
 	defaultBytes = 256 << 20
 )
 

@@ -123,12 +123,12 @@ func New(p Params) *Pool {
 // wait is short (package replicas).
 func (p *Pool) CheckReady() error {
 	if err := p.Store.CheckReady(); err != nil {
-		return err //nolint:wrapcheck // it says all
+		return err
 	}
 	if p.member == nil {
 		return nil
 	}
-	return p.member.CheckReady() //nolint:wrapcheck // it says all
+	return p.member.CheckReady()
 }
 
 // ApplyPlan makes a plan of scraping and a size of caches effective.

@@ -1,11 +1,9 @@
 package prefixindex
 
-// maxMarks is the number of ages of a cache to remember, at least three for each doubling: from markBlocks up to millions of
-// blocks. With half of them, and two for each doubling, distances are up to a quarter too short; double adds 1 KiB for each cache.
+// maxMarks is the number of ages of a cache to remember, at least three for each doubling: from markBlocks up to millions of blocks.
 const maxMarks = 64
 
-// markBlocks is the least number of blocks between two marks: a fraction of a prompt. Half is finer than other errors of a
-// distance; double is a fifth of a prompt of 2500 tokens.
+// markBlocks is the least number of blocks between two marks: a fraction of a prompt.
 const markBlocks = 16
 
 // useAges counts, for some times in the past, how many blocks of a cache were used since: the distance of a block whose last use

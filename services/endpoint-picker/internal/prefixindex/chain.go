@@ -27,10 +27,9 @@ const BlockTokens = 16
 // much: the mean TTFT in package simulation rises by 32 % (two replicas: 6 %). Double: 3 %.
 const BytesPerToken = 4
 
-// DefaultMatchTokens is the default limit of the part of a prompt that is looked up in caches: the context of most of today's long
-// models. The hashes of a prompt take an eighth of its text. With a limit of 128 Ki, prompts of 190 Ki tokens looked uncached beyond
-// it: less than 1 % of the requests of a recording, but the mean TTFT of 32 servers was 2 to 4 % longer. At double, a hostile body
-// takes 1 MiB in a pick.
+// DefaultMatchTokens is the default limit of the part of a prompt that is looked up in caches: the context of most of today's long models.
+// The hashes of a prompt take an eighth of its text. With a limit of 128 Ki, prompts of 190 Ki tokens looked uncached beyond it: less than
+// 1 % of the requests of a recording, but the mean TTFT of 32 servers was 2 to 4 % longer.
 const DefaultMatchTokens = 512 << 10
 
 const blockBytes = BlockTokens * BytesPerToken
@@ -38,8 +37,7 @@ const blockBytes = BlockTokens * BytesPerToken
 // BlocksOf returns the number of blocks of a text, rounded up.
 func BlocksOf(bytes int) int { return (bytes + blockBytes - 1) / blockBytes }
 
-// pooledBlocks is the capacity of a chain that may stay in a pool, 64 KiB: the hashes of 128 Ki tokens. At half, prompts of
-// more than 64 Ki tokens allocate memory each time; at double, the pool keeps twice the memory.
+// pooledBlocks is the capacity of a chain that may stay in a pool, 64 KiB: the hashes of 128 Ki tokens.
 const pooledBlocks = 8 << 10
 
 // minBlocks is the initial capacity of a chain: 512 bytes, for a prompt of 1024 tokens.

@@ -145,8 +145,7 @@ func (x *Index) dropResidency(n *node, i int) {
 	}
 }
 
-// limitShare is the part of each cache that enforceLimit evicts at a time: 1/16. Half of it takes twice as many passes over
-// the caches; twice as much forgets up to an eighth of a cache for one prompt.
+// limitShare is the part of each cache that enforceLimit evicts at a time: 1/16.
 const limitShare = 16
 
 // updateMemory tells the memory of the bytes.

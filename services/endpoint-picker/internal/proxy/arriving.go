@@ -9,8 +9,7 @@ import (
 )
 
 // usualHeader is the size of a response's headers up to which they may arrive although their client is beyond its share: one read of
-// http.Transport. At half the value, a busy load balancer loses responses that have a policy of 2 KiB in their headers. At double, 3800
-// responses of hostile model servers hold 243 MiB more than is allowed.
+// http.Transport.
 const usualHeader = 4 << 10
 
 // errBeyondShare ends a connection to a model server whose headers arrive.

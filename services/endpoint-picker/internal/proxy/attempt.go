@@ -16,8 +16,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// maxInformational is the maximum number of informational responses before a response: servers send one or two (103, 102). At half the
-// value, nothing that is known would be refused; at double, a hostile model server makes clients read twice as many.
+// maxInformational is the maximum number of informational responses before a response: servers send one or two (103, 102).
 const maxInformational = 5
 
 // Errors of attempts.

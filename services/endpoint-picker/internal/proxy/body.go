@@ -16,9 +16,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// firstRead is the size of the first buffer of a body. It doubles while the body goes on, so that a client that announces a
-// large body and sends little of it gets little memory. At half the value, most prompts are copied once more. At double, a
-// small body of unknown length holds twice as much.
+// firstRead is the size of the first buffer of a body. It doubles while the body goes on, so that a client that announces a large body and
+// sends little of it gets little memory.
 const firstRead = 16 << 10
 
 // errGone means that the client has closed the connection, or its stream.

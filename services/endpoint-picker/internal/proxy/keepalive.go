@@ -11,19 +11,14 @@ import (
 )
 
 const (
-	// defaultKeepAlive is the maximum time that a connection to a model server is idle before its next request. uvicorn, the
-	// HTTP server of vLLM and SGLang, closes idle connections after 5 s, as Node.js does. At half the value, pauses between
-	// requests cost more new connections. At double, every request after such a pause meets a connection that is being closed.
+	// defaultKeepAlive is the maximum time that a connection to a model server is idle before its next request. uvicorn, the HTTP server of
+	// vLLM and SGLang, closes idle connections after 5 s, as Node.js does.
 	defaultKeepAlive = 4 * time.Second
-	// safety is by how much a server's own idle timeout is shortened, as a divisor: a quarter. At half, a server whose timer
-	// is late or early by an eighth closes connections in use. At double, connections are used for half of their time.
+	// safety is by how much a server's own idle timeout is shortened, as a divisor: a quarter.
 	safety = 4
-	// minLearned is the shortest idle time that counts as a server's timeout: a server that closes connections earlier is
-	// shutting down. At half the value, a shutdown is mistaken for a timeout more often. At double, a server that closes idle
-	// connections after 150 ms closes one in use now and then.
+	// minLearned is the shortest idle time that counts as a server's timeout: a server that closes connections earlier is shutting down.
 	minLearned = 100 * time.Millisecond
-	// minWait is the duration of a read that has waited for the server, rather than found what was there. At half the value,
-	// reads that the scheduler delayed count as waits. At double, short waits do not, and connections are used for less time.
+	// minWait is the duration of a read that has waited for the server, rather than found what was there.
 	minWait = 100 * time.Microsecond
 )
 
@@ -106,7 +101,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	now := monotonic.FromTime(time.Now())
 	if c.tunnel.Load() {
-		return n, err //nolint:wrapcheck // the tunnel ends with it
+		return n, err
 	}
 	if n > 0 {
 		if now.Sub(began) > minWait {
@@ -122,7 +117,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	} else if err != nil && c.answered.Load() {
 		c.server.keepAlive.learnTimeout(now.Sub(c.lastRead.Load()), now)
 	}
-	return n, err //nolint:wrapcheck // net/http examines it
+	return n, err
 }
 
 // Write implements net.Conn.
@@ -135,7 +130,7 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(b)
 	c.written.Add(int64(n))
-	return n, err //nolint:wrapcheck // net/http examines it
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -143,5 +138,5 @@ func (c *serverConn) Close() error {
 	c.answered.Store(false) // the end that a pending read sees is our own
 	err := c.Conn.Close()
 	c.once.Do(func() { c.server.connections.Add(-1) })
-	return err //nolint:wrapcheck // net/http examines it
+	return err
 }

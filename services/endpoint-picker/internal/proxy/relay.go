@@ -12,21 +12,17 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 )
 
-// pieceSize is the size of a read from a model server: events of a stream have less than 1 KiB. At half the value, large
-// responses take twice the system calls. At double, each open request takes 8 KiB more.
+// pieceSize is the size of a read from a model server: events of a stream have less than 1 KiB.
 const pieceSize = 8 << 10
 
 const (
-	// maxTrailers is the maximum number of trailers of a response. gRPC has 3. At half the value, nothing that is known would be refused;
-	// at double, each response can hold twice as many names.
+	// maxTrailers is the maximum number of trailers of a response. gRPC has 3.
 	maxTrailers = 64
 	// maxHeaderMemory is the maximum memory of a response's headers, and again of its trailers, in bytes: 900 short fields, or
-	// maxResponseHeader of usual ones. At half the value, cookies and explanations that fit into maxResponseHeader are refused. At double,
-	// a hostile model server can make each open request hold 256 KiB more.
+	// maxResponseHeader of usual ones.
 	maxHeaderMemory = 2 * maxResponseHeader
-	// headerCopies is how often a response's headers are in memory while it is relayed: as they came, as they are sent, and net/http's
-	// copy of these, which share their texts (BenchmarkMemory: 185 kB for 890 fields, 1.4 times). At half the value, such a response holds more than
-	// is counted. At double, usual headers count for twice what they take.
+	// headerCopies is how often a response's headers are in memory while it is relayed: as they came, as they are sent, and net/http's copy
+	// of these, which share their texts (BenchmarkMemory: 185 kB for 890 fields, 1.4 times).
 	headerCopies = 2
 )
 
@@ -184,7 +180,7 @@ func (a *attempt) receivePiece(buffer []byte) (int, error) {
 		a.silence.Reset(a.server.options.IdleTimeout)
 		defer a.silence.Stop()
 	}
-	return a.response.Body.Read(buffer) //nolint:wrapcheck // the caller examines it
+	return a.response.Body.Read(buffer)
 }
 
 // writePiece sends a piece to the client, at once if it is not the last one.
@@ -194,10 +190,10 @@ func (a *attempt) writePiece(piece []byte, more bool) error { //nolint:revive //
 	}
 	a.prepareWrite()
 	if _, err := a.writer.Write(piece); err != nil {
-		return err //nolint:wrapcheck // the client has gone, whatever it is
+		return err
 	}
 	if more {
-		return a.control.Flush() //nolint:wrapcheck // likewise
+		return a.control.Flush()
 	}
 	return nil
 }

@@ -21,13 +21,11 @@ import (
 )
 
 const (
-	// idleTimeout is the time that a connection of a client may be without a request. Envoy closes its idle connections after an
-	// hour, and other load balancers earlier: the client should be the first to close, or else its next request may meet the end
-	// of the connection. At half the value, Envoy's requests do. At double, connections that nobody uses hold memory for
-	// two hours. TCP keep-alive ends those of hosts that have gone.
+	// idleTimeout is the time that a connection of a client may be without a request. Envoy closes its idle connections after an hour, and
+	// other load balancers earlier: the client should be the first to close, or else its next request may meet the end of the connection.
+	// TCP keep-alive ends those of hosts that have gone.
 	idleTimeout = 70 * time.Minute
-	// maxHeaders is the maximum size of a request's headers: Envoy's is 60 KiB. At half the value, requests that come through
-	// Envoy with long cookies and tokens are refused with 431. At double, a client can hold twice as much before its request counts.
+	// maxHeaders is the maximum size of a request's headers: Envoy's is 60 KiB.
 	maxHeaders = 64 << 10
 	// http2Ping is the time without a frame after which an HTTP/2 client is asked whether it is there.
 	http2Ping = 30 * time.Second

@@ -18,13 +18,11 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// requestBytes is the memory of an open request besides its headers and body: the stacks and buffers of its handler, and those
-// of its connection to a model server (BenchmarkMemory: 45 kB). At half the value, open streams take twice the
-// memory that is counted. At double, a load balancer has its share with half as many requests.
+// requestBytes is the memory of an open request besides its headers and body: the stacks and buffers of its handler, and those of its
+// connection to a model server (BenchmarkMemory: 45 kB).
 const requestBytes = 48 << 10
 
-// discardTimeout is the time for the rest of the body of a refused request. At half the value, slow clients may see a reset in
-// place of the refusal. At double, hostile clients keep refused requests for twice as long.
+// discardTimeout is the time for the rest of the body of a refused request.
 const discardTimeout = time.Second
 
 // A transfer is one request of a client, from its headers to the end of its response.
@@ -146,8 +144,7 @@ func (t *transfer) refuseRequest(r *exchange.Refusal) (complete bool) {
 	return true
 }
 
-// deadlineAge is the age up to which a deadline for writing is good enough. At half the value, streams of many pieces set twice
-// as many. At double, a client may get two seconds less than it should.
+// deadlineAge is the age up to which a deadline for writing is good enough.
 const deadlineAge = time.Second
 
 // prepareWrite gives the client time to read what is written next.

@@ -101,5 +101,5 @@ type deadlineConn struct {
 // Write implements net.Conn.
 func (c deadlineConn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.limit))
-	return c.Conn.Write(b) //nolint:wrapcheck // any error ends the tunnel
+	return c.Conn.Write(b)
 }

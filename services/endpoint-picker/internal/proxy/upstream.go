@@ -16,18 +16,14 @@ import (
 )
 
 const (
-	// dialTimeout is the time for a connection to a model server: enough for a lost SYN, which is sent again after a second. At
-	// half the value, one lost packet makes a request move. At double, requests wait twice as long for a node that has gone.
+	// dialTimeout is the time for a connection to a model server: enough for a lost SYN, which is sent again after a second.
 	dialTimeout = 2 * time.Second
-	// maxResponseHeader is the maximum size of a response's headers: Envoy's is 60 KiB. At half the value, explanations and cookies of
-	// several proxies may not fit. At double, a hostile model server can make the process hold twice as much for each request.
+	// maxResponseHeader is the maximum size of a response's headers: Envoy's is 60 KiB.
 	maxResponseHeader = 64 << 10
-	// writeBuffer is the buffer of a connection to a model server, the size of one write of a body. At half the value, a prompt
-	// of 67 kB takes 16 system calls in place of 8. At double, each connection takes 8 KiB more.
+	// writeBuffer is the buffer of a connection to a model server, the size of one write of a body.
 	writeBuffer = 8 << 10
 	// forgetAfter is the time after which what was learned of a server is forgotten, and the server too if it has no
-	// connection. At half the value, the idle timeout of a server is learned twice as often. At double, a server that was
-	// misjudged while it shut down gets more new connections for twice as long.
+	// connection.
 	forgetAfter = 10 * time.Minute
 )
 

@@ -20,13 +20,11 @@ const MaxHash = 1<<53 - 1
 
 // Limits on one request.
 const (
-	// MaxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models. At half, the longest
-	// prompts of today's models are left out; at double, a line has 70 KB.
+	// MaxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models.
 	MaxTokens = 1 << 20
 	// maxMilliseconds is the largest time, ten years. Larger ones lose fractions of a millisecond.
 	maxMilliseconds = 10 * 366 * 24 * 3600 * 1e3
-	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs. At half, a
-	// request of MaxTokens may not fit.
+	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs.
 	maxLine = 128 << 10
 	// maxEndpoints limits the numbers of endpoints, so that tables by endpoint stay small.
 	maxEndpoints = 1 << 16

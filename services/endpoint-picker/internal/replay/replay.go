@@ -26,8 +26,7 @@ import (
 const (
 	maxServers  = 1000
 	maxReplicas = 100
-	// maxMemory limits the memory of one run. At half, half an hour of 1000 requests per second does not fit; at double, common machines
-	// run out of memory.
+	// maxMemory limits the memory of one run.
 	maxMemory = 8 << 30
 	// maxProfile is the maximum size of a profile.
 	maxProfile = 1 << 20
@@ -125,7 +124,7 @@ func (o *Options) runAll(ctx context.Context, s simulation.Scenario, load loader
 // readConfig reads the other configuration; nil if none is given.
 func (o *Options) readConfig(log io.Writer) (loader, error) {
 	if o.Config == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil
 	}
 	text, err := readFile(o.Config, pluginconfig.MaxBytes+1)
 	if err != nil {
@@ -165,10 +164,10 @@ func (o *Options) readProfile() (*simulation.Profile, error) {
 func readFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the operation and the path
+		return nil, err
 	}
-	defer func() { _ = file.Close() }()           // opened only for reading
-	return io.ReadAll(io.LimitReader(file, most)) //nolint:wrapcheck // it names the operation and the path
+	defer func() { _ = file.Close() }() // opened only for reading
+	return io.ReadAll(io.LimitReader(file, most))
 }
 
 // played is what a recording contains that can be played.

@@ -11,21 +11,16 @@ import (
 )
 
 const (
-	// contentsWait is the time that a request for contents waits for others: less than headerTimeout. At half, fewer replicas can start at
-	// once and be warm; at double, their requests end before.
+	// contentsWait is the time that a request for contents waits for others: less than headerTimeout.
 	contentsWait = 3 * time.Second
-	// contentsTimeout is the time to write contents. A new replica does not wait for longer (warmTimeout). At half, a replica on a slow
-	// network stays cold; at double, a client that does not read keeps others waiting for longer.
+	// contentsTimeout is the time to write contents. A new replica does not wait for longer (warmTimeout).
 	contentsTimeout = warmTimeout
-	// maxContents is the number of contents that are written at a time, to different clients. Each takes up to 20 MiB. At half, two
-	// clients that do not read keep all others waiting; at double, such clients hold twice as much.
+	// maxContents is the number of contents that are written at a time, to different clients. Each takes up to 20 MiB.
 	maxContents = 4
-	// maxAsking is the number of requests for the contents of a pool that wait or are answered. At half, fewer than all replicas of a large Deployment can
-	// start at once and be warm; at double, clients that are no replica hold twice as many connections for contentsWait.
+	// maxAsking is the number of requests for the contents of a pool that wait or are answered.
 	maxAsking = 16
-	// contentsRest is the time in which no index is read, as a multiple of the time that the last reading took: picks wait for the
-	// index meanwhile. At half, clients that ask without end make the index busy for 18 % of the time instead of 10 %; at double, replicas
-	// that start at once wait for longer.
+	// contentsRest is the time in which no index is read, as a multiple of the time that the last reading took: picks wait for the index
+	// meanwhile.
 	contentsRest = 9
 	// contentsPiece is the size of a write of contents: a few writes for each megabyte.
 	contentsPiece = 256 << 10

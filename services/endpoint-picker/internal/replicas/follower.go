@@ -19,11 +19,9 @@ import (
 )
 
 const (
-	// silence is the time without a frame after which a replica counts as gone: five heartbeats. At half, a replica that pauses for 3 s is
-	// gone; at double, the requests of a dead one count for 10 s.
+	// silence is the time without a frame after which a replica counts as gone: five heartbeats.
 	silence = 5 * heartbeat
-	// retryFirst and retryLongest bound the time until the next attempt to connect. At half, a replica that does not answer costs twice as
-	// many connections; at double, one that has restarted is heard later.
+	// retryFirst and retryLongest bound the time until the next attempt to connect.
 	retryFirst   = 200 * time.Millisecond
 	retryLongest = 5 * time.Second
 	// readBuffer holds a few hundred events, or one long prompt.

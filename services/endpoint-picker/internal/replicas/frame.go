@@ -21,8 +21,7 @@ const (
 	frameContents = 9
 )
 
-// maxHashes is the maximum number of hashes in a frame: two million tokens. The publisher cuts longer prompts. At half, the end of
-// longer prompts looks uncached to other replicas; at double, a broken replica makes a follower allocate 2 MiB.
+// maxHashes is the maximum number of hashes in a frame: two million tokens. The publisher cuts longer prompts.
 const maxHashes = 1 << 17
 
 var errFrame = errors.New("malformed frame from another replica")

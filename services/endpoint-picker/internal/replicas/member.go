@@ -16,10 +16,9 @@ import (
 
 const (
 	// endpointsTimeout is the time to wait for pages of all endpoints before the first connection: the contents of a cache are kept up to
-	// its size, which is on its page. At half, one slow page makes a new replica forget prompts; at double, it starts up to 2 s later.
+	// its size, which is on its page.
 	endpointsTimeout = 2 * time.Second
-	// warmTimeout is the time to wait for the contents of another replica before the pool is ready. At half, large indexes arrive after the
-	// first requests; at double, a replica whose siblings do not answer starts up to 5 s later.
+	// warmTimeout is the time to wait for the contents of another replica before the pool is ready.
 	warmTimeout = 5 * time.Second
 	// pollEndpoints is the time between two looks at the endpoints, while a replica starts.
 	pollEndpoints = 50 * time.Millisecond

@@ -20,17 +20,14 @@ import (
 )
 
 const (
-	// resolveEvery is the time between two look-ups of the addresses. At half, DNS gets twice the queries; at double, a replica hears of
-	// another one up to 5 s later.
+	// resolveEvery is the time between two look-ups of the addresses.
 	resolveEvery   = 5 * time.Second
 	resolveTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second // in a cluster, an address that does not answer by then has no replica any more
 	headerTimeout  = 5 * time.Second // of a request for events
-	// maxHeader limits the headers of a request; net/http adds 4 KiB. At half, the longest name of a pool does not fit beside the headers
-	// of a service mesh; at double, half requests hold twice as much.
+	// maxHeader limits the headers of a request; net/http adds 4 KiB.
 	maxHeader = 4 << 10
-	// maxWaiting is the number of connections that wait for a request. A replica has one for each pool, for a few milliseconds. At half, some
-	// replicas with 64 pools that start at once connect again; at double, clients that are no replica hold 16 MiB more.
+	// maxWaiting is the number of connections that wait for a request. A replica has one for each pool, for a few milliseconds.
 	maxWaiting = 256
 )
 

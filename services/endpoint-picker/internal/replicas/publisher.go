@@ -9,8 +9,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
-// maxPending is the maximum number of bytes that wait for all readers of all pools: more than 30 s of a thousand requests a second with prompts of
-// a thousand tokens. At half, a reader that pauses for 15 s loses its connection; at double, slow readers hold 64 MiB.
+// maxPending is the maximum number of bytes that wait for all readers of all pools: more than 30 s of a thousand requests a second with
+// prompts of a thousand tokens.
 const maxPending = 32 << 20
 
 // pendingBytes counts what waits for the readers of all pools. While it is over half of the limit, no reader may have more than its equal part

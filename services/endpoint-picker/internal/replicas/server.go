@@ -25,23 +25,19 @@ const protocol = "3"
 
 const (
 	// linger is the time in which a server collects events before it writes them. In package simulation, a delay of 1 ms costs 0 to 5 % of
-	// the mean time to first token of two replicas, 5 ms up to 17 %. With half of it, a thousand requests a second cost up to twice as many
-	// writes; with twice as much, they cost half.
+	// the mean time to first token of two replicas, 5 ms up to 17 %.
 	linger = 500 * time.Microsecond
-	// heartbeat is the time between two frames of a silent server. A follower gives up after silence. At half, idle replicas wake each other
-	// twice as often; at double, the requests of a dead replica count for 5 s longer.
+	// heartbeat is the time between two frames of a silent server. A follower gives up after silence.
 	heartbeat = time.Second
-	// writeTimeout is the time for a reader to accept a write. At half, a reader that pauses loses its connection earlier; at double, events
-	// for a dead one collect for longer, within maxPending.
+	// writeTimeout is the time for a reader to accept a write.
 	writeTimeout = 10 * time.Second
 	// maxReaders is the maximum number of readers of a pool: more replicas than a pool has. Each reader costs a copy of each event.
 	maxReaders = 64
 	// maxReadersOfClient is the maximum number of readers of a pool with one IP address. A replica has an address of its own and one
-	// reader. After a restart with the same address, or when its connection broke, the old reader stays until writeTimeout. At half,
-	// a replica that connects again twice in this time hears nothing for up to 10 s. At double, a pod that is no replica takes an eighth of the places.
-	// Loopback addresses are those of the sidecar of a service mesh, which all replicas share.
+	// reader. After a restart with the same address, or when its connection broke, the old reader stays until writeTimeout. Loopback
+	// addresses are those of the sidecar of a service mesh, which all replicas share.
 	maxReadersOfClient = 4
-	// maxKept is the capacity of a buffer that a reader keeps: 1 MiB. At half, bursts allocate; at double, each reader keeps twice as much.
+	// maxKept is the capacity of a buffer that a reader keeps: 1 MiB.
 	maxKept = 1 << 20
 )
 
@@ -106,12 +102,12 @@ func (o *writer) writeFrames(frames []byte) error {
 	_ = o.control.SetWriteDeadline(deadline) // not supported by recorders in tests
 	clock := appendClock(make([]byte, 0, 16), o.node.elapsedTime())
 	if _, err := o.response.Write(clock); err != nil {
-		return err //nolint:wrapcheck // only its existence matters
+		return err
 	}
 	if _, err := o.response.Write(frames); err != nil { //nolint:gosec // frames are numbers of this process, and no page
-		return err //nolint:wrapcheck // only its existence matters
+		return err
 	}
-	return o.control.Flush() //nolint:wrapcheck // only its existence matters
+	return o.control.Flush()
 }
 
 // writeEvents writes events until the reader is gone.

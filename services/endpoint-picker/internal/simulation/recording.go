@@ -39,7 +39,7 @@ type recordedRequest struct {
 func ReadRecording(from io.Reader) (*Recording, error) {
 	requests, err := recording.Read(from)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the line
+		return nil, err
 	}
 	return NewRecording(requests)
 }

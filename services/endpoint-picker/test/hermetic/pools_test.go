@@ -240,7 +240,7 @@ func TestPools_ManyDisplaceNone(t *testing.T) {
 }
 
 // TestPools_Memory bounds the memory of an idle pool.
-func TestPools_Memory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+func TestPools_Memory(t *testing.T) {
 	const idle = 50
 	p := startSeveral(t, 1, 0)
 	p.awaitEndpoints(0, 1)

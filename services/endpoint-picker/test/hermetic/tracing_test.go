@@ -62,7 +62,7 @@ func attribute(s *tracev1.Span, key string) string {
 }
 
 // A request of a trace is a part of it, and the model server's part is below that.
-func TestSpans(t *testing.T) { //nolint:paralleltest // it sets the environment
+func TestSpans(t *testing.T) {
 	found, address := collect(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")

@@ -50,7 +50,7 @@ func (s *scalar) UnmarshalText(text []byte) error {
 func Parse(data []byte) ([]endpoint.Description, error) {
 	parsed, err := strictyaml.Parse(data, strictyaml.Options{MaxBytes: MaxBytes, Aliases: true, Empty: "without endpoints, give endpoints: []"})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // its problems are those of the file
+		return nil, err
 	}
 	p := parser{Document: parsed, names: map[string]string{}, addresses: map[netip.AddrPort]string{}}
 	var d document
@@ -64,7 +64,7 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 		p.Errorf("endpoints", "it is missing: without endpoints, give an empty list")
 	}
 	if err := parsed.Err(); err != nil {
-		return nil, err //nolint:wrapcheck // its problems are those of the file
+		return nil, err
 	}
 	slices.SortFunc(p.found, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
 	return p.found, nil

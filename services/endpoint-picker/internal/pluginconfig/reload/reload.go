@@ -181,7 +181,7 @@ func (t *text) Apply(read []byte) error {
 	o.Previous = t.Current()
 	c, err := pluginconfig.Load(read, o)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the lines
+		return err
 	}
 	publish, err := t.prepare(c)
 	if err != nil {

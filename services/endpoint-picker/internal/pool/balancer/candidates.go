@@ -20,9 +20,8 @@ import (
 const (
 	// maxBlocks is the default limit on the part of a prompt to look up in caches.
 	maxBlocks = prefixindex.DefaultMatchTokens / prefixindex.BlockTokens
-	// mediaBlocks is the part of a prompt to look up even if its body has less text than that, because an image of a few bytes counts
-	// as hundreds of tokens (guarded): 64 KiB of hashes. At half, long chats with images match less of their caches; at double, a
-	// body of 64 KiB takes nine times its size in a pick.
+	// mediaBlocks is the part of a prompt to look up even if its body has less text than that, because an image of a few bytes counts as
+	// hundreds of tokens (guarded): 64 KiB of hashes.
 	mediaBlocks = (128 << 10) / prefixindex.BlockTokens
 	// beginningBlocks is the part of a prompt that identifies its kind: 128 tokens. Later tokens may differ between requests
 	// of the same kind.
@@ -55,7 +54,7 @@ type pick struct {
 func (p *pick) parseRequest(rc *exchange.RequestContext, blocks int) error {
 	r := &p.incoming
 	if err := r.Parse(p.config.Parsers, rc.Incoming, blocks*prefixindex.BlockTokens); err != nil {
-		return err //nolint:wrapcheck // it says all
+		return err
 	}
 	rc.Model = r.Model
 	rc.Streaming, rc.UsageFormat, rc.PromptTokens, rc.FixedTokens = r.Stream, r.API.Usage, 0, 0

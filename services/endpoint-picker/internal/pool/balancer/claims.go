@@ -7,9 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// alwaysBelieved is the length of a prompt, in tokens, that is always believed: the context of most models. At half the value, prompts of
-// clients that send digests alone count for less load than they are, for models with long contexts. At double, a call of 60 bytes can claim
-// twice as many seconds of a server.
+// alwaysBelieved is the length of a prompt, in tokens, that is always believed: the context of most models.
 const alwaysBelieved = 128 << 10
 
 // promptClaims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has seen

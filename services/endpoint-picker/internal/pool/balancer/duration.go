@@ -6,14 +6,11 @@ import (
 )
 
 const (
-	// durationWeight is the weight of the newest answer in the usual duration. At half the value, the duration follows a change of the
-	// traffic after twice as many answers. At double, one long answer changes it by an eighth.
+	// durationWeight is the weight of the newest answer in the usual duration.
 	durationWeight = 1.0 / 16
-	// firstDuration is used before the first answer. At half the value, a server that fails at once gets more of the first requests, if
-	// answers are long. At double, one that failed by chance gets fewer for longer.
+	// firstDuration is used before the first answer.
 	firstDuration = 10 * time.Second
-	// maxDuration limits how long a failed request counts. At half the value, a server that fails among answers of a minute gets more of
-	// their requests. At double, a server that was repaired looks busy for longer.
+	// maxDuration limits how long a failed request counts.
 	maxDuration = 30 * time.Second
 )
 

@@ -105,7 +105,7 @@ func (p *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*s
 		p.addCandidates(endpoints, indexes, suspect)
 		chosen, err = p.config.Profile.Schedule(&p.request, p.candidates, &p.scheduling)
 	}
-	return chosen, err //nolint:wrapcheck // it says all
+	return chosen, err
 }
 
 // hasSuspects reports whether some endpoints seem to have stopped.

@@ -18,15 +18,12 @@ import (
 )
 
 const (
-	// usualBatch is the number of requests that a server runs at once, while it is not known: the default of vLLM on most accelerators. At half
-	// the value, a large server idles until its first requests end. At double, a small one that becomes ready first gets a queue of its own
-	// before the second one is ready.
+	// usualBatch is the number of requests that a server runs at once, while it is not known: the default of vLLM on most accelerators.
 	usualBatch = 256
-	// recheckInterval is the time after which waiting requests are looked at although nothing happened here: other replicas of the picker send
-	// requests to the same servers. At half the value, a pool without servers costs twice as much. At double, requests may wait for longer.
+	// recheckInterval is the time after which waiting requests are looked at although nothing happened here: other replicas of the picker
+	// send requests to the same servers.
 	recheckInterval = 50 * time.Millisecond
-	// answerMargin is the part of a time limit that is left for the refusal to reach the client. At half the value, a slow network
-	// loses it. At double, requests wait for a second less than they could.
+	// answerMargin is the part of a time limit that is left for the refusal to reach the client.
 	answerMargin = time.Second
 )
 
@@ -164,8 +161,7 @@ func (p *pick) queueError(err error) error {
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
 }
 
-// waiterBytes is what a request holds while it waits, beside its body and its prompt. At half the value, empty requests take twice as much as
-// is counted. At double, half as many wait.
+// waiterBytes is what a request holds while it waits, beside its body and its prompt.
 const waiterBytes = 8 << 10
 
 // waiterSize returns the memory that the request holds while it waits, in bytes.

@@ -9,43 +9,30 @@ import (
 )
 
 const (
-	// decayTime is the time after which a response counts for a third. At half the value, an endpoint that fails a tenth of five requests a
-	// second is found after twice the failures. At double, an endpoint that was repaired is ejected for single failures for twice as long.
+	// decayTime is the time after which a response counts for a third.
 	decayTime = 30 * time.Second
-	// tolerance is how many times as often as the others an endpoint may fail. At half the value, endpoints with long requests, which
-	// clients cancel more often, are ejected. At double, an endpoint that fails eight times as often as the others stays.
+	// tolerance is how many times as often as the others an endpoint may fail.
 	tolerance = 4
-	// leastPart is the part of the requests of an endpoint that may fail even if the others never do. At half the value, an endpoint that
-	// fails once in forty requests is ejected, with all that it has cached. At double, one that fails every tenth request stays.
+	// leastPart is the part of the requests of an endpoint that may fail even if the others never do.
 	leastPart = 0.05
-	// minFaulty and minDoubtful are failures beyond what the others have in proportion. At half the values, two failures by chance eject
-	// an endpoint. At double, one that fails a tenth of its requests meets twice as many before.
+	// minFaulty and minDoubtful are failures beyond what the others have in proportion.
 	minFaulty, minDoubtful = 3, 5
-	// minOthers is the number of responses of other endpoints to compare with. At half the value, the first wrong requests after a start
-	// eject the endpoint that got them. At double, small pools take twice as long.
+	// minOthers is the number of responses of other endpoints to compare with.
 	minOthers = 10
 	// minBegun is the answers of each of the other endpoints during which one that refuses requests has none: an endpoint that works has
-	// none by chance once in 150 times. At half the value, once in 12 times, which clients with wrong requests can wait for. At double, an
-	// endpoint without the model of a conversation refuses twice as many of its turns.
+	// none by chance once in 150 times.
 	minBegun = 5
-	// minWhole is the same for whole answers, while all answers of one server end early and nobody knows whose fault it is (simulated). At
-	// half the value, a client that leaves all its requests, and chooses the server by its prompts, can wait for the ejection. At double, a
-	// server that breaks off all answers to such prompts gets a request a second for twice as long.
+	// minWhole is the same for whole answers, while all answers of one server end early and nobody knows whose fault it is (simulated).
 	minWhole = 4 * minBegun
 	// beyondUsual is how many times as long as usual a streak must be, beside its least length: one of an endpoint that works is so long by
-	// chance once in ten thousand times. At half the value, once in a hundred times, so that a client whose requests all endpoints refuse
-	// ejects one of them soon. At double, an endpoint without the model, beside clients with as many wrong requests as good ones, refuses
-	// twice as many.
+	// chance once in ten thousand times.
 	beyondUsual = 10
-	// streakWeight is the weight of the newest streak in the usual length. At half the value, a client that begins to send wrong requests can
-	// eject an endpoint for twice as many answers. At double, one long streak more than doubles the length.
+	// streakWeight is the weight of the newest streak in the usual length.
 	streakWeight = 1.0 / 32
-	// trialAnswers is how many more probes an endpoint must answer for each time that it has returned and failed again, at most maxTrials times
-	// (simulated). At half the value, one that stalls every tenth answer returns after two of three trials. At double, one that was restarted
-	// twice takes eight answers more.
+	// trialAnswers is how many more probes an endpoint must answer for each time that it has returned and failed again, at most maxTrials
+	// times (simulated).
 	trialAnswers, maxTrials = 4, 2
-	// firstAnswers is the number of answers without failures that count at the beginning. At half the value, an endpoint that fails before it
-	// answers at first makes failures look usual. At double, wrong requests after a start eject an endpoint more often.
+	// firstAnswers is the number of answers without failures that count at the beginning.
 	firstAnswers = 8
 )
 

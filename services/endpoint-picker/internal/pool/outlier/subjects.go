@@ -13,12 +13,10 @@ import (
 )
 
 const (
-	// maxSubjects is the number of subjects whose refusals are compared. At half the value, a pool with many adapters, of which most are
-	// missing somewhere, forgets some of them. At double, clients that ask for models that nobody has take twice as much memory: 20 KiB for
-	// each endpoint.
+	// maxSubjects is the number of subjects whose refusals are compared.
 	maxSubjects = 256
-	// minMissing is the number of refusals with the status 404, which a request for a model that the server has does not get, and the number
-	// of answers of others. At half the value, one stray refusal stops the model on its endpoint. At double, twice as many clients see one.
+	// minMissing is the number of refusals with the status 404, which a request for a model that the server has does not get, and the
+	// number of answers of others.
 	minMissing = 2
 )
 

@@ -56,8 +56,7 @@ func (l Labels) Compare(other Labels) int {
 		cmp.Compare(l.Priority, other.Priority))
 }
 
-// maxName is the number of bytes of a name that count. Names of models of Hugging Face have at most 96. At half the value, some paths of local
-// models are cut. At double, names that clients invent take twice as much memory.
+// maxName is the number of bytes of a name that count. Names of models of Hugging Face have at most 96.
 const maxName = 256
 
 // cloneBounded returns a copy of limited length, which keeps no request's memory.

@@ -7,12 +7,10 @@ import (
 )
 
 const (
-	// rememberTime is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that waited
-	// for a moment. At half the value, an autoscaler may miss such a request. At double, reports name models without requests for longer.
+	// rememberTime is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that
+	// waited for a moment.
 	rememberTime = time.Minute
-	// maxRemembered bounds the labels without waiting requests, because clients choose the names of models. At half the value, pools with
-	// hundreds of adapters forget some. At double, names that nobody serves take twice as much memory:
-	// half a megabyte.
+	// maxRemembered bounds the labels without waiting requests, because clients choose the names of models.
 	maxRemembered = 1024
 )
 

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxSessions is the maximum number of sessions. With the entries' fixed size it bounds the memory: 100 000 take about
-	// 20 MiB. With half as many, a picker with more concurrent chats than that forgets the oldest ones before their time.
+	// maxSessions is the maximum number of sessions. With the entries' fixed size it bounds the memory: 100 000 take
+	// about 20 MiB.
 	maxSessions = 100_000
 	// sweepBatch is the maximum number of removed sessions in one call of bind, so that no request waits longer than about
 	// 20 µs for the others. Twice as many double that; half as many suffice too, while each call adds at most one session.

@@ -14,7 +14,7 @@ var utilizationDetectorType = Type{
 }
 
 // staleCapacity is the assumed capacity, in requests, of an endpoint without current metrics: the default of the
-// concurrency-detector. With half of it a pool whose metrics fail sheds requests earlier, with twice as much later.
+// concurrency-detector.
 const staleCapacity = 100
 
 // utilizationDetector uses the metrics of endpoints: the queue or the KV cache, whichever is fuller. For an endpoint with a

@@ -14,18 +14,14 @@ import (
 const (
 	// maxStreams allows gateways to send all requests on one connection. Package peers limits the streams of a gateway.
 	maxStreams = 1 << 20
-	// messageRoom is for headers and metadata beside the largest body. Handlers that do not use peers.Stream get no larger
-	// message: for a body that is larger than that, gRPC breaks the stream, so a gateway gets no 413. At half the value that
-	// happens for bodies that are 512 KiB too large. At double, half a message can hold a megabyte more.
+	// messageRoom is for headers and metadata beside the largest body. Handlers that do not use peers.Stream get no larger message: for a
+	// body that is larger than that, gRPC breaks the stream, so a gateway gets no 413.
 	messageRoom = 1 << 20
-	// maxHeaderList limits the HTTP/2 headers of a stream; those of HTTP requests are in messages. gRPC's default is 16 MiB. At
-	// half the value, gateways that add metadata such as tokens do not fit. At double, a stream can cost twice the memory
-	// until its handler starts.
+	// maxHeaderList limits the HTTP/2 headers of a stream; those of HTTP requests are in messages. gRPC's default is 16 MiB.
 	maxHeaderList = 16 << 10
 
-	// workers run the handlers of streams one after the other, so that a handler starts with a grown stack. While all are
-	// busy, new streams get their own goroutines. Each gateway has its own workers, which take 40 KiB while they are idle. At
-	// half the number, bursts pay for growing stacks. At double, an idle gateway takes 40 KiB more.
+	// workers run the handlers of streams one after the other, so that a handler starts with a grown stack. While all are busy, new streams
+	// get their own goroutines. Each gateway has its own workers, which take 40 KiB while they are idle.
 	workers = 16
 	// streamWindow and connWindow limit the data that a gateway may send before a handler, or the connection's reader, reads
 	// it. With fixed windows gRPC does not send a ping for nearly every message to measure the connection.

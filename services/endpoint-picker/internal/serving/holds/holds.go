@@ -29,17 +29,13 @@ const (
 	// Pattern is the pattern of the handler.
 	Pattern = "GET /v1/holds"
 
-	// interval is the time between two looks at the pools. At half the value, each follower costs twice as much. At double, a follower hears of
-	// the first request after 50 ms.
+	// interval is the time between two looks at the pools.
 	interval = 25 * time.Millisecond
-	// heartbeat is the time between two empty lines. At half the value, idle followers cost more. At double, a follower notices late that its
-	// picker is gone.
+	// heartbeat is the time between two empty lines.
 	heartbeat = 15 * time.Second
-	// maxFollowers is half of what the listener serves at the same time, so that scrapes have a place. At half the value, two
-	// autoscalers and a person exclude others. At double, followers could take all places.
+	// maxFollowers is half of what the listener serves at the same time, so that scrapes have a place.
 	maxFollowers = 4
-	// maxLine bounds a line in bytes, because clients choose the names of models. Models that most requests wait for come first. At half the
-	// value, a pool with a thousand adapters may not fit. At double, a follower has to read twice as much.
+	// maxLine bounds a line in bytes, because clients choose the names of models. Models that most requests wait for come first.
 	maxLine = 512 << 10
 )
 
@@ -92,12 +88,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // writeLines sends lines to a client that reads them.
 func writeLines(w io.Writer, control *http.ResponseController, lines []byte) error {
 	if err := control.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
-		return err //nolint:wrapcheck // it ends the stream
+		return err
 	}
 	if _, err := w.Write(lines); err != nil {
-		return err //nolint:wrapcheck // it ends the stream
+		return err
 	}
-	return control.Flush() //nolint:wrapcheck // it ends the stream
+	return control.Flush()
 }
 
 // stream is what a follower has read.

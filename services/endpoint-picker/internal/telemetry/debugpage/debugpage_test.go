@@ -166,7 +166,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 	assert.Equal(t, []int{4, 3, 2}, got)
 }
 
-func TestPicksThatNobodyWantsCostNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+func TestPicksThatNobodyWantsCostNothing(t *testing.T) {
 	p, r := NewPicks(0), &exchange.Record{Outcome: exchange.Refused, Scores: make([]exchange.Score, 10)}
 	assert.False(t, p.IsEnabled())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveRequest(r) }))

@@ -403,7 +403,7 @@ func TestNothingOfARecordIsKept(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-func TestObservingAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+func TestObservingAllocatesNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), Options{Streams: true})
 	e := newEndpoint("a")
 	ended, failed, refused := streamed(e), streamed(e), &exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"}

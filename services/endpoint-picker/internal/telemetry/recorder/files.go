@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// fileCount is the number of files of a recording: the current one, and older ones with the suffixes .1 to .3. At each change of
-// the file a quarter of the recording is lost. With half as many it is half; with double, a file of the smallest recording has 256 KiB.
+// fileCount is the number of files of a recording: the current one, and older ones with the suffixes .1 to .3. At each change of the file a
+// quarter of the recording is lost.
 const fileCount = 4
 
 var errNotRegular = errors.New("it is not a regular file")
@@ -36,7 +36,7 @@ type files struct {
 func openFile(path string) (output, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the operation and the path
+		return nil, err
 	}
 	return f, nil
 }
@@ -57,7 +57,7 @@ func (f *files) appendLines(lines []byte) error {
 			_ = f.current.Truncate(f.size) // if that fails too, a reader meets a cut line and names it
 		}
 		f.closeFile()
-		return err //nolint:wrapcheck // it names the operation and the path
+		return err
 	}
 	f.size += int64(n)
 	return nil
@@ -91,15 +91,15 @@ func (f *files) rotateFiles() error {
 	case errors.Is(err, os.ErrNotExist):
 		return f.pruneFiles()
 	case err != nil:
-		return err //nolint:wrapcheck // it names the operation and the path
+		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("open %s: %w", f.path, errNotRegular)
 	case info.Size() == 0:
-		return os.Remove(f.path) //nolint:wrapcheck // it names the operation and the path
+		return os.Remove(f.path)
 	}
 	for i := fileCount - 1; i > 0; i-- {
 		if err := os.Rename(f.olderPath(i-1), f.olderPath(i)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err //nolint:wrapcheck // it names the operation and the path
+			return err
 		}
 	}
 	return f.pruneFiles()
@@ -117,7 +117,7 @@ func (f *files) pruneFiles() error {
 			continue
 		}
 		if err := os.Remove(f.olderPath(i)); err != nil {
-			return err //nolint:wrapcheck // it names the operation and the path
+			return err
 		}
 	}
 	return nil

@@ -23,16 +23,14 @@ import (
 )
 
 const (
-	// queueLength is the number of requests that wait for the writer: four seconds at 1000 requests per second, and 10 MB with prompts
-	// of 128 Ki tokens. At half, a disk that pauses for three seconds loses requests; at double, such prompts hold 20 MB.
+	// queueLength is the number of requests that wait for the writer: four seconds at 1000 requests per second, and 10 MB with prompts of
+	// 128 Ki tokens.
 	queueLength = 4096
-	// flushInterval is the longest time that a line is only in memory. At half, twice as many writes; at double, a crash loses
-	// twice as many lines.
+	// flushInterval is the longest time that a line is only in memory.
 	flushInterval = time.Second
-	// batchBytes is the size of a write. At half, twice as many writes under load; at double, no change is measurable.
+	// batchBytes is the size of a write.
 	batchBytes = 64 << 10
-	// retryInterval is the time after a failed write. At half, twice as many attempts on a full disk; at double, the recording
-	// starts up to 20 s late after space is free again.
+	// retryInterval is the time after a failed write.
 	retryInterval = 10 * time.Second
 	// maxEndpoints limits the table of endpoint numbers, 1 MB. Beyond it the table starts again, and endpoints get new numbers.
 	maxEndpoints = 10_000

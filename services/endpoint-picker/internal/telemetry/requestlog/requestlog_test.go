@@ -71,7 +71,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestNothingIsMadeForALevelThatIsOff(t *testing.T) { //nolint:paralleltest // it counts what the whole process allocates
+func TestNothingIsMadeForALevelThatIsOff(t *testing.T) {
 	log, err := logging.New(logging.Options{Level: "warn", Format: logging.FormatJSON}, &bytes.Buffer{})
 	require.NoError(t, err)
 	l, record := New(log), &exchange.Record{Outcome: exchange.Refused}

@@ -42,7 +42,7 @@ func (s *sink) Export(_ context.Context, r *collector.ExportTraceServiceRequest)
 }
 
 // Over the real exporter, as the environment says.
-func TestSpansReachACollector(t *testing.T) { //nolint:paralleltest // it sets the environment
+func TestSpansReachACollector(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server, received := grpc.NewServer(), &sink{}
