@@ -95,7 +95,7 @@ func (c *sizeCount) addSize(p Part) {
 	}
 }
 
-// subtractSize takes back what add did.
+// subtractSize undoes addSize.
 func (c *sizeCount) subtractSize(p Part) {
 	if p.Kind == Text || p.Kind == Value {
 		c.text -= int(p.Size)

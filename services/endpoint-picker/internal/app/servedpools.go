@@ -44,7 +44,7 @@ type servedPools struct {
 	readOnce   sync.Once
 	starting   startingPools
 
-	// Used only by follow.
+	// Used only by followPools.
 	running map[cache.ObjectName]*servedPool
 	refused map[cache.ObjectName]pools.Refusal
 }

@@ -84,7 +84,7 @@ func TestOutcome_AbortedPicks(t *testing.T) {
 			r := newRig(t)
 			a := r.pick("", "{}")
 			r.reportAll(a.ID, tt.reports)
-			assert.Equal(t, tt.want, r.pool.verdicts)
+			assert.Equal(t, tt.want, r.pool.signals)
 		})
 	}
 }

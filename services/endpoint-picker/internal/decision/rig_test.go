@@ -38,7 +38,7 @@ type fakePool struct {
 	incoming []api.Incoming
 	records  []exchange.Record // of finished exchanges
 	late     []bool
-	verdicts []exchange.HealthSignal
+	signals  []exchange.HealthSignal
 }
 
 func newFakePool() *fakePool {
@@ -129,7 +129,7 @@ func (*fakePick) OnFailedAttempt(_, _ string)           {}
 func (p *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
-	p.pool.verdicts = append(p.pool.verdicts, v)
+	p.pool.signals = append(p.pool.signals, v)
 	return time.Time{}
 }
 

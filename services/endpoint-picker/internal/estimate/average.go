@@ -10,7 +10,7 @@ import (
 // The ratio of two averages with the same weights is the ratio of the exponentially decayed sums of their values.
 //
 // All methods are safe for concurrent use and take no lock. Of two concurrent observations one may be lost, because an
-// average of hundreds of values does not depend on a single one. Callers that cannot accept this serialize observe.
+// average of hundreds of values does not depend on a single one. Callers that cannot accept this serialize addSample.
 type movingAverage struct {
 	bits atomic.Uint64 // of a float64
 }
@@ -27,7 +27,7 @@ func (a *movingAverage) addSample(v, weight float64) {
 	a.setTo(last + weight*(v-last))
 }
 
-// addOrSet is observe for an average whose 0 means that there was no value: the first one sets it.
+// addOrSet is addSample for an average whose 0 means that there was no value: the first one sets it.
 func (a *movingAverage) addOrSet(v, weight float64) {
 	if a.current() == 0 {
 		weight = 1

@@ -48,7 +48,7 @@ func (s *Server) claimedBlocks() int {
 	return int(s.estimator.tokensToBlocks(float64(s.estimator.size.Load().blocksFor(s.pageBlocks) * prefixindex.BlockTokens)))
 }
 
-// claimedSize is claimed for callers without sizeMu.
+// claimedSize is claimedBlocks for callers without sizeMu.
 func (s *Server) claimedSize() int {
 	s.sizeMu.Lock()
 	defer s.sizeMu.Unlock()

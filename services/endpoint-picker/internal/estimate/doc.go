@@ -28,13 +28,13 @@
 //	traffic.go   the share of the load that other replicas placed
 //	constants.go every tunable number
 //
-// An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate) takes no lock, and Server.Place only that of the
+// An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate) takes no lock, and Prompt.PlaceOn only that of the
 // prefills of one server. The locks, in the order in which they are taken:
 //
-//	endpoint.Lease.mu        ->  prefills.mu, Server.mu (one at a time)  ->  Learner.mu
-//	endpoint.Endpoint.pages  ->  batchSize.mu, Share.mu, tokenizers.mu, fit.mu, prefixindex.Index.mu (one at a time)
-//	Server.sizeMu            ->  fit.mu, prefixindex.Index.mu (one at a time)
+//	endpoint.Lease.mu        ->  prefillQueue.mu, Server.mu (one at a time)  ->  Learner.mu
+//	endpoint.Endpoint.pages  ->  batchSize.mu, loadShare.mu, tokenizers.mu, cacheFit.mu, prefixindex.Index.mu (one at a time)
+//	Server.sizeMu            ->  cacheFit.mu, prefixindex.Index.mu (one at a time)
 //
-// Averages that several goroutines update without a lock may lose one of two concurrent values (average), and so may the
+// Averages that several goroutines update without a lock may lose one of two concurrent values (movingAverage), and so may the
 // times of Server. Such an error lasts until the next value.
 package estimate

@@ -31,9 +31,9 @@ const (
 	headerEcho = "x-echo-set-header"
 )
 
-// A Pool decides which model server gets a request. It observes every exchange.
+// A Pool decides which model server gets a request. It observes every request.
 type Pool interface {
-	// OnStart is called at the start of an exchange.
+	// OnStart is called at the start of each request.
 	OnStart()
 	// PreparePick reads a request. It does not wait.
 	PreparePick(rc *RequestContext) (Pick, *Refusal)
@@ -41,7 +41,7 @@ type Pool interface {
 	OnPick(rc *RequestContext, refusal *Refusal)
 	// OnSend is called when the sender of the request has the endpoint. The record changes after the call.
 	OnSend(r *Record)
-	// OnEnd is called once at the end of each exchange.
+	// OnEnd is called once at the end of each request.
 	OnEnd(rc *RequestContext)
 }
 
@@ -78,7 +78,7 @@ type Tracer interface {
 	StartSpan(traceparent string) (Span, string)
 }
 
-// Options are the options that all exchanges share.
+// Options are the options that all requests share.
 type Options struct {
 	Tracer Tracer // nil if tracing is disabled
 	Now    func() time.Time
@@ -148,7 +148,7 @@ func (e Edit) GrowthBytes() int {
 	return len(e.Replacement) - (e.To - e.From)
 }
 
-// stage is the progress of an exchange; see the package comment.
+// stage is the progress of a request; see the package comment.
 type stage uint8
 
 const (
@@ -159,7 +159,7 @@ const (
 	completed
 )
 
-// Start begins the exchange of a request for a pool.
+// Start begins the life of a request for a pool.
 func (rc *RequestContext) Start(p Pool, o *Options) {
 	rc.pool, rc.options, rc.StartTime = p, o, o.Now()
 	p.OnStart()
@@ -345,7 +345,7 @@ func (rc *RequestContext) releaseLoad() {
 	rc.Placements.releaseAll()
 }
 
-// EndRequest ends the exchange, with the error of its carrier, if any. It is called once.
+// EndRequest ends the life of the request, with the error of its carrier, if any. It is called once.
 func (rc *RequestContext) EndRequest(err error) {
 	rc.EndTime, rc.Outcome, rc.Code = rc.options.Now(), rc.stage.toOutcome(), status.Code(err)
 	if !rc.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
@@ -370,7 +370,7 @@ func (rc *RequestContext) EndRequest(err error) {
 	rc.pool.OnEnd(rc)
 }
 
-// toOutcome returns the outcome of an exchange that ends at this stage.
+// toOutcome returns the outcome of a request that ends at this stage.
 func (s stage) toOutcome() Outcome {
 	switch s {
 	case refused:

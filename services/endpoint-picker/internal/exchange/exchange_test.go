@@ -28,7 +28,7 @@ type fakePool struct {
 	refuse   string // the call that refuses the request
 	admitted context.Context
 	body     string // of the last request
-	verdicts []HealthSignal
+	signals  []HealthSignal
 	busy     time.Time // until the load of a failed request ends
 }
 
@@ -103,7 +103,7 @@ func (p *fakePick) OnFailedAttempt(address, failure string) {
 }
 
 func (p *fakePick) OnHealthSignal(v HealthSignal) time.Time {
-	p.verdicts = append(p.verdicts, v)
+	p.signals = append(p.signals, v)
 	return p.busy
 }
 

@@ -71,7 +71,7 @@ func (rc *RequestContext) signalOfBody() HealthSignal {
 	return Doubtful
 }
 
-// DescribeFailure says what was wrong with a response that was judged, or with the lack of one, for logs.
+// DescribeFailure says what was wrong with a response, or with the lack of one, for logs.
 func (rc *RequestContext) DescribeFailure() string {
 	switch {
 	case rc.unanswered:

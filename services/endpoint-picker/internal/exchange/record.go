@@ -13,10 +13,10 @@
 // Between MarkSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From MarkSent on, ReportHealth or
 // OnClientGone may be called when the response ends early; the first health signal counts.
 //
-// A request that the gateway answers itself is not placed: its exchange stays receiving. If the gateway does not show the
-// body of the response, the exchange stays placed until its end is known.
+// A request that the gateway answers itself is not placed: its stage stays receiving. If the gateway does not show the
+// body of the response, the stage stays placed until its end is known.
 //
-// The Record of a finished exchange is the input of metrics, traces, the request log and the debug page.
+// The Record of a finished request is the input of metrics, traces, the request log and the debug page.
 package exchange
 
 import (
@@ -28,7 +28,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Outcome is how far the stream of an exchange came. Its values are values of a metric's label.
+// Outcome is how far the stream of a request came. Its values are values of a metric's label.
 type Outcome string
 
 // The outcomes of a stream.
@@ -58,7 +58,7 @@ const (
 	EvictedOther            QueueOutcome = "EvictedOther"            // the picker wanted its place, or ends
 )
 
-// A Record is one finished exchange.
+// A Record describes one finished request.
 type Record struct {
 	Outcome     Outcome
 	RequestID   string
@@ -105,7 +105,7 @@ type Record struct {
 	Prefixes []uint64
 }
 
-// A Span is the exchange's part of a trace. Its ID is zero until the decision whether to trace it.
+// A Span is the request's part of a trace. Its ID is zero until the decision whether to trace it.
 type Span struct {
 	Trace   [16]byte
 	ID      [8]byte

@@ -42,7 +42,7 @@ type one struct {
 	placed    int
 	responded []int
 	records   []*exchange.Record // of finished exchanges
-	verdicts  []exchange.HealthSignal
+	signals   []exchange.HealthSignal
 }
 
 func newOne() *one {
@@ -99,7 +99,7 @@ func (*onePick) OnFailedAttempt(_, _ string)           {}
 func (p *onePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.verdicts = append(p.verdicts, v)
+	p.signals = append(p.signals, v)
 	return time.Time{}
 }
 
@@ -750,8 +750,8 @@ func TestPickerHearsOfTheStatusBeforeTheBody(t *testing.T) {
 	assert.Len(t, picker.responded, 1, "the gateway's own says nothing of an endpoint")
 }
 
-// TestVerdictOfStreamsThatEnd has gateways that end the stream before the response, or in it.
-func TestVerdictOfStreamsThatEnd(t *testing.T) {
+// TestHealthSignalOfStreamsThatEnd has gateways that end the stream before the response, or in it.
+func TestHealthSignalOfStreamsThatEnd(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -777,7 +777,7 @@ func TestVerdictOfStreamsThatEnd(t *testing.T) {
 				m.MarkSent()
 			}
 			m.Close(tt.err)
-			assert.Equal(t, tt.want, picker.verdicts)
+			assert.Equal(t, tt.want, picker.signals)
 		})
 	}
 }

@@ -14,8 +14,7 @@ const (
 	// the drain was not told to close the connection, and its next request often follows the end of the response at once.
 	// http.Server.Shutdown closes the connection in that moment: of 200 clients of net/http on loopback 9 lost the next request, and
 	// of 200 that did not look for the end of the connection first, all. After 5 s a request is as likely as at any other time.
-	// At half the value, agents that run a tool between two requests lose more of them. At double, a pod takes 5 s longer to exit. It
-	// is the default of --drain-delay, so that connections that are idle from SIGTERM on are closed with the listener.
+	// It is the default of --drain-delay, so that connections that are idle from SIGTERM on are closed with the listener.
 	Linger = 5 * time.Second
 	// DrainTick is the interval at which a drain looks for idle connections.
 	DrainTick = 100 * time.Millisecond

@@ -18,7 +18,7 @@ const (
 // A Schedule decides which pages are read, and when. It has no clock, no goroutine and no connection: time, randomness and the results of
 // scrapes come from its caller, which is a Scraper, or a simulation in virtual time.
 //
-//	Beat ---> turns, which have begun ---> Read or Failed ---> End ---> due again
+//	StartDue ---> turns, which have begun ---> RecordPage or RecordFailure ---> EndTurn ---> due again
 //
 // Only one goroutine may use a Schedule. A turn belongs to its scrape until EndTurn.
 type Schedule struct {

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCountersReturnToZero has hostile peers that do random things, beside a good one that is always served.
+// TestCountersReturnToZero has hostile clients that do random things, beside a good one that is always served.
 func TestCountersReturnToZero(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { assert.Greater(t, randomPeers(t, overMemory), 20) })
 }
 
-// randomPeers returns how often the good peer was served beside the others.
+// randomPeers returns how often the good client was served beside the others.
 func randomPeers(t *testing.T, over overNetwork) (asked int) {
 	t.Helper()
 	r := over(t, Limits{MaxBytes: 4 << 20, MaxStreams: 64, MessageTimeout: time.Second, SendTimeout: time.Second})

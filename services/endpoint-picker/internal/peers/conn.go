@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// pauseInterval is the interval of checks whether a paused peer is within its share again.
+	// pauseInterval is the interval of checks whether a paused client is within its share again.
 	pauseInterval = 100 * time.Millisecond
-	// userTimeout is the time after which the kernel gives up on a peer that does not acknowledge data. gRPC sets it to its
+	// userTimeout is the time after which the kernel gives up on a client that does not acknowledge data. gRPC sets it to its
 	// keepalive timeout on connections that it knows to be TCP, and does not recognize these.
 	userTimeout = 20 * time.Second
 )
 
-// A clientConn is a connection of a peer. It counts for the peer, stops reading while the peer holds far too much memory, and knows
-// since when the peer has not read.
+// A clientConn is a connection of a client. It counts for the client, stops reading while the client holds far too much memory, and knows
+// since when the client has not read.
 type clientConn struct {
 	net.Conn
 	client *client
@@ -27,7 +27,7 @@ type clientConn struct {
 	writing atomic.Int64 // when the write in progress began, on the server's clock; 0 if there is none
 	closed  chan struct{}
 	once    sync.Once
-	gone    bool // guarded by peer.mu: streams of this connection no longer wait for their last reply
+	gone    bool // guarded by client.mu: streams of this connection no longer wait for their last reply
 }
 
 func newClientConn(c net.Conn, cl *client) *clientConn {
@@ -43,7 +43,7 @@ func (c *clientConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// waitWhilePaused waits while the peer must not send more. The sweeper ends streams of such a peer, and closes the connection if that
+// waitWhilePaused waits while the client must not send more. The sweeper ends streams of such a client, and closes the connection if that
 // does not help.
 func (c *clientConn) waitWhilePaused() error {
 	for c.client.mustPause() {
@@ -84,7 +84,7 @@ func (c *clientConn) Close() error {
 // RemoteAddr implements net.Conn.
 func (c *clientConn) RemoteAddr() net.Addr { return remoteAddr{c.Conn.RemoteAddr(), c} }
 
-// A remoteAddr is the address of a peer that leads from the context of a stream to its connection, also through TLS.
+// A remoteAddr is the address of a client that leads from the context of a stream to its connection, also through TLS.
 type remoteAddr struct {
 	net.Addr
 	conn *clientConn

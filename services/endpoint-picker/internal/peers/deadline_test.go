@@ -135,7 +135,7 @@ func TestEveryStateHasADeadline(t *testing.T) {
 	}
 }
 
-// TestReaderThatStops has a peer that sends a body and does not read the replies: SendReply has a deadline.
+// TestReaderThatStops has a client that sends a body and does not read the replies: SendReply has a deadline.
 func TestReaderThatStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestReaderThatStops(t *testing.T) {
 	})
 }
 
-// TestDeadlinesRestart has a peer that is slow, but not too slow in any state.
+// TestDeadlinesRestart has a client that is slow, but not too slow in any state.
 func TestDeadlinesRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestNoDeadline(t *testing.T) {
 	})
 }
 
-// TestClockOfAStalledProcess has a process that got no CPU for a minute: its peers are not to blame.
+// TestClockOfAStalledProcess has a process that got no CPU for a minute: its clients are not to blame.
 func TestClockOfAStalledProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,29 +1,29 @@
-// Package peers serves gRPC to gateways so that none of them can hurt the others. A peer is the IP address of a gateway: of
+// Package peers serves gRPC to gateways so that none of them can hurt the others. A client is the IP address of a gateway: of
 // one pod, in a cluster.
 //
-// A Server accepts connections and gives each peer a gRPC server of its own. All that a peer makes the process hold is counted
-// for the peer: its connections, its streams, and the bytes of its messages, from the first byte of a frame that arrives
-// (half messages included) to the last byte of a reply that the peer has read. A handler opens its Stream with Open, and
-// counts what it keeps elsewhere with Stream.Pool or Stream.Hold.
+// A Server accepts connections and gives each client a gRPC server of its own. All that a client makes the process hold is counted
+// for the client: its connections, its streams, and the bytes of its messages, from the first byte of a frame that arrives
+// (half messages included) to the last byte of a reply that the client has read. A handler opens its Stream with OpenStream,
+// and counts what it stores elsewhere with Stream.BufferPool or Stream.AddHeldBytes.
 //
-// Limits are for all peers together and shared by package fairshare, possibly with other listeners. A peer that uses no more
-// than limit/n, of n peers, is always served.
+// Limits are for all clients together and shared by package fairshare, possibly with other listeners. A client that uses no more
+// than limit/n, of n clients, is always served.
 //
-//	resource     beyond the limit, a peer above its share
+//	resource     beyond the limit, a client above its share
 //	connections  gets no further ones, and never more than 1024
 //	streams      Stream.AdmitStream refuses; 256 refusals later gRPC does, without the handler
-//	bytes        Stream.AdmitBytes and Stream.Recv refuse
+//	bytes        Stream.AdmitBytes and Stream.ReceiveMessage refuse
 //	             after 1 s: the oldest evictable streams are ended, as many as it takes
-//	             after 5 s: all connections of the peer are closed, and a warning is logged
+//	             after 5 s: all connections of the client are closed, and a warning is logged
 //	             beyond 1.25 x limit: its connections are not read, so that the total stays below
 //	             1.25 x limit + a read of each connection (4 KiB, or a frame) + the shares of others
 //
 // Every state of a stream has a deadline:
 //
-//	silence, part of a length       State.Timeout
+//	silence, part of a length       StreamState.Timeout
 //	half a message                  Limits.MessageTimeout
 //	a reply that nobody reads       Limits.SendTimeout
-//	the same, the stream has ended  Limits.SendTimeout, while the peer has more streams than its share
+//	the same, the stream has ended  Limits.SendTimeout, while the client has more streams than its share
 //	a connection that nobody reads  20 s for a write; after 1 s new streams are refused
 //	a connection without a preface  grpc.ConnectionTimeout
 //
@@ -34,33 +34,33 @@
 //
 // A handler with a Stream:
 //
-//	s, err := peers.Open(stream, awaitingHeaders) // a State
+//	s, err := peers.OpenStream(stream, awaitingHeaders) // a StreamState
 //	if err != nil {
 //		return err
 //	}
 //	defer s.Close()
 //	if err := s.AdmitStream(); err != nil {
-//		return s.Refuse(tooManyRequests)
+//		return s.SendRefusal(tooManyRequests)
 //	}
 //	for {
-//		message, err := s.Recv() // io.EOF, TimeoutError, MessageSizeError, fairshare.ErrTooManyBytes or a status of gRPC
+//		message, err := s.ReceiveMessage() // io.EOF, TimeoutError, MessageSizeError, fairshare.ErrTooManyBytes or a status of gRPC
 //		...
-//		s.Enter(awaitingBody)
+//		s.EnterState(awaitingBody)
 //		...
 //		if err := s.AdmitBytes(); err != nil {
-//			return s.Refuse(tooManyRequests)
+//			return s.SendRefusal(tooManyRequests)
 //		}
 //		...
-//		err = s.Send(reply)
+//		err = s.SendReply(reply)
 //	}
 //
 // gRPC takes buffers of the pool for frames of more than 1 KiB, and joins smaller ones in such a buffer when about 1000 of them wait. What
 // it holds besides is counted as what it is at most: 112 KiB for a piece of a large message that is not complete, up to 448 KiB for a
-// message of up to 8 KiB that is not, and 56 KiB for a stream that waits for its peer to read a reply. So the count can be higher than the
+// message of up to 8 KiB that is not, and 56 KiB for a stream that waits for its client to read a reply. So the count can be higher than the
 // memory, by as much for each message that has begun.
 //
-// Not counted are about 7 KiB for each stream, 17 KiB for each connection (57 KiB with TLS) and 70 KiB for each peer: the
-// limits of streams and connections bound these. A hostile party with many addresses is many peers: client certificates help
+// Not counted are about 7 KiB for each stream, 17 KiB for each connection (57 KiB with TLS) and 70 KiB for each client: the
+// limits of streams and connections bound these. A hostile party with many addresses is many clients: client certificates help
 // against those.
 //
 // The package depends on behavior of gRPC that its API does not promise: the order in which a transport uses the context of a

@@ -87,7 +87,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 	})
 }
 
-// TestUnreadRefusalsEnd has a peer that does not read refusals, which stay in memory then.
+// TestUnreadRefusalsEnd has a client that does not read refusals, which stay in memory then.
 func TestUnreadRefusalsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { unreadRefusals(t, overMemory) })
@@ -114,7 +114,7 @@ func unreadRefusals(t *testing.T, over overNetwork) {
 	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
 
-// TestUnreadStreamsMakeRoom has a peer that ends its streams and does not read the replies, so that gRPC keeps them.
+// TestUnreadStreamsMakeRoom has a client that ends its streams and does not read the replies, so that gRPC keeps them.
 func TestUnreadStreamsMakeRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,8 +159,8 @@ func halfMessages(t *testing.T, x *raw, n, size, frame int) {
 	}
 }
 
-// maxHeld is the bound of the bytes of all peers: the limit and a quarter, where reading pauses, what was read then, and what
-// others hold: a good peer, and pieces that count before they are there.
+// maxHeld is the bound of the bytes of all clients: the limit and a quarter, where reading pauses, what was read then, and what
+// others hold: a good client, and pieces that count before they are there.
 func maxHeld(limit, conns, perConn, others int) int {
 	return limit + limit/pauseFraction + conns*perConn + others
 }
@@ -200,7 +200,7 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 	}
 }
 
-// run attacks while a good peer sends requests.
+// run attacks while a good client sends requests.
 func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 	t.Helper()
 	r := over(t, Limits{MaxBytes: a.limit, MessageTimeout: time.Minute})
@@ -249,7 +249,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 	})
 }
 
-// TestRefusalsLeaveNothingBehind has a peer that sends on after a refusal.
+// TestRefusalsLeaveNothingBehind has a client that sends on after a refusal.
 func TestRefusalsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestRefusalsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// TestLostBuffersDoNotRefuse has a single peer whose lost buffers exceed the limit: the server collects garbage.
+// TestLostBuffersDoNotRefuse has a single client whose lost buffers exceed the limit: the server collects garbage.
 func TestLostBuffersDoNotRefuse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestSmallFramesCount(t *testing.T) {
 	})
 }
 
-// TestSmallFramesThatNobodyReads has frames of one byte for a stream that waits for the peer to read a reply. gRPC joins them, except for
+// TestSmallFramesThatNobodyReads has frames of one byte for a stream that waits for the client to read a reply. gRPC joins them, except for
 // the last ones.
 func TestSmallFramesThatNobodyReads(t *testing.T) {
 	t.Parallel()
@@ -383,7 +383,7 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 	})
 }
 
-// TestPeerThatDoesNotReturnMemoryIsClosed has a peer that sends bodies and does not read the replies.
+// TestPeerThatDoesNotReturnMemoryIsClosed has a client that sends bodies and does not read the replies.
 func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

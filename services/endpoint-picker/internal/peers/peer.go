@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-// maxRefused is the number of streams of one peer that are being refused by their handlers. Further ones are refused without a reason for
+// maxRefused is the number of streams of one client that are being refused by their handlers. Further ones are refused without a reason for
 // clients. A stream takes about 7 KiB.
 const maxRefused = 256
 
@@ -31,7 +31,7 @@ const (
 	maxAuthority    = 512 // bytes: more than a DNS name with the name of an Envoy cluster has
 )
 
-// The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a peer.
+// The refusals of streams before their handler runs. They have no body, so that they need no flow control window of a client.
 var (
 	errTooManyStreams = status.Error(codes.ResourceExhausted, "too many open streams")
 	errNoConnection   = status.Error(codes.Internal, "the credentials of the server hide the connection")
@@ -39,7 +39,7 @@ var (
 )
 
 // A client is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
-// to this peer alone.
+// to this client alone.
 type client struct {
 	server  *Server
 	account *fairshare.Account
@@ -50,14 +50,14 @@ type client struct {
 	opened  uint64    // number of streams so far
 	refused int       // streams that their handlers have to refuse
 
-	grpcServer *clientServer // guarded by server.mu; nil while the peer has none
+	grpcServer *clientServer // guarded by server.mu; nil while the client has none
 
 	idle        atomic.Int32 // sweeps since there was a connection
 	uncounted   int64        // bytes of the last estimate. Of the sweeper
-	beyondSince int64        // when the peer went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
+	beyondSince int64        // when the client went beyond its share of bytes, on the server's clock; 0 if it is within. Of the sweeper
 }
 
-// A clientServer is the gRPC server of a peer, while the peer has connections and a little longer.
+// A clientServer is the gRPC server of a client, while the client has connections and a little longer.
 type clientServer struct {
 	grpc     *grpc.Server
 	listener *handoverListener
@@ -67,7 +67,7 @@ func newClient(s *Server, address netip.Addr) *client {
 	return &client{server: s, account: s.ledger.OpenAccount(address), conns: map[*clientConn]struct{}{}}
 }
 
-// startServer starts the gRPC server of the peer. The caller holds server.mu.
+// startServer starts the gRPC server of the client. The caller holds server.mu.
 func (cl *client) startServer(local net.Addr) *clientServer {
 	params := &cl.server.params
 	options := append(slices.Clip(params.Options), experimental.BufferPool(cl.account.BufferPool()), grpc.InTapHandle(cl.tapStream), grpc.WaitForHandlers(true),
@@ -103,7 +103,7 @@ func (cl *client) tapStream(ctx context.Context, info *tap.Info) (context.Contex
 	return s.ctx, nil
 }
 
-// mustPause reports whether the peer holds so much memory that its connections must not be read.
+// mustPause reports whether the client holds so much memory that its connections must not be read.
 func (cl *client) mustPause() bool {
 	l := cl.server.ledger
 	if !l.IsFull(fairshare.Bytes) {
@@ -139,7 +139,7 @@ func (cl *client) removeConn(c *clientConn) {
 	}
 }
 
-// closeConns closes all connections of the peer.
+// closeConns closes all connections of the client.
 func (cl *client) closeConns() {
 	for _, c := range cl.allConns() {
 		_ = c.Close()
@@ -162,8 +162,8 @@ func (cl *client) allStreams(into []*Stream) []*Stream {
 	return append(into, cl.streams...)
 }
 
-// addStream adds a stream to the peer. If the peer has too many, the handler must refuse the stream. It returns false if the
-// peer has too many of those, too.
+// addStream adds a stream to the client. If the client has too many, the handler must refuse the stream. It returns false if the
+// client has too many of those, too.
 func (cl *client) addStream(s *Stream) bool {
 	s.refused = !cl.account.TryAddUse(fairshare.Streams, 1)
 	cl.mu.Lock()
@@ -196,7 +196,7 @@ func (cl *client) removeStream(s *Stream) {
 	cl.streams = cl.streams[:last]
 }
 
-// A handoverListener is the listener of one peer's server. It gets connections from the listener of all.
+// A handoverListener is the listener of one client's server. It gets connections from the listener of all.
 type handoverListener struct {
 	address net.Addr
 	conns   chan net.Conn

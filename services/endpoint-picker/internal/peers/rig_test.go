@@ -161,7 +161,7 @@ func refuse(st *Stream, err error) error {
 	return err
 }
 
-// network gives connections in memory the addresses of peers.
+// network gives connections in memory the addresses of clients.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}

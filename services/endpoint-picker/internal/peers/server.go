@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxConnections is the number of connections beyond which peers get no more than their share. An idle connection
+	// maxConnections is the number of connections beyond which clients get no more than their share. An idle connection
 	// takes about 50 KiB with TLS.
 	maxConnections = 4096
-	// maxConnectionsOfClient is the number of connections of one peer. Envoy opens one for each worker.
+	// maxConnectionsOfClient is the number of connections of one client. Envoy opens one for each worker.
 	maxConnectionsOfClient = 1024
 
 	maxAcceptBackoff = time.Second
 )
 
-// Limits are the limits of a Server. Those of bytes and streams are for all peers together, and are shared fairly when they
+// Limits are the limits of a Server. Those of bytes and streams are for all clients together, and are shared fairly when they
 // are exceeded.
 type Limits struct {
 	MaxBytes       int           // messages, collected bodies and unread replies in memory; 0 for no limit
@@ -42,18 +42,18 @@ type Params struct {
 	Log     *zap.Logger
 	Limits  Limits
 	Ledger  *fairshare.Ledger   // of NewLedger with the same limits, if other listeners share them; nil: its own
-	Options []grpc.ServerOption // of the servers of all peers
+	Options []grpc.ServerOption // of the servers of all clients
 	// Codec encodes the replies of Streams. Handlers that do not use Streams need none, and set theirs in Options.
 	Codec encoding.CodecV2
-	// Register adds the services to the server of a peer.
+	// Register adds the services to the server of a client.
 	Register func(grpc.ServiceRegistrar)
 }
 
-// A Server serves gRPC to many peers, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
+// A Server serves gRPC to many clients, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
 type Server struct {
 	params           Params
 	ledger           *fairshare.Ledger
-	maxConnsOfClient int64 // limit of the connections of one peer
+	maxConnsOfClient int64 // limit of the connections of one client
 	counters         counters
 	now              atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
 	swept            time.Time    // of the sweeper: when it was last advanced
@@ -62,8 +62,8 @@ type Server struct {
 	stopped          chan struct{}
 	stopOnce         sync.Once
 
-	allClients atomic.Pointer[[]*client] // the peers, to be read without mu
-	mu         sync.Mutex                // guards the following, and peer.instance
+	allClients atomic.Pointer[[]*client] // the clients, to be read without mu
+	mu         sync.Mutex                // guards the following, and client.grpcServer
 	clients    map[netip.Addr]*client
 	instances  map[*clientServer]struct{} // that were not stopped
 	listener   net.Listener
@@ -135,7 +135,7 @@ func (s *Server) acceptConns(l net.Listener) error {
 	}
 }
 
-// dispatchConn passes a connection to the gRPC server of its peer.
+// dispatchConn passes a connection to the gRPC server of its client.
 func (s *Server) dispatchConn(raw net.Conn, local net.Addr) {
 	c, i := s.admitConn(raw, local)
 	if c == nil {
@@ -145,7 +145,7 @@ func (s *Server) dispatchConn(raw net.Conn, local net.Addr) {
 	i.listener.deliverConn(c)
 }
 
-// admitConn adds a connection to its peer. It returns nil if the peer has too many.
+// admitConn adds a connection to its client. It returns nil if the client has too many.
 func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientServer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientSe
 	return c, cl.grpcServer
 }
 
-// clientOf returns the peer with an address. The caller holds mu.
+// clientOf returns the client with an address. The caller holds mu.
 func (s *Server) clientOf(a netip.Addr) *client {
 	cl := s.clients[a]
 	if cl == nil {
@@ -177,7 +177,7 @@ func (s *Server) clientOf(a netip.Addr) *client {
 	return cl
 }
 
-// publishClients makes the peers known to readers without mu. The caller holds it.
+// publishClients makes the clients known to readers without mu. The caller holds it.
 func (s *Server) publishClients() {
 	all := make([]*client, 0, len(s.clients))
 	for _, cl := range s.clients {
@@ -186,7 +186,7 @@ func (s *Server) publishClients() {
 	s.allClients.Store(&all)
 }
 
-// GracefulStop accepts no connections, asks peers to use other ones for new streams, and returns when the last stream has
+// GracefulStop accepts no connections, asks clients to use other ones for new streams, and returns when the last stream has
 // ended. Stop shortens it.
 func (s *Server) GracefulStop() { s.stopServers((*grpc.Server).GracefulStop) }
 
@@ -222,21 +222,21 @@ type Stats struct {
 	Clients     int
 	Connections int
 	Streams     int // open, or ended with replies that the gateway has not read; with those of the listeners that share the ledger
-	Bytes       int // held for all peers; likewise
+	Bytes       int // held for all clients; likewise
 
-	RefusedConnections int64 // beyond a peer's share
+	RefusedConnections int64 // beyond a client's share
 	RefusedStreams     int64 // before their handler ran
 	ExpiredStreams     int64 // ended at a deadline
 	EvictedStreams     int64 // ended for their memory
-	BlockedConnections int64 // closed because the peer did not read
-	ClosedClients      int64 // peers whose connections were closed for their memory
+	BlockedConnections int64 // closed because the client did not read
+	ClosedClients      int64 // clients whose connections were closed for their memory
 }
 
 type counters struct {
 	refusedConnections, refusedStreams, expired, evicted, blocked, closedClients atomic.Int64
 }
 
-// TotalStats returns the current figures of all peers.
+// TotalStats returns the current figures of all clients.
 func (s *Server) TotalStats() Stats {
 	c := &s.counters
 	return Stats{
@@ -254,7 +254,7 @@ func (s *Server) TotalStats() Stats {
 	}
 }
 
-// ClientStats are figures of one peer.
+// ClientStats are figures of one client.
 type ClientStats struct {
 	Address     netip.Addr
 	Connections int
@@ -262,7 +262,7 @@ type ClientStats struct {
 	Bytes       int
 }
 
-// ClientStats returns the current figures of each peer, by address.
+// ClientStats returns the current figures of each client, by address.
 func (s *Server) ClientStats() []ClientStats {
 	var all []ClientStats
 	for _, cl := range *s.allClients.Load() {

@@ -31,14 +31,14 @@ import (
 
 func newTestPeer() *client { return newClient(New(Params{}), netip.Addr{}) }
 
-// TestManyConnections has a hostile peer with many connections.
+// TestManyConnections has a hostile client with many connections.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
 		total   int
 		perPeer int64
-		want    int // connections of the hostile peer
+		want    int // connections of the hostile client
 	}{
 		{name: "limit of a peer", total: maxConnections, perPeer: 20, want: 20},
 		{name: "limit of all", total: 30, perPeer: maxConnectionsOfClient, want: 31},
@@ -116,7 +116,7 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 	})
 }
 
-// TestIdlePeers checks that the servers of peers without connections end.
+// TestIdlePeers checks that the servers of clients without connections end.
 func TestIdlePeers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestStopBeforeServe(t *testing.T) {
 	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestStopWhilePaused stops a server that does not read a peer.
+// TestStopWhilePaused stops a server that does not read a client.
 func TestStopWhilePaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestStopWhilePaused(t *testing.T) {
 	})
 }
 
-// TestGracefulStop has open streams of several peers.
+// TestGracefulStop has open streams of several clients.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

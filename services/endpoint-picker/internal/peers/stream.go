@@ -38,10 +38,10 @@ const (
 	// backlogBytes is the memory of small frames that nobody reads: beyond it, gRPC joins them in a buffer of the pool.
 	backlogBytes = 1024 * frameOverhead
 
-	// checkedSize is the size of messages beyond which the peer's share is checked with each piece.
+	// checkedSize is the size of messages beyond which the client's share is checked with each piece.
 	checkedSize = 128 << 10
 
-	// discardTimeout is the time for a peer to notice a refusal.
+	// discardTimeout is the time for a client to notice a refusal.
 	discardTimeout = time.Second
 
 	discardSize = 16 << 10 // a frame
@@ -68,7 +68,7 @@ type StreamState struct {
 	Name       string        // for errors, such as "request headers"
 	Timeout    time.Duration // maximum time in the state; 0 for no limit
 	MaxMessage int           // maximum size of a message received in the state
-	// Evictable allows to end the stream if its peer holds more memory than its share and does not return it. Streams that wait
+	// Evictable allows to end the stream if its client holds more memory than its share and does not return it. Streams that wait
 	// for a request are evictable, those that wait for a response are not.
 	Evictable bool
 }
@@ -83,9 +83,9 @@ type transportStream interface {
 	RecvCompress() string
 }
 
-// A Stream is a stream of a peer with deadlines. Its methods may be called by one goroutine, except that Context is for all.
+// A Stream is a stream of a client with deadlines. Its methods may be called by one goroutine, except that Context is for all.
 // When a deadline passes, or the stream is evicted, its context is canceled and the method that waits returns the reason
-// (TimeoutError or fairshare.ErrTooManyBytes). The handler can still send a reply then, unless the peer did not read the one
+// (TimeoutError or fairshare.ErrTooManyBytes). The handler can still send a reply then, unless the client did not read the one
 // before.
 type Stream struct {
 	inner     grpc.ServerStream
@@ -102,11 +102,11 @@ type Stream struct {
 	waits     atomic.Int64 // of the handler, and of each reply that was not sent
 	phase     atomic.Int32
 	refused   bool   // the limit was exceeded when the stream began
-	position  uint64 // among all streams of the peer
+	position  uint64 // among all streams of the client
 	heldBytes int64  // of AddHeldBytes
 
-	// guarded by peer.mu
-	index   int  // in peer.streams
+	// guarded by client.mu
+	index   int  // in client.streams
 	handled bool // the handler has returned
 }
 
@@ -154,7 +154,7 @@ func OpenStream(stream grpc.ServerStream, first *StreamState) (*Stream, error) {
 // unsent is the state of a stream whose handler has returned before all replies were sent.
 var unsent = &StreamState{Name: "unsent reply"}
 
-// Close must be called at the end of the handler. The stream counts for its peer until the last reply is sent.
+// Close must be called at the end of the handler. The stream counts for its client until the last reply is sent.
 func (s *Stream) Close() {
 	s.deadline.Store(s.deadlineAfter(s.client.server.params.Limits.SendTimeout)) // first: the old one may have passed
 	s.state.Store(unsent)
@@ -171,7 +171,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// removeFromClient removes an open stream from its peer.
+// removeFromClient removes an open stream from its client.
 func (s *Stream) removeFromClient() {
 	if s.phase.CompareAndSwap(open, left) {
 		s.client.removeStream(s)
@@ -189,13 +189,13 @@ func (s *Stream) removeUnopened() {
 // Context returns the context of the stream. context.Cause returns the reason why it was canceled.
 func (s *Stream) Context() context.Context { return s.ctx }
 
-// ClientAddress returns the address of the peer.
+// ClientAddress returns the address of the client.
 func (s *Stream) ClientAddress() string { return s.client.account.Address.String() }
 
-// BufferPool returns the pool for buffers that the handler needs for the peer, such as those of bodies. They count for the peer.
+// BufferPool returns the pool for buffers that the handler needs for the client, such as those of bodies. They count for the client.
 func (s *Stream) BufferPool() mem.BufferPool { return s.client.account.BufferPool() }
 
-// AddHeldBytes counts n more bytes for the peer until the end of the stream, for what the handler keeps elsewhere.
+// AddHeldBytes counts n more bytes for the client until the end of the stream, for what the handler keeps elsewhere.
 func (s *Stream) AddHeldBytes(n int) {
 	s.heldBytes += int64(n)
 	s.client.account.AddUse(fairshare.Bytes, int64(n))
@@ -209,7 +209,7 @@ func (s *Stream) AdmitStream() error {
 	return nil
 }
 
-// AdmitBytes returns fairshare.ErrTooManyBytes if the peer must not hold more.
+// AdmitBytes returns fairshare.ErrTooManyBytes if the client must not hold more.
 func (s *Stream) AdmitBytes() error {
 	if s.client.account.IsBeyondShare(fairshare.Bytes) {
 		return fairshare.ErrTooManyBytes
@@ -226,7 +226,7 @@ func (s *Stream) EnterState(state *StreamState) {
 // SuspendedDeadline is the deadline of a state, and when it was removed.
 type SuspendedDeadline struct{ deadline, at int64 }
 
-// SuspendDeadline removes the deadline of the state until ResumeDeadline: the peer owes nothing meanwhile.
+// SuspendDeadline removes the deadline of the state until ResumeDeadline: the client owes nothing meanwhile.
 func (s *Stream) SuspendDeadline() SuspendedDeadline {
 	return SuspendedDeadline{s.deadline.Swap(0), s.client.server.now.Load()}
 }
@@ -271,7 +271,7 @@ func (s *Stream) ReceiveMessage() (mem.Buffer, error) {
 	return message, nil
 }
 
-// readMessage reads the rest of a message. It allocates the whole message when half of it is there: a peer that announces a large
+// readMessage reads the rest of a message. It allocates the whole message when half of it is there: a client that announces a large
 // message and sends little of it gets no memory for it, and the memory is at most 1.5 times the message.
 func (s *Stream) readMessage(size int) (mem.Buffer, error) {
 	if size <= smallSize {
@@ -324,7 +324,7 @@ func (s *Stream) toPooledBuffer(piece mem.BufferSlice) mem.BufferSlice {
 	return mem.BufferSlice{mem.NewBuffer(buffer, s.BufferPool())}
 }
 
-// readPiece reads the next piece of a message of which n bytes are there. It checks the share of the peer first, if the message is large.
+// readPiece reads the next piece of a message of which n bytes are there. It checks the share of the client first, if the message is large.
 func (s *Stream) readPiece(size, n int) (mem.BufferSlice, error) {
 	if size > checkedSize {
 		if err := s.AdmitBytes(); err != nil {
@@ -356,7 +356,7 @@ func (s *Stream) endReason(err error) error {
 // sending is the state of a stream while SendReply waits.
 var sending = &StreamState{Name: "unread reply"}
 
-// SendReply sends a reply. It waits while the peer does not read the replies before.
+// SendReply sends a reply. It waits while the client does not read the replies before.
 func (s *Stream) SendReply(message any) error {
 	state, ofState := s.state.Load(), s.deadline.Load()
 	s.state.Store(sending)
@@ -375,7 +375,7 @@ func (s *Stream) SendReply(message any) error {
 // discarding is the state of a stream after a refusal.
 var discarding = &StreamState{Name: "end after a refusal", Timeout: discardTimeout}
 
-// SendRefusal sends the last reply to a peer that may still send its request, and discards that until the peer stops, for a second
+// SendRefusal sends the last reply to a client that may still send its request, and discards that until the client stops, for a second
 // at most. Without this, gRPC would leave the frames that arrived in the meantime to the garbage collector, and they would
 // count as long.
 func (s *Stream) SendRefusal(reply any) error {
@@ -386,7 +386,7 @@ func (s *Stream) SendRefusal(reply any) error {
 	for {
 		frames, err := s.transport.Read(discardSize)
 		if err != nil {
-			return nil //nolint:nilerr // the peer, or the timeout, has ended the stream: the refusal was sent before
+			return nil //nolint:nilerr // the client, or the timeout, has ended the stream: the refusal was sent before
 		}
 		frames.Free()
 	}

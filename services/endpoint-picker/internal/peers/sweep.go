@@ -15,28 +15,28 @@ const (
 	// sweepInterval is the interval of checks of all deadlines, and the precision of the clock for them. A sweep of
 	// 10,000 streams takes 0.3 ms.
 	sweepInterval = 250 * time.Millisecond
-	// maxTick is the maximum progress of the clock in one sweep. A process that got no CPU for a while must not blame its peers for it.
+	// maxTick is the maximum progress of the clock in one sweep. A process that got no CPU for a while must not blame its clients for it.
 	maxTick = 2 * sweepInterval
 
-	// maxBlocked is how long a write may be blocked by a peer before new streams of its connection are refused.
+	// maxBlocked is how long a write may be blocked by a client before new streams of its connection are refused.
 	maxBlocked = time.Second
 	// closeBlocked is how long a write may be blocked before the connection is closed. It is gRPC's keepalive timeout. One
 	// write has at most 32 KiB.
 	closeBlocked = 20 * time.Second
 
-	// pauseFraction is the part of the byte limit by which the limit is exceeded before peers beyond their share are no longer read: a
+	// pauseFraction is the part of the byte limit by which the limit is exceeded before clients beyond their share are no longer read: a
 	// quarter.
 	pauseFraction = 4
-	// A peer that is beyond its share loses its evictable streams after evictAfter, oldest first: its handlers have refused new bodies
+	// A client that is beyond its share loses its evictable streams after evictAfter, oldest first: its handlers have refused new bodies
 	// since, so these streams do not make progress. It loses its connections after closeAfter, because then gRPC holds the memory for
 	// streams that have ended.
 	evictAfter = time.Second
 	closeAfter = 5 * time.Second
-	// collectInterval is the minimum time between two garbage collections that free lost buffers of peers beyond their share. Without them
+	// collectInterval is the minimum time between two garbage collections that free lost buffers of clients beyond their share. Without them
 	// a gateway would be refused for buffers that nobody uses.
 	collectInterval = time.Second
 
-	// idleSweeps is the number of sweeps after which the server of a peer without connections is stopped: 30 s. Some gateways open a
+	// idleSweeps is the number of sweeps after which the server of a client without connections is stopped: 30 s. Some gateways open a
 	// connection for each request.
 	idleSweeps = 120
 )
@@ -71,7 +71,7 @@ func (s *Server) sweepOnce(scratch []*Stream) []*Stream {
 	return scratch
 }
 
-// estimateUncounted counts what streams hold that wait for their peer to read a reply, besides the buffers of the pool.
+// estimateUncounted counts what streams hold that wait for their client to read a reply, besides the buffers of the pool.
 func (cl *client) estimateUncounted(all []*Stream) {
 	var uncounted int64
 	for _, stream := range all {
@@ -90,7 +90,7 @@ func (s *Server) advanceClock() {
 	s.swept = now
 }
 
-// expireStreams ends the streams of a peer whose deadline has passed.
+// expireStreams ends the streams of a client whose deadline has passed.
 func (s *Server) expireStreams(cl *client, all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
@@ -111,7 +111,7 @@ func (s *Server) expireStreams(cl *client, all []*Stream) {
 	}
 }
 
-// expireUnsent closes the connection of a stream that has ended and whose replies the peer does not read, if the peer has too
+// expireUnsent closes the connection of a stream that has ended and whose replies the client does not read, if the client has too
 // many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
 func (s *Server) expireUnsent(cl *client, stream *Stream) {
 	if cl.account.IsBeyondShare(fairshare.Streams) {
@@ -120,7 +120,7 @@ func (s *Server) expireUnsent(cl *client, stream *Stream) {
 	}
 }
 
-// closeBlockedConns closes the connections of a peer that does not read them.
+// closeBlockedConns closes the connections of a client that does not read them.
 func (s *Server) closeBlockedConns(cl *client) {
 	for _, c := range cl.allConns() {
 		if c.blockedFor() > closeBlocked {
@@ -130,7 +130,7 @@ func (s *Server) closeBlockedConns(cl *client) {
 	}
 }
 
-// enforceShare makes a peer that is beyond its share of bytes return memory. What the peer has parked at another listener cannot be
+// enforceShare makes a client that is beyond its share of bytes return memory. What the client has parked at another listener cannot be
 // returned here.
 func (s *Server) enforceShare(cl *client, all []*Stream) {
 	if !cl.account.IsOverdrawn() {
@@ -154,7 +154,7 @@ func (s *Server) enforceShare(cl *client, all []*Stream) {
 	}
 }
 
-// evictStreams ends as many evictable streams of a peer as it takes to return to its share if all hold the same, oldest first.
+// evictStreams ends as many evictable streams of a client as it takes to return to its share if all hold the same, oldest first.
 func (s *Server) evictStreams(cl *client, all []*Stream) {
 	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
 		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
@@ -172,7 +172,7 @@ func (s *Server) evictStreams(cl *client, all []*Stream) {
 	}
 }
 
-// closeClient closes all connections of a peer.
+// closeClient closes all connections of a client.
 func (s *Server) closeClient(cl *client) {
 	s.counters.closedClients.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
@@ -182,7 +182,7 @@ func (s *Server) closeClient(cl *client) {
 	cl.closeConns()
 }
 
-// retireClient stops the server of a peer that has had no connections for a while, and forgets the peer when it holds nothing.
+// retireClient stops the server of a client that has had no connections for a while, and forgets the client when it holds nothing.
 func (s *Server) retireClient(cl *client) {
 	if cl.account.CurrentUse(fairshare.Connections) > 0 {
 		cl.idle.Store(0)

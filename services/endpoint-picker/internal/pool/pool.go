@@ -40,7 +40,7 @@ type configs interface {
 	Current() *pluginconfig.Config
 }
 
-// An Observer receives finished exchanges, besides the metrics.
+// An Observer receives the records of finished requests, besides the metrics.
 type Observer interface {
 	ObserveRequest(r *exchange.Record)
 }
@@ -162,14 +162,14 @@ func (c endpointConsumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
 	}
 }
 
-// observers receive all exchanges: the metrics, and others that are enabled.
+// observers receive the records of all requests: the metrics, and others that are enabled.
 type observers struct {
 	*metrics.Metrics
 
 	others []Observer
 }
 
-// ObserveRequest passes a finished exchange to all observers.
+// ObserveRequest passes the record of a finished request to all observers.
 func (o *observers) ObserveRequest(r *exchange.Record) {
 	o.Metrics.ObserveRequest(r)
 	for _, other := range o.others {

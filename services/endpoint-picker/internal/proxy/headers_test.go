@@ -128,7 +128,7 @@ func TestAnswersAreNotCompressed(t *testing.T) {
 		assert.Equal(t, "rubbish", r.do(c, http.MethodPost, "/v1/completions", "body").body)
 		r.pool.mu.Lock()
 		defer r.pool.mu.Unlock()
-		assert.Equal(t, exchange.Doubtful, r.pool.verdicts[len(r.pool.verdicts)-1])
+		assert.Equal(t, exchange.Doubtful, r.pool.signals[len(r.pool.signals)-1])
 	})
 }
 

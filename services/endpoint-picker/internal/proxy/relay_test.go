@@ -187,8 +187,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestVerdictOfClientsThatGo has clients that go before or after the first content of an answer.
-func TestVerdictOfClientsThatGo(t *testing.T) {
+// TestHealthSignalOfClientsThatGo has clients that go before or after the first content of an answer.
+func TestHealthSignalOfClientsThatGo(t *testing.T) {
 	t.Parallel()
 	const delta = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
 	tests := []struct {
@@ -228,7 +228,7 @@ func TestVerdictOfClientsThatGo(t *testing.T) {
 					_ = response.Body.Close()
 				}
 				r.pool.ended(t, 1)
-				assert.Equal(t, tt.want, r.pool.verdicts)
+				assert.Equal(t, tt.want, r.pool.signals)
 				assert.Empty(t, r.pool.failures, "no other server gets it")
 			})
 		})

@@ -42,7 +42,7 @@ type fakePool struct {
 	hosts     []string
 	headers   []string // what the picks read
 	failures  []string // servers that did not answer
-	verdicts  []exchange.HealthSignal
+	signals   []exchange.HealthSignal
 }
 
 func (p *fakePool) failed(address string) {
@@ -141,7 +141,7 @@ func (f *fakePick) OnFailedAttempt(address, _ string)   { f.pool.failed(address)
 func (f *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
-	f.pool.verdicts = append(f.pool.verdicts, v)
+	f.pool.signals = append(f.pool.signals, v)
 	return time.Time{}
 }
 

@@ -24,7 +24,7 @@ type Source struct {
 	last      atomic.Pointer[podset.Selection]
 	changed   func()
 
-	// Used only by the goroutine that calls Pool: the reported problems of annotations.
+	// Used only by the goroutine that calls ReadPool: the reported problems of annotations.
 	reported map[types.UID]string
 }
 

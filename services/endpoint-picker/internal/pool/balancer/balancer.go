@@ -46,7 +46,7 @@ type ruleset interface {
 	HasRewrites() bool
 }
 
-// observer receives the measurements of every exchange.
+// observer receives the measurements of every request.
 type observer interface {
 	StreamStarted()
 	ObservePick(d time.Duration, err error)
@@ -56,7 +56,7 @@ type observer interface {
 	ObserveRequest(r *exchange.Record)
 }
 
-// outliers receives the verdicts on responses.
+// outliers receives the health signals of responses.
 type outliers interface {
 	ObserveResponse(e *endpoint.Endpoint, r outlier.Response)
 	// EndpointsLacking returns the endpoints that refuse the requests of a subject (RequestContext.Subject), while others answer them.
@@ -85,9 +85,9 @@ type Balancer struct {
 
 // Options enables details of picks.
 type Options struct {
-	Scores   bool // scores of the candidates, in the exchange's record
+	Scores   bool // scores of the candidates, in the request's record
 	Explain  bool // reason of the pick, in a header for the client
-	Prefixes bool // hashes of the prompt, in the exchange's record
+	Prefixes bool // hashes of the prompt, in the request's record
 }
 
 // Params are the parameters of New.
@@ -120,7 +120,7 @@ func New(p Params) *Balancer {
 	}
 }
 
-// OnStart counts an exchange.
+// OnStart counts a request.
 func (b *Balancer) OnStart() { b.observer.StreamStarted() }
 
 // OnSend counts a request that its sender has placed.
@@ -154,7 +154,7 @@ func (b *Balancer) OnPick(rc *exchange.RequestContext, refusal *exchange.Refusal
 	b.observer.ObservePick(rc.PickDuration, err)
 }
 
-// OnEnd records a finished exchange, and lets waiting requests take its place.
+// OnEnd records a finished request, and lets waiting requests take its place.
 func (b *Balancer) OnEnd(rc *exchange.RequestContext) {
 	b.promptClaims.learnLongest(rc)
 	b.observer.ObserveRequest(&rc.Record)

@@ -98,8 +98,8 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	return r
 }
 
-// verdict matches a response with a verdict.
-func verdict(v exchange.HealthSignal) any {
+// signal matches a response with a signal.
+func signal(v exchange.HealthSignal) any {
 	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v })
 }
 
@@ -191,7 +191,7 @@ type replaced struct{ now *datastore.Snapshot }
 
 func (r *replaced) Snapshot() *datastore.Snapshot { return r.now }
 
-// TestPickFollowsTheLabels checks that a verdict on the labels of a server ends with the snapshot, and with the configuration.
+// TestPickFollowsTheLabels checks that a signal on the labels of a server ends with the snapshot, and with the configuration.
 func TestPickFollowsTheLabels(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
@@ -615,14 +615,14 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 	}
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Answered)).Once()
 	respond("", 200)
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Once()
 	respond(a.Address(), 502)
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Twice()
-	r.outliers.EXPECT().ObserveResponse(b, verdict(exchange.Begun)).Once()
-	r.outliers.EXPECT().ObserveResponse(b, verdict(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Twice()
+	r.outliers.EXPECT().ObserveResponse(b, signal(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(b, signal(exchange.Answered)).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
 }
@@ -660,7 +660,7 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
 	leave(time.Minute, func(rc *exchange.RequestContext) { rc.PromptTokens, rc.MatchedTokens = 100, 90 })
 	r.outliers.EXPECT().ObserveResponse(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Faulty)).Twice()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Twice()
 	leave(time.Minute, func(rc *exchange.RequestContext) {
 		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
 	})
@@ -672,7 +672,7 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	t.Parallel()
 	a := newEndpoint("10.0.0.1:8000")
 	r := newRig(t, snapshotOf(a))
-	r.outliers.EXPECT().ObserveResponse(a, verdict(exchange.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Begun)).Once()
 	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon, "ended early")).Once()
 	rc := r.placed(t, api.Incoming{})
 	rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
@@ -1115,8 +1115,8 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 	}
-	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Begun))
-	r.outliers.EXPECT().ObserveResponse(e, verdict(exchange.Answered))
+	r.outliers.EXPECT().ObserveResponse(e, signal(exchange.Begun))
+	r.outliers.EXPECT().ObserveResponse(e, signal(exchange.Answered))
 	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)

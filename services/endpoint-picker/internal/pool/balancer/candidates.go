@@ -35,7 +35,7 @@ type pick struct {
 	config         *pluginconfig.Config // in force when the pick began
 	random         uint64
 	snapshot       *datastore.Snapshot
-	dispatched     bool // see leaving
+	dispatched     bool // see dispatchedCount
 
 	incoming   api.Request
 	chain      prefixindex.Chain

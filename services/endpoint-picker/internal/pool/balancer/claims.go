@@ -19,7 +19,7 @@ func (c *promptClaims) limitTokens(tokens, bytes int) int {
 	return min(tokens, max(alwaysBelieved, bytes, int(c.longest.Load())))
 }
 
-// learnLongest records a finished exchange. The outcome of a carrier that does not see the body is a claim, too.
+// learnLongest records a finished request. The outcome of a carrier that does not see the body is a claim, too.
 func (c *promptClaims) learnLongest(rc *exchange.RequestContext) {
 	r := &rc.Record
 	if rc.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {

@@ -78,7 +78,7 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 	tests := []struct {
 		name string
 		in   api.Incoming
-		want outlier.Response // its verdict, and whether the model is missing
+		want outlier.Response // its signal, and whether the model is missing
 	}{
 		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)}, want: outlier.Response{Signal: exchange.Doubtful, ModelMissing: true}},
 		{name: "a stored response", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: exchange.Steered}},

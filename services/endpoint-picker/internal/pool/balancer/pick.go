@@ -132,7 +132,7 @@ func (p *pick) firstHalf() uint64 {
 	return p.random
 }
 
-// Discard makes the memory available to other picks.
+// Discard makes the buffers available to other picks.
 func (p *pick) Discard() {
 	p.clearDispatched()
 	b := p.balancer

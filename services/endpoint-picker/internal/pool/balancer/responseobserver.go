@@ -130,7 +130,7 @@ func (o *responseObserver) OnFirstContent() {
 	o.balancer.estimator.RecordFirstContent(&o.expectation)
 }
 
-// reportHealth lets the verdict on the request count for an endpoint, and what was wrong with the response.
+// reportHealth passes the health signal of the request, and what was wrong with the response, to the outlier detection of an endpoint.
 func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v exchange.HealthSignal, failure string) {
 	rc := o.requestContext
 	o.balancer.outliers.ObserveResponse(e, outlier.Response{
@@ -144,7 +144,7 @@ func (o *responseObserver) isModelMissing() bool {
 	return o.requestContext.Status == http.StatusNotFound && !o.stored
 }
 
-// serverSignal returns a verdict as it is for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
+// serverSignal returns a health signal as it counts for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
 // other ones come to all servers alike. A missing model is not a wrong request if others answer.
 func (o *responseObserver) serverSignal(v exchange.HealthSignal) exchange.HealthSignal {
 	if rc := o.requestContext; v == exchange.Doubtful && rc.PromptTokens > 0 && 2*rc.MatchedTokens > rc.PromptTokens && !o.isModelMissing() {

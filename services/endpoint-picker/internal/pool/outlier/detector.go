@@ -8,7 +8,8 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// Package exchange judges each response, and package balancer passes the verdict on (follower, which shows what else a failure causes). An
+// Package exchange derives a health signal from each response, and package balancer passes it on (responseObserver, whose comment shows
+// what else a failure causes). An
 // endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
 // other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
 // regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
@@ -89,7 +90,7 @@ type Response struct {
 	Subject      uint64    // of the request: a hash of its model and its API
 	Prompt       uint64    // a hash of the first half of its prompt
 	Model        string    // for the log
-	ModelMissing bool      // the verdict is Doubtful because the server says that it does not have the model
+	ModelMissing bool      // the signal is Doubtful because the server says that it does not have the model
 	HasContent   bool      // the answer had content
 	Failure      string    // what was wrong with the response, for the log
 }

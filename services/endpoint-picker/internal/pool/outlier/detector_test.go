@@ -95,20 +95,20 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 	t.Parallel()
 	const rounds = 60
 	tests := []struct {
-		name    string
-		verdict exchange.HealthSignal
-		own     int // of how many responses of the first endpoint one has the verdict
-		others  int // the same of the others; 0 for none
-		want    bool
+		name   string
+		signal exchange.HealthSignal
+		own    int // of how many responses of the first endpoint one has the signal
+		others int // the same of the others; 0 for none
+		want   bool
 	}{
-		{name: "a tenth fails", verdict: exchange.Faulty, own: 10, want: true},
-		{name: "a tenth is refused", verdict: exchange.Doubtful, own: 10, want: true},
-		{name: "all is refused", verdict: exchange.Doubtful, own: 1, want: true},
-		{name: "one of fifty fails", verdict: exchange.Faulty, own: 50},
-		{name: "a tenth fails everywhere", verdict: exchange.Faulty, own: 10, others: 10},
-		{name: "all is refused everywhere", verdict: exchange.Doubtful, own: 1, others: 1},
-		{name: "half is refused, and a third by the others", verdict: exchange.Doubtful, own: 2, others: 3},
-		{name: "half fails, and a thirtieth of the others", verdict: exchange.Faulty, own: 3, others: 30, want: true},
+		{name: "a tenth fails", signal: exchange.Faulty, own: 10, want: true},
+		{name: "a tenth is refused", signal: exchange.Doubtful, own: 10, want: true},
+		{name: "all is refused", signal: exchange.Doubtful, own: 1, want: true},
+		{name: "one of fifty fails", signal: exchange.Faulty, own: 50},
+		{name: "a tenth fails everywhere", signal: exchange.Faulty, own: 10, others: 10},
+		{name: "all is refused everywhere", signal: exchange.Doubtful, own: 1, others: 1},
+		{name: "half is refused, and a third by the others", signal: exchange.Doubtful, own: 2, others: 3},
+		{name: "half fails, and a thirtieth of the others", signal: exchange.Faulty, own: 3, others: 30, want: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,14 +116,14 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 			r := newRig(t, 3)
 			for i := range rounds {
 				for e := range 3 {
-					every, verdict := tt.others, exchange.Answered
+					every, signal := tt.others, exchange.Answered
 					if e == 0 {
 						every = tt.own
 					}
 					if every > 0 && i%every == every-1 {
-						verdict = tt.verdict
+						signal = tt.signal
 					}
-					r.respond(e, verdict, 1)
+					r.respond(e, signal, 1)
 				}
 				r.after(100 * time.Millisecond)
 			}
@@ -198,8 +198,8 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 func TestFailuresOfAllEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		verdict exchange.HealthSignal
-		of      Response
+		signal exchange.HealthSignal
+		of     Response
 	}{
 		"wrong requests":          {exchange.Doubtful, base},
 		"paths that do not exist": {exchange.Doubtful, Response{Subject: base.Subject, ModelMissing: true}},
@@ -214,7 +214,7 @@ func TestFailuresOfAllEndpoints(t *testing.T) {
 			for i := range 500 {
 				r.respondTo(random.IntN(3), exchange.Answered, base)
 				for range 10 {
-					r.respondTo(random.IntN(3), tt.verdict, tt.of)
+					r.respondTo(random.IntN(3), tt.signal, tt.of)
 				}
 				r.after(100 * time.Millisecond)
 				if i < 10 {
@@ -231,18 +231,18 @@ func TestFailuresOfAllEndpoints(t *testing.T) {
 // TestProbesThatSayNothing has an endpoint that was ejected, and a client whose requests all endpoints refuse, or fail at.
 func TestProbesThatSayNothing(t *testing.T) {
 	t.Parallel()
-	for _, verdict := range []exchange.HealthSignal{exchange.Doubtful, exchange.Faulty} {
+	for _, signal := range []exchange.HealthSignal{exchange.Doubtful, exchange.Faulty} {
 		r := newRig(t, 3)
 		r.respond(0, exchange.Faulty, 3)
 		for range 30 {
-			r.respond(1, verdict, 10)
+			r.respond(1, signal, 10)
 			r.respond(1, exchange.Answered, 1)
 		}
 		r.after(time.Second)
 		for range 20 {
 			assert.Equal(t, []int{0, 1, 2}, r.usable())
 			probe := r.endpoints[0].Acquire()
-			r.respond(0, verdict, 1)
+			r.respond(0, signal, 1)
 			probe.Release()
 		}
 		assert.Equal(t, []string{CauseResponses}, r.causes)

@@ -36,14 +36,14 @@ const (
 	firstAnswers = 8
 )
 
-// signalCounts are the numbers of responses by their verdict, of which older ones count less. A response that fails in the middle counts twice.
+// signalCounts are the numbers of responses by their health signal, of which older ones count less. A response that fails in the middle counts twice.
 // Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
 type signalCounts struct {
 	bySignal [exchange.HealthSignalCount]float64
 	at       time.Time
 }
 
-// addSignal counts a verdict.
+// addSignal counts a health signal.
 func (c *signalCounts) addSignal(v exchange.HealthSignal, now time.Time) {
 	if past := now.Sub(c.at); past > 0 {
 		fade := math.Exp(-past.Seconds() / decayTime.Seconds())
@@ -167,7 +167,7 @@ func (e *earlyEnds) isAll(w *wholeAnswers, others int) bool {
 	return e.others && bits.OnesCount64(e.prompts) >= minDoubtful && w.n-e.whole >= minWhole*max(others, 1)
 }
 
-// outOfProportion reports whether the endpoint has far more responses with a verdict, Faulty or Doubtful, than the others have. all counts
+// outOfProportion reports whether the endpoint has far more responses with a signal, Faulty or Doubtful, than the others have. all counts
 // the responses of both.
 func (h *history) outOfProportion(v exchange.HealthSignal, all *signalCounts) bool {
 	own, total := h.bySignal[v], h.totalCount()

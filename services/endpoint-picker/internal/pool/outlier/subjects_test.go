@@ -34,12 +34,12 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 	tests := []struct {
 		name    string
 		refusal Response
-		verdict exchange.HealthSignal
+		signal  exchange.HealthSignal
 		want    int // refusals until it is known
 	}{
-		{name: "404", refusal: missing, verdict: exchange.Doubtful, want: 2},
-		{name: "400", refusal: adapter, verdict: exchange.Doubtful, want: 6},
-		{name: "steered", refusal: adapter, verdict: exchange.Steered, want: 6},
+		{name: "404", refusal: missing, signal: exchange.Doubtful, want: 2},
+		{name: "400", refusal: adapter, signal: exchange.Doubtful, want: 6},
+		{name: "steered", refusal: adapter, signal: exchange.Steered, want: 6},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 				if len(r.having(adapter)) == 3 {
 					refusals++
 					tt.refusal.Failure = "status " + tt.name
-					r.respondTo(0, tt.verdict, tt.refusal)
+					r.respondTo(0, tt.signal, tt.refusal)
 				}
 				r.respondTo(1, exchange.Answered, adapter)
 				r.respondTo(2, exchange.Answered, adapter)
@@ -71,7 +71,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 				assert.Equal(t, []int{0, 1, 2}, r.having(adapter), pause)
 				r.EndpointsLacking(adapter.Subject).MarkPlaced(r.endpoints[0], r.clock.Now())
 				assert.Equal(t, []int{1, 2}, r.having(adapter), "one request at a time")
-				r.respondTo(0, tt.verdict, tt.refusal)
+				r.respondTo(0, tt.signal, tt.refusal)
 			}
 			assert.Equal(t, []string{CauseModel}, r.causes, "said once")
 			assert.Equal(t, 1, r.logs.Len(), "said once")

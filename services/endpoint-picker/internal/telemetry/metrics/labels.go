@@ -51,7 +51,7 @@ func (l *limiter) boundLabel(v string) string {
 	return v
 }
 
-// findLabel is bound for a value that does not stay allowed.
+// findLabel is boundLabel for a value that does not stay allowed.
 func (l *limiter) findLabel(v string) string {
 	v = toPrintable(v)
 	_, pinned := l.pinned[v]

@@ -250,7 +250,7 @@ func (q *requests) seriesOf(r *exchange.Record) *series {
 	return q.boundedSeries(l)
 }
 
-// boundedSeries is of for labels that are new, or exceed limits.
+// boundedSeries is seriesOf for labels that are new, or exceed limits.
 func (q *requests) boundedSeries(l labels) *series {
 	q.mu.Lock()
 	defer q.mu.Unlock()

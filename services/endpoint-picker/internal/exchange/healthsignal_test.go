@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
-// judged returns the verdict on a response to a request of a known API.
-func judged(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestContext)) HealthSignal {
+// signalOf returns the health signal of a response to a request of a known API.
+func signalOf(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestContext)) HealthSignal {
 	t.Helper()
 	pool := newFakePool()
 	rc := begin(pool)
@@ -24,14 +24,14 @@ func judged(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestCo
 	}
 	end(rc)
 	rc.EndRequest(nil)
-	if len(pool.verdicts) == 0 {
+	if len(pool.signals) == 0 {
 		return NoSignal
 	}
-	assert.Len(t, pool.verdicts, 1)
-	return pool.verdicts[0]
+	assert.Len(t, pool.signals, 1)
+	return pool.signals[0]
 }
 
-func TestVerdict(t *testing.T) {
+func TestHealthSignal(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	tests := []struct {
@@ -79,27 +79,27 @@ func TestVerdict(t *testing.T) {
 			if tt.end == nil {
 				tt.end = (*RequestContext).OnResponseEnd
 			}
-			assert.Equal(t, tt.want, judged(t, tt.give, tt.body, tt.end))
+			assert.Equal(t, tt.want, signalOf(t, tt.give, tt.body, tt.end))
 		})
 	}
 }
 
-func TestVerdict_ClientThatHasGone(t *testing.T) {
+func TestHealthSignal_ClientThatHasGone(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
 		pool := newFakePool()
 		rc := begin(pool)
 		rc.Inference = known
 		rc.OnClientGone()
-		assert.Empty(t, pool.verdicts, "no server has the request")
+		assert.Empty(t, pool.signals, "no server has the request")
 		rc.PickEndpoint(context.Background(), nil)
 		rc.MarkSent()
 		rc.OnClientGone()
 		rc.EndRequest(nil)
 		if known {
-			assert.Equal(t, []HealthSignal{Silent}, pool.verdicts)
+			assert.Equal(t, []HealthSignal{Silent}, pool.signals)
 		} else {
-			assert.Empty(t, pool.verdicts, "answers of other APIs may take as long as they like")
+			assert.Empty(t, pool.signals, "answers of other APIs may take as long as they like")
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestExchange_Failed(t *testing.T) {
 	}, pool.calls[len(pool.calls)-3:])
 }
 
-func TestVerdict_UnknownAPI(t *testing.T) {
+func TestHealthSignal_UnknownAPI(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		give            ResponseHeaders
@@ -180,16 +180,16 @@ func TestVerdict_UnknownAPI(t *testing.T) {
 				want = tt.generates
 			}
 			if want == NoSignal {
-				assert.Empty(t, pool.verdicts, tt.give)
+				assert.Empty(t, pool.signals, tt.give)
 			} else {
-				assert.Equal(t, []HealthSignal{want}, pool.verdicts, tt.give)
+				assert.Equal(t, []HealthSignal{want}, pool.signals, tt.give)
 			}
 		}
 	}
 }
 
-// TestVerdict_Bytes has answers that are no text, and begin like an object.
-func TestVerdict_Bytes(t *testing.T) {
+// TestHealthSignal_Bytes has answers that are no text, and begin like an object.
+func TestHealthSignal_Bytes(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]HealthSignal{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
 		pool := newFakePool()
@@ -202,12 +202,12 @@ func TestVerdict_Bytes(t *testing.T) {
 		rc.OnResponseChunk([]byte("{\x01"))
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
-		assert.Equal(t, []HealthSignal{want}, pool.verdicts, kind)
+		assert.Equal(t, []HealthSignal{want}, pool.signals, kind)
 	}
 }
 
-// TestVerdict_RedirectsToAnotherSpelling has paths that servers redirect to the ones without their last slashes.
-func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
+// TestHealthSignal_RedirectsToAnotherSpelling has paths that servers redirect to the ones without their last slashes.
+func TestHealthSignal_RedirectsToAnotherSpelling(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]HealthSignal{
 		"/v1/completions": Faulty, "/v1/completions?a=/": Faulty, "/v1/completions/": Doubtful, "/v1/completions/?a": Doubtful, "//v1/completions": Doubtful,
@@ -219,11 +219,11 @@ func TestVerdict_RedirectsToAnotherSpelling(t *testing.T) {
 		rc.OnResponseHeaders(&ResponseHeaders{Status: 307})
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
-		assert.Equal(t, []HealthSignal{want}, pool.verdicts, path)
+		assert.Equal(t, []HealthSignal{want}, pool.signals, path)
 	}
 }
 
-func TestVerdict_CarrierThatSeesNoBody(t *testing.T) {
+func TestHealthSignal_CarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	rc := begin(pool)
@@ -232,7 +232,7 @@ func TestVerdict_CarrierThatSeesNoBody(t *testing.T) {
 	rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
 	rc.OnResponseEnd()
 	rc.EndRequest(nil)
-	assert.Equal(t, []HealthSignal{Answered}, pool.verdicts)
+	assert.Equal(t, []HealthSignal{Answered}, pool.signals)
 }
 
 func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
