@@ -87,8 +87,8 @@ func (r *Reader) ErrorCount() int { return r.errors }
 // HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
 func (r *Reader) HasOutput() bool { return r.begun || r.comments }
 
-// IsComplete reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no error;
-// and it does not stop in the middle, as far as its format shows.
+// IsComplete reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no
+// error; and it does not stop in the middle, as far as its format shows.
 func (r *Reader) IsComplete() bool {
 	switch {
 	case r.Format == FormatVLLM:
@@ -109,8 +109,8 @@ func (r *Reader) mayBeComplete() bool {
 	return r.done || r.begun && !r.known
 }
 
-// IsBroken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body anew when
-// that has doubled, because a server may send one byte at a time.
+// IsBroken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body
+// anew when that has doubled, because a server may send one byte at a time.
 func (r *Reader) IsBroken() bool {
 	switch {
 	case r.errors > 0:
@@ -125,8 +125,8 @@ func (r *Reader) IsBroken() bool {
 	return r.head.failed
 }
 
-// IsUnknownFormat reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or the request is
-// wrong.
+// IsUnknownFormat reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or
+// the request is wrong.
 func (r *Reader) IsUnknownFormat() bool {
 	switch {
 	case r.IsComplete(), r.IsBroken():
@@ -201,8 +201,8 @@ func (r *Reader) firstElement() *event {
 	return &e
 }
 
-// ReadPiece processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no stream
-// of events, each piece is one.
+// ReadPiece processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no
+// stream of events, each piece is one.
 func (r *Reader) ReadPiece(piece []byte) int {
 	r.found = 0
 	if r.Format == FormatVLLM {
@@ -350,8 +350,8 @@ func (r *Reader) readData(text []byte) {
 	}
 }
 
-// mayHaveUnread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is no JSON, and
-// members that no API has that is known.
+// mayHaveUnread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is
+// no JSON, and members that no API has that is known.
 func (r *Reader) mayHaveUnread(e *event) bool {
 	if e.known {
 		return !r.Strict && r.scan.Err() != nil

@@ -325,7 +325,8 @@ func FuzzReader(f *testing.F) {
 		assert.Equal(t, whole.ErrorCount(), pieces.ErrorCount())
 		assert.Equal(t, whole.Usage(), pieces.Usage())
 		for _, strict := range []bool{true, false} {
-			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).IsComplete(), bodyOf(Reader{Strict: strict}, body, int(size)+8).IsComplete())
+			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).IsComplete(), bodyOf(Reader{Strict: strict}, body,
+				int(size)+8).IsComplete())
 		}
 	})
 }

@@ -180,7 +180,8 @@ func (e *event) readError(s *jsonscan.Scanner) {
 	}
 }
 
-// readCause reads a member of an error. Some servers begin a stream before they read its request, so that a status cannot say that it is wrong.
+// readCause reads a member of an error. Some servers begin a stream before they read its request, so that a status cannot say that it is
+// wrong.
 func (e *event) readCause(key []byte, s *jsonscan.Scanner) {
 	value := readText(s)
 	switch string(key) {

@@ -38,7 +38,8 @@ const (
 )
 
 // keys are the keys in front of usage objects.
-var keys = [...][]byte{FormatObject: []byte(`"usage"`), FormatMetaInfo: []byte(`"meta_info"`), FormatOpen: []byte(`"usage"`), FormatLists: []byte(`"usage"`)}
+var keys = [...][]byte{FormatObject: []byte(`"usage"`), FormatMetaInfo: []byte(`"meta_info"`), FormatOpen: []byte(`"usage"`),
+	FormatLists: []byte(`"usage"`)}
 
 const (
 	maxKey     = len(`"meta_info"`) // of keys

@@ -9,7 +9,8 @@ import (
 // maxTemplate is the maximum size of an event that is remembered, in bytes.
 const maxTemplate = 1 << 10
 
-// An eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the time.
+// An eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the
+// time.
 type eventTemplate struct {
 	event []byte        // empty: there is none
 	text  jsonscan.Span // in it, between the quotes

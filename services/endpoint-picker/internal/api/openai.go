@@ -13,8 +13,10 @@ var openAI = []API{
 	{suffix: "/chat/completions", readBody: (*Request).readJSON, fields: chatFields, namesModel: true, Generates: true},
 	{suffix: "/completions", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true},
 	{suffix: "/responses", readBody: (*Request).readJSON, fields: responseFields, namesModel: true, Generates: true, Stores: true},
-	{suffix: "/embeddings", readBody: (*Request).readJSON, fields: embeddingFields, namesModel: true, Generates: true, Usage: answer.FormatLists},
-	{suffix: "/images/generations", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true, Usage: answer.FormatLists},
+	{suffix: "/embeddings", readBody: (*Request).readJSON, fields: embeddingFields, namesModel: true, Generates: true,
+		Usage: answer.FormatLists},
+	{suffix: "/images/generations", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true,
+		Usage: answer.FormatLists},
 	{suffix: "/completions/render", readBody: (*Request).readJSON, fields: modelFields, namesModel: true}, // also of chats
 	{suffix: "/conversations", readBody: (*Request).readJSON, fields: modelFields},
 	// Of vLLM, SGLang and TGI. Only the model is read.

@@ -39,7 +39,8 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 		},
 		{
 			name: "up to a number of parts", give: chatOf(pairs), path: apitest.Chat, maxTokens: enough,
-			want: maxPromptParts, wantTurns: Turns{Opening: 2, Asked: maxPromptParts, History: maxPromptParts}, tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
+			want: maxPromptParts, wantTurns: Turns{Opening: 2, Asked: maxPromptParts, History: maxPromptParts},
+			tokens: (pairs*perPair + 7) / prefixindex.BytesPerToken,
 		},
 		{name: "none", give: chatOf(3), path: apitest.Chat, tokens: (3*perPair + 7) / prefixindex.BytesPerToken},
 		{

@@ -247,7 +247,8 @@ func (r *rig) gateway(t *testing.T) extprocv3.ExternalProcessorClient {
 
 func (r *rig) serving(t *testing.T) bool {
 	t.Helper()
-	answer, err := healthv1.NewHealthClient(connect(t, r.HealthListener.ListenAddress())).Check(t.Context(), &healthv1.HealthCheckRequest{Service: "readiness"})
+	answer, err := healthv1.NewHealthClient(connect(t, r.HealthListener.ListenAddress())).Check(t.Context(),
+		&healthv1.HealthCheckRequest{Service: "readiness"})
 	require.NoError(t, err)
 	return answer.GetStatus() == healthv1.HealthCheckResponse_SERVING
 }

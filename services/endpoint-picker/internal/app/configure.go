@@ -32,7 +32,8 @@ func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded,
 // configOptions returns the external settings of configurations.
 func configOptions(cfg *config.Config) pluginconfig.Options {
 	return pluginconfig.Options{
-		StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, DefaultEngine: cfg.DefaultEngine, EndpointsGiven: cfg.Pool.HasSource() && !cfg.Pool.Discovered,
+		StaleAfter: cfg.Scraping.StaleAfter, Source: cfg.MetricsSource, DefaultEngine: cfg.DefaultEngine,
+		EndpointsGiven: cfg.Pool.HasSource() && !cfg.Pool.Discovered,
 	}
 }
 

@@ -67,8 +67,9 @@ type runningPool struct {
 
 func newRunningPools(p poolParts) *runningPools {
 	return &runningPools{
-		parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), prefixes: prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
-		members: map[string]*runningPool{},
+		parts: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget),
+		prefixes: prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
+		members:  map[string]*runningPool{},
 	}
 }
 
@@ -95,8 +96,9 @@ func (r *runningPools) addPool(title, name string, from poolSource) *runningPool
 			Scraping: r.parts.Config.Scraping, Outliers: r.parts.Config.Outliers, LeaseTimeout: r.parts.Config.Leases.Timeout,
 			StreamMetrics: r.parts.Config.Telemetry.StreamMetrics,
 		},
-		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.enabledObservers(title, picks), Replicas: r.parts.Replicas.Node,
-		Scrapes: r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
+		Title: title, Name: name, Source: from, Configs: r.parts.Reloader, Observers: r.enabledObservers(title, picks),
+		Replicas: r.parts.Replicas.Node,
+		Scrapes:  r.scrapes, Prefixes: r.prefixes, Log: r.parts.Log, Clock: r.parts.Clock,
 	})
 	if r.plan != nil {
 		added.ApplyPlan(r.plan, r.cacheSize)

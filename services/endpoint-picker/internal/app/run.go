@@ -138,7 +138,8 @@ func (p *parts) drainServers(work context.Context) {
 	p.Health.SetDraining()
 	p.Proxy.StartDraining()
 	p.Decision.StartDraining()
-	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks", p.Decision.ListenerStats().Open),
+	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks",
+		p.Decision.ListenerStats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-p.Clock.After(limits.Delay):

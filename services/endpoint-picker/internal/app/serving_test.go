@@ -235,7 +235,8 @@ func TestDecisionAPIOverTLS(t *testing.T) {
 	trust := client.Transport.(*http.Transport).TLSClientConfig.RootCAs
 	pick := func(with ...tls.Certificate) (int, error) {
 		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, Certificates: with}}
-		response, err := (&http.Client{Transport: transport}).Post("https://"+r.Decision.ListenAddress()+"/v1/pick", "application/json", strings.NewReader("{}"))
+		response, err := (&http.Client{Transport: transport}).Post("https://"+r.Decision.ListenAddress()+"/v1/pick", "application/json",
+			strings.NewReader("{}"))
 		if err != nil {
 			return 0, err
 		}

@@ -73,7 +73,8 @@ func TestObservers(t *testing.T) {
 			enabled := pools.enabledObservers("ns/pool", debugpage.NewPicks(cfg.Telemetry.DebugPicks))
 			assert.Len(t, enabled, tt.wantOthers)
 			for _, o := range enabled {
-				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(), EndTime: time.Now()})
+				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
+					EndTime: time.Now()})
 			}
 			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
 		})

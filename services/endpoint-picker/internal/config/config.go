@@ -208,7 +208,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Number of failed requests without an answer in between after which an endpoint is ejected. 0: no ejection at all.")
 	fs.DurationVar(&c.Outliers.BaseEjection, flagEjectionTime, c.Outliers.BaseEjection,
 		"Time until one request probes an ejected endpoint. It doubles after each failed probe.")
-	fs.DurationVar(&c.Outliers.MaxEjection, flagEjectionLongest, c.Outliers.MaxEjection, "Maximum time until the next probe of an ejected endpoint.")
+	fs.DurationVar(&c.Outliers.MaxEjection, flagEjectionLongest, c.Outliers.MaxEjection,
+		"Maximum time until the next probe of an ejected endpoint.")
 
 	c.Decision.addFlags(fs)
 
@@ -361,7 +362,8 @@ func validateOutliers(o outlier.Options) error {
 	case o.BaseEjection <= 0:
 		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagEjectionTime, o.BaseEjection)
 	case o.MaxEjection < o.BaseEjection:
-		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.MaxEjection, flagEjectionTime, o.BaseEjection)
+		return fmt.Errorf("--%s %s is too short: give at least --%s, which is %s", flagEjectionLongest, o.MaxEjection, flagEjectionTime,
+			o.BaseEjection)
 	}
 	return nil
 }

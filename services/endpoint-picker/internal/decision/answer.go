@@ -105,7 +105,8 @@ func endpointsOf(ranking []exchange.Score) []Endpoint {
 	list := make([]Endpoint, len(ranking))
 	for i, s := range ranking {
 		list[i] = Endpoint{
-			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finiteOrZero(s.Total), Wait: finiteOrZero(s.Wait), Cached: s.Matched,
+			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finiteOrZero(s.Total), Wait: finiteOrZero(s.Wait),
+			Cached: s.Matched,
 		}
 	}
 	return list

@@ -61,7 +61,8 @@ func NewListener(p ListenerParams) *Listener {
 	gate := fairconn.NewGate(p.Server.ledger)
 	l := &Listener{Server: p.Server, log: p.Log, flag: p.Flag, address: p.Address, tls: p.TLS, gate: gate, connections: fairconn.NewDrain(gate)}
 	l.server = &http.Server{
-		Handler: l, ConnState: l.connections.OnConnState, ErrorLog: errorLog, Protocols: &protocols, ConnContext: fairconn.WithConn, MaxHeaderBytes: maxHeaderBytes,
+		Handler: l, ConnState: l.connections.OnConnState, ErrorLog: errorLog, Protocols: &protocols, ConnContext: fairconn.WithConn,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 	}
 	return l

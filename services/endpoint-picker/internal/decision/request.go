@@ -277,7 +277,8 @@ func (r *fieldReader) readHashes(field string, d *api.Digest) {
 		}
 		hash, ok := r.readHash()
 		if !ok && r.Err() == nil {
-			r.setProblem(fieldProblem(field+"["+strconv.Itoa(len(d.Blocks))+"]", "it is not a string of 1 to 16 hexadecimal digits, or a whole number of 64 bits"))
+			r.setProblem(fieldProblem(field+"["+strconv.Itoa(len(d.Blocks))+"]",
+				"it is not a string of 1 to 16 hexadecimal digits, or a whole number of 64 bits"))
 			return
 		}
 		d.Blocks = append(d.Blocks, hash)

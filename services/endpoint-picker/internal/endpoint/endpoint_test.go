@@ -30,7 +30,8 @@ func TestNewEndpointIsIdleAndFresh(t *testing.T) {
 	load := e.Load()
 	assert.Zero(t, load.Requests)
 	assert.Equal(t, noon, load.At)
-	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Estimates: Estimates{Slowdown: 1}, SampleAge: time.Minute}, e.StatsAt(after(time.Minute)))
+	assert.Equal(t, Stats{Pod: "a", Address: e.Address(), Estimates: Estimates{Slowdown: 1}, SampleAge: time.Minute},
+		e.StatsAt(after(time.Minute)))
 }
 
 func TestLoadJoinsSampleAndLeases(t *testing.T) {

@@ -41,7 +41,8 @@ func TestLeaseMovesToTheServerThatServes(t *testing.T) {
 	assert.Equal(t, tracker{moves: 1, at: b}, *r)
 	assert.Zero(t, a.Load().Requests)
 	assert.InDelta(t, 1, b.Load().Requests, 0)
-	assert.Equal(t, []int64{0, 1, 1, 0}, []int64{a.StatsAt(noon).InFlight, a.StatsAt(noon).Picks, b.StatsAt(noon).InFlight, b.StatsAt(noon).Picks}, "it was picked once")
+	assert.Equal(t, []int64{0, 1, 1, 0}, []int64{a.StatsAt(noon).InFlight, a.StatsAt(noon).Picks, b.StatsAt(noon).InFlight,
+		b.StatsAt(noon).Picks}, "it was picked once")
 
 	l.MarkFirstContent(noon)
 	l.MarkFirstContent(noon)

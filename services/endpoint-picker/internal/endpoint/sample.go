@@ -58,8 +58,8 @@ func (e *Endpoint) StartScrape(now time.Time) ScrapeStart {
 	return ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
 }
 
-// RecordSample stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not change,
-// it belongs to the leases of the first scrape that returned it.
+// RecordSample stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not
+// change, it belongs to the leases of the first scrape that returned it.
 func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
 	next := &Sample{Gauges: g, ScrapeStart: began, Taken: true}
 	e.pages.Lock()

@@ -46,7 +46,8 @@ func TestLearner_FindsTheCostOfContext(t *testing.T) {
 	}
 	for _, p := range []Prefill{{Tokens: 3000}, {Tokens: 1000, Context: 100_000}, {Tokens: 100_000}, {Tokens: 50_000, Context: 50_000}} {
 		got := x.Costs()
-		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.PrefillWork(p)), got.estimateTTFT(10, 0, got.PrefillWork(p))*e.Slowdown(), 0.1, "%+v", p)
+		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.PrefillWork(p)), got.estimateTTFT(10, 0, got.PrefillWork(p))*e.Slowdown(), 0.1,
+			"%+v", p)
 	}
 }
 

@@ -51,7 +51,8 @@ func (x *Estimator) publishPlacement(e *endpoint.Endpoint, q *sequence, answer A
 	}
 	request := x.requests.Add(1)
 	context := q.prefill.Context + q.prefill.Tokens - int(q.backlog)
-	x.publisher.PublishEvent(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: q.backlog, Context: int64(context), Answer: answer})
+	x.publisher.PublishEvent(Event{Kind: EventBegun, Request: request, Endpoint: e, Tokens: q.backlog, Context: int64(context),
+		Answer: answer})
 	return request
 }
 

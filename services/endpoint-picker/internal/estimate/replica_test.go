@@ -84,7 +84,8 @@ func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 	t.Parallel()
 	p := newPair()
-	leases := []*endpoint.Lease{ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100}), ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 50})}
+	leases := []*endpoint.Lease{ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100}),
+		ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 50})}
 	stats, load := p.there[0].StatsAt(noon), p.there[0].Load()
 	assert.Equal(t, [3]int64{}, [3]int64{stats.InFlight, stats.Picks, stats.Backlog})
 	assert.InDelta(t, 2, load.Requests, 1e-9)

@@ -45,8 +45,8 @@ func (s *Server) PlaceStreamed(e *endpoint.Endpoint, now time.Time, p Prefill) *
 	return s.acquireLease(e, now, p, Streamed)
 }
 
-// acquireLease counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected duration.
-// A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
+// acquireLease counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected
+// duration. A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
 func (s *Server) acquireLease(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerMode) *endpoint.Lease {
 	q := s.newSequence(e, now, p, answer, false)
 	q.request = s.estimator.publishPlacement(e, q, answer)
@@ -142,8 +142,8 @@ func (q *sequence) startDecode() (others int64) {
 	return others
 }
 
-// OnFailure implements endpoint.Tracker. Until its end, a failed request counts like one that has not failed: its prompt is work, and its first
-// token, if there was one, was no progress. How much work it would have been is what its client says, who may have been wrong: it is
+// OnFailure implements endpoint.Tracker. Until its end, a failed request counts like one that has not failed: its prompt is work, and its
+// first token, if there was one, was no progress. How much work it would have been is what its client says, who may have been wrong: it is
 // usual work at most.
 func (q *sequence) OnFailure() {
 	s := q.server

@@ -244,7 +244,10 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 		l := ServerOf(a).PlaceStreamed(a, noon, Prefill{Tokens: 100})
 		var wg sync.WaitGroup
 		for _, call := range []func(){
-			func() { l.MarkFirstContent(after(1)) }, func() { l.MarkFirstContent(after(1)) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
+			func() { l.MarkFirstContent(after(1)) }, func() { l.MarkFirstContent(after(1)) }, func() { l.MoveTo(b, noon) }, func() {
+				l.MoveTo(a,
+					noon)
+			},
 			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.EndpointAddress() },
 		} {
 			wg.Go(call)

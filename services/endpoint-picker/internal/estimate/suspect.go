@@ -55,8 +55,8 @@ func (x *Estimator) Paces() Paces {
 
 func durationOf(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// IsSuspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of several
-// requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
+// IsSuspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of
+// several requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
 func (s *Server) IsSuspect(now monotonic.Time, p *Paces) bool {
 	a := &s.activity
 	return (a.failures.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)

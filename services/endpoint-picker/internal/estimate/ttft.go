@@ -71,8 +71,8 @@ func (s *Server) EstimateTTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoi
 	return s.computeTTFT(now, c, p, load)
 }
 
-// computeTTFT computes EstimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue lasts as
-// many requests arrive as are in it.
+// computeTTFT computes EstimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue
+// lasts as many requests arrive as are in it.
 func (s *Server) computeTTFT(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
 	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
@@ -90,9 +90,9 @@ func (s *Server) computeTTFT(now monotonic.Time, c *Costs, p Prefill, l serverLo
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
 
-// mutualDelay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt holds up
-// their tokens, and each of its own tokens comes with theirs. The more requests other replicas place, the less it counts: they do not know
-// of a prompt that went elsewhere because of it.
+// mutualDelay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt
+// holds up their tokens, and each of its own tokens comes with theirs. The more requests other replicas place, the less it counts: they do
+// not know of a prompt that went elsewhere because of it.
 func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
 	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()

@@ -80,7 +80,8 @@ func TestTTFT(t *testing.T) {
 		},
 		{name: "answer in one piece", do: func(s *Server) { s.beginUnobserved(noon, Prefill{Tokens: 300}) }, at: 9, want: 0.010 + 0.001 + 0.010},
 		{name: "time before the placement", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0) }, at: -1, want: 0.010 + 0.040},
-		{name: "request ended", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0).OnEnd(endpoint.Finished) }, at: 5, want: 0.010 + 0.010},
+		{name: "request ended", do: func(s *Server) { s.begin(noon, Prefill{Tokens: 300}, 0).OnEnd(endpoint.Finished) }, at: 5,
+			want: 0.010 + 0.010},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

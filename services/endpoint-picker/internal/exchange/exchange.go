@@ -65,7 +65,8 @@ type ResponseObserver interface {
 	OnFirstContent()
 	// OnResponseEnd is called at the end of the response.
 	OnResponseEnd()
-	// OnFailedAttempt is called for each attempt at a server before the last one, with its "ip:port", and what was wrong (RequestContext.DescribeFailure).
+	// OnFailedAttempt is called for each attempt at a server before the last one, with its "ip:port", and what was wrong
+	// (RequestContext.DescribeFailure).
 	OnFailedAttempt(address, failure string)
 	// OnHealthSignal is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
 	// server until the time that it returns; zero if it did not.
@@ -271,8 +272,8 @@ func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
 	rc.ReportHealth(rc.signalOfStatus(r.Status))
 }
 
-// OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request goes to
-// another one.
+// OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request
+// goes to another one.
 func (rc *RequestContext) OnFailedAttempt(address string, code int) {
 	rc.MarkSent()
 	rc.responseObserver.OnFailedAttempt(address, describeStatus(code))
@@ -332,8 +333,8 @@ func (rc *RequestContext) OnResponseEnd() {
 	}
 }
 
-// MarkNotReceived records that the model server does not have the request, although it was sent there, as far as the carrier knows. The request
-// stops counting as load. Its response may still come.
+// MarkNotReceived records that the model server does not have the request, although it was sent there, as far as the carrier knows. The
+// request stops counting as load. Its response may still come.
 func (rc *RequestContext) MarkNotReceived() { rc.Placements.abandonAll(rc.options.Now()) }
 
 // releaseLoad ends the load of the request.

@@ -134,18 +134,26 @@ func TestExchange_End(t *testing.T) {
 		{name: "response of the gateway", steps: []func(rc *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
 		{name: "refused", steps: []func(rc *RequestContext){func(rc *RequestContext) { rc.RefuseRequest(TooLarge(1)) }}, want: Refused},
 		{name: "pick was not sent", steps: []func(rc *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent", "placed"), wantOpen: 1},
+		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent",
+			"placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
-			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }},
+			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) {
+				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
+					Hidden: true})
+			}},
 			wantCalls: append(picked, "Sent", "placed", "Responded"),
 		},
 		{
 			name: "end of a response without its body", want: Completed,
-			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Hidden: true}) }, (*RequestContext).OnResponseEnd},
+			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) {
+				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
+					Hidden: true})
+			}, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
-		{name: "during the response", steps: []func(rc *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked, "Sent", "placed", "Responded")},
+		{name: "during the response", steps: []func(rc *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked,
+			"Sent", "placed", "Responded")},
 		{
 			name: "complete", steps: []func(rc *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
@@ -157,7 +165,8 @@ func TestExchange_End(t *testing.T) {
 		},
 		{
 			name: "an error with a body", want: Completed,
-			steps:     []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) }, piece, (*RequestContext).OnResponseEnd},
+			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) },
+				piece, (*RequestContext).OnResponseEnd},
 			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
 		},
 	}
@@ -191,7 +200,8 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 		wantDuring, wantAfter [roles]int64 // requests in flight before and after the end
 	}{
 		{name: "no response", steps: unseen, wantDuring: both, wantAfter: both},
-		{name: "response without content", steps: func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }, wantDuring: both},
+		{name: "response without content", steps: func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) },
+			wantDuring: both},
 		{name: "the prompt is computed when the answer begins", steps: begun, wantDuring: [roles]int64{Decode: 1}},
 		{name: "complete", steps: func(rc *RequestContext) { begun(rc); rc.OnResponseEnd() }},
 	}

@@ -61,7 +61,8 @@ func (rc *RequestContext) signalOfBody() HealthSignal {
 	switch {
 	case rc.Status < http.StatusOK, rc.Status >= http.StatusMultipleChoices:
 		return NoSignal // its status said all
-	case rc.Blind || !rc.Generates || rc.Status != http.StatusOK && !rc.Inference, !rc.htmlBody && !rc.unacceptedEncoding && rc.reader.IsComplete():
+	case rc.Blind || !rc.Generates || rc.Status != http.StatusOK && !rc.Inference,
+		!rc.htmlBody && !rc.unacceptedEncoding && rc.reader.IsComplete():
 		return Answered
 	}
 	rc.wrongBody = true
@@ -108,7 +109,8 @@ func (rc *RequestContext) OnClientGone() {
 	}
 }
 
-// ReportHealth records what the response says about the health of the model server. The first one counts. Carriers call it when a response ends early.
+// ReportHealth records what the response says about the health of the model server. The first one counts. Carriers call it when a response
+// ends early.
 func (rc *RequestContext) ReportHealth(v HealthSignal) {
 	if v == NoSignal || rc.signaled || rc.responseObserver == nil {
 		return

@@ -85,7 +85,8 @@ func (p *onePick) PlaceRequest() *exchange.Refusal {
 	rc, private := p.exchange, p.exchange.Remove
 	rc.Decision = p.decision
 	rc.Remove = append(private, rc.Remove...)
-	rc.Endpoint, rc.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	rc.Endpoint, rc.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon,
+		estimate.Prefill{Tokens: 1000})
 	rc.Destination, rc.Scores = p.endpoint.Address(), p.scores
 	return nil
 }
@@ -376,11 +377,13 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "another endpoint served", want: result{Outcome: exchange.Completed, Status: 502, Moved: true}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true},
+				[]Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the picked endpoint served", want: result{Outcome: exchange.Completed, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Served: address}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Served: address}, EndOfStream: true},
+				[]Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "the gateway's own response, before the pick", want: result{Outcome: exchange.Unpicked, Status: 408}, steps: []step{
 			{headers(FullDuplex), none},
@@ -527,9 +530,12 @@ func TestFormOfRefusals(t *testing.T) {
 		{name: "no path", want: exchange.OpenAI},
 		{name: "OpenAI", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/completions"}}, want: exchange.OpenAI},
 		{name: "Anthropic", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}}, want: exchange.Anthropic},
-		{name: "Anthropic, spelled in another way", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
-		{name: "Anthropic, in a header", give: Request{RequestHeaders: exchange.RequestHeaders{Headers: api.Headers{{Name: "x-original-path", Value: "/v1/messages"}}}}, want: exchange.Anthropic},
-		{name: "no JSON", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}, RefusesJSON: true}, want: exchange.PlainText},
+		{name: "Anthropic, spelled in another way",
+			give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
+		{name: "Anthropic, in a header", give: Request{RequestHeaders: exchange.RequestHeaders{Headers: api.Headers{{Name: "x-original-path",
+			Value: "/v1/messages"}}}}, want: exchange.Anthropic},
+		{name: "no JSON", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}, RefusesJSON: true},
+			want: exchange.PlainText},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -598,7 +604,8 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	subset := scheduling.ParseSubset([]string{address})
 	picker := newOne()
 	m := NewMachine(picker, pool, options())
-	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders, Request: Request{RequestHeaders: exchange.RequestHeaders{Subset: subset}}}, nil)
+	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders,
+		Request: Request{RequestHeaders: exchange.RequestHeaders{Subset: subset}}}, nil)
 	require.NoError(t, err)
 	_, err = m.Step(context.Background(), &Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
@@ -761,8 +768,10 @@ func TestHealthSignalOfStreamsThatEnd(t *testing.T) {
 	}{
 		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.HealthSignal{exchange.Silent}},
 		{name: "without a response, by an error", steps: []Message{headersEnd(FullDuplex)}, err: errors.New("cut")},
-		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)}, want: []exchange.HealthSignal{exchange.Doubtful}},
-		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")}, want: []exchange.HealthSignal{exchange.Faulty}},
+		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)},
+			want: []exchange.HealthSignal{exchange.Doubtful}},
+		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")},
+			want: []exchange.HealthSignal{exchange.Faulty}},
 		{name: "before the pick", steps: []Message{headers(FullDuplex)}},
 	}
 	for _, tt := range tests {
@@ -863,9 +872,11 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 		want *Headers
 	}{
 		{name: "none"},
-		{name: "private", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}}, want: &Headers{Remove: []string{"x-private"}}},
+		{name: "private", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}},
+			want: &Headers{Remove: []string{"x-private"}}},
 		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{headerDestination}}},
-		{name: "both", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}, HasDestination: true}, want: &Headers{Remove: []string{"x-private", headerDestination}}},
+		{name: "both", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}, HasDestination: true},
+			want: &Headers{Remove: []string{"x-private", headerDestination}}},
 	}
 	for _, tt := range tests {
 		for _, end := range []Message{trailers, bodyEnd("a")} {
@@ -940,7 +951,8 @@ func TestRecordOfAnExchange(t *testing.T) {
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
-		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), PickDuration: time.Second, FirstContent: noon.Add(4 * time.Second), LastContent: noon.Add(5 * time.Second), EndTime: noon.Add(6 * time.Second), Placed: true,
+		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), PickDuration: time.Second,
+		FirstContent: noon.Add(4 * time.Second), LastContent: noon.Add(5 * time.Second), EndTime: noon.Add(6 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 92, ContentPieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }

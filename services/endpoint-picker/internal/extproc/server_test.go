@@ -531,5 +531,6 @@ func TestConnectionThatBreaks(t *testing.T) {
 	assert.NotEqual(t, exchange.Completed, r.picker.ended(t, 1)[0].Outcome)
 	assert.Zero(t, r.picker.placed, "the gateway does not have the pick")
 	assert.Zero(t, r.picker.inFlight())
-	require.Eventually(t, func() bool { s := r.peers.TotalStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { s := r.peers.TotalStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience,
+		time.Millisecond)
 }

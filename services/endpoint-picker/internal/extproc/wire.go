@@ -86,7 +86,8 @@ func (w *messageWriter) endEntry(entry [2]int) {
 	w.endField(entry[0])
 }
 
-// writeBuffer writes a field by reference to a buffer, which the message takes over. It must be the last one of the message. A nil buffer is empty.
+// writeBuffer writes a field by reference to a buffer, which the message takes over. It must be the last one of the message. A nil buffer
+// is empty.
 func (w *messageWriter) writeBuffer(t tag, value mem.Buffer) {
 	if value == nil {
 		w.writeTagAndLength(t, 0)

@@ -180,7 +180,8 @@ func seeds() []*extprocv3.ProcessingRequest {
 		all = append(all, in)
 	}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
-		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"), Response: exchange.ResponseHeaders{Served: "10.0.0.1:8000"}}))
+		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"),
+			Response: exchange.ResponseHeaders{Served: "10.0.0.1:8000"}}))
 	}
 	return all
 }

@@ -62,7 +62,8 @@ func (d *Drain) closeOlder(than time.Time) {
 // StartDraining begins: from now on responses ask clients to use other connections for their next requests. See MarkResponse.
 func (d *Drain) StartDraining() { d.draining.Store(true) }
 
-// MarkResponse makes a response ask its client to use another connection, after StartDraining: HTTP/1.1 by Connection: close, HTTP/2 by GOAWAY.
+// MarkResponse makes a response ask its client to use another connection, after StartDraining: HTTP/1.1 by Connection: close, HTTP/2 by
+// GOAWAY.
 func (d *Drain) MarkResponse(w http.ResponseWriter) {
 	if d.draining.Load() {
 		w.Header().Set("Connection", "close")

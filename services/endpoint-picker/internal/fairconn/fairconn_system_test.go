@@ -34,7 +34,8 @@ func overTLS(t *testing.T) (r *rig, address string) {
 	go func() { _ = r.server.Serve(r.Gate.CountingListener(l, config, "h2", "http/1.1")) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
-		require.Eventually(t, func() bool { return r.OpenConns() == 0 && r.ledger.TotalUse(fairshare.Bytes) == 0 }, kubetest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return r.OpenConns() == 0 && r.ledger.TotalUse(fairshare.Bytes) == 0 }, kubetest.Patience,
+			time.Millisecond)
 	})
 	return r, l.Addr().String()
 }

@@ -45,9 +45,9 @@ const (
 	atTrailer
 )
 
-// A framingParser follows the requests of a client over HTTP/1.1, to find where their lines violate RFC 9112. It reads headers and the sizes of
-// chunks, and skips bodies. Connections of HTTP/2 pass unread, and so does what follows a request for a WebSocket, until the handler
-// of the request has decided.
+// A framingParser follows the requests of a client over HTTP/1.1, to find where their lines violate RFC 9112. It reads headers and the
+// sizes of chunks, and skips bodies. Connections of HTTP/2 pass unread, and so does what follows a request for a WebSocket, until the
+// handler of the request has decided.
 type framingParser struct {
 	part      part
 	left      int64 // bytes of a body or a chunk that have not come
@@ -62,8 +62,8 @@ type framingParser struct {
 	chunks, old, opens bool  // Transfer-Encoding; HTTP/1.0; Upgrade: websocket
 }
 
-// scanBytes follows bytes that have come. It returns how many of them may pass: less than all if an error or a decision is in the way. The end of
-// the line with an error does not pass, so that the request is never whole.
+// scanBytes follows bytes that have come. It returns how many of them may pass: less than all if an error or a decision is in the way. The
+// end of the line with an error does not pass, so that the request is never whole.
 func (f *framingParser) scanBytes(b []byte) (n int, err error) {
 	for n < len(b) && !f.blind && !f.undecided {
 		if f.left > 0 {

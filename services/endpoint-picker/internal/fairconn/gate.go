@@ -26,9 +26,9 @@ func (g *Gate) OpenConns() int { return int(g.open.Load()) }
 // RefusedConns returns the number of connections that were closed because their clients were beyond their share.
 func (g *Gate) RefusedConns() int64 { return g.refused.Load() }
 
-// CountingListener returns a listener whose connections the gate counts. With a configuration, it speaks TLS with protocols of ALPN, and the server
-// serves it like plaintext, so that requests can be followed; HTTP/2 begins with its preface. The server must have WithConn as its ConnContext. The listener can be
-// closed before the server and by the server: Accept then returns http.ErrServerClosed.
+// CountingListener returns a listener whose connections the gate counts. With a configuration, it speaks TLS with protocols of ALPN, and
+// the server serves it like plaintext, so that requests can be followed; HTTP/2 begins with its preface. The server must have WithConn as
+// its ConnContext. The listener can be closed before the server and by the server: Accept then returns http.ErrServerClosed.
 func (g *Gate) CountingListener(inner net.Listener, config *tls.Config, protocols ...string) net.Listener {
 	if config != nil {
 		config = config.Clone()

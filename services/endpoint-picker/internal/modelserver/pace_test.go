@@ -79,7 +79,8 @@ func TestSurprise(t *testing.T) {
 		{name: "others' requests", give: prediction{requests: 5}, page: endpoint.Gauges{Running: 9}, want: true},
 		{name: "requests have gone", give: prediction{requests: 9}, page: endpoint.Gauges{Running: 5}, want: true},
 		{name: "a queue", give: prediction{requests: 9}, page: endpoint.Gauges{Running: 5, Waiting: 4}, want: true},
-		{name: "the queue that was", give: prediction{requests: 9, last: endpoint.Gauges{Waiting: 4}}, page: endpoint.Gauges{Running: 5, Waiting: 4}},
+		{name: "the queue that was", give: prediction{requests: 9, last: endpoint.Gauges{Waiting: 4}}, page: endpoint.Gauges{Running: 5,
+			Waiting: 4}},
 		{name: "a KV cache that fills", give: prediction{}, page: endpoint.Gauges{KVUsage: 0.2}, want: true},
 		{name: "a KV cache that moves", give: prediction{last: endpoint.Gauges{KVUsage: 0.22}}, page: endpoint.Gauges{KVUsage: 0.2}},
 	}

@@ -187,7 +187,8 @@ func TestReadPageLimitsSeries(t *testing.T) {
 	require.ErrorIs(t, err, errManySeries)
 
 	// SGLang never forgets a priority, and clients choose them. It lists the total first.
-	got, err := reader(t, EngineSGLang).readPage(strings.NewReader(`sglang:num_running_reqs{priority=""} 7`+"\n"+priorities), make([]byte, maxLine))
+	got, err := reader(t, EngineSGLang).readPage(strings.NewReader(`sglang:num_running_reqs{priority=""} 7`+"\n"+priorities), make([]byte,
+		maxLine))
 	require.NoError(t, err)
 	assert.Equal(t, endpoint.Gauges{Running: 7}, got)
 }

@@ -244,8 +244,8 @@ func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 	return p.engines[e.DefaultEngine], false
 }
 
-// pageAddress returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the engine, and
-// that of requests.
+// pageAddress returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the
+// engine, and that of requests.
 func (p *Plan) pageAddress(d *endpoint.Description, e *compiled) netip.AddrPort {
 	port := int(d.MetricsPort)
 	if port == 0 && p.settings.Source.Port != nil {

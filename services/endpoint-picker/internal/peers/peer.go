@@ -70,7 +70,8 @@ func newClient(s *Server, address netip.Addr) *client {
 // startServer starts the gRPC server of the client. The caller holds server.mu.
 func (cl *client) startServer(local net.Addr) *clientServer {
 	params := &cl.server.params
-	options := append(slices.Clip(params.Options), experimental.BufferPool(cl.account.BufferPool()), grpc.InTapHandle(cl.tapStream), grpc.WaitForHandlers(true),
+	options := append(slices.Clip(params.Options), experimental.BufferPool(cl.account.BufferPool()), grpc.InTapHandle(cl.tapStream),
+		grpc.WaitForHandlers(true),
 		grpc.ReadBufferSize(readBuffer))
 	if params.Codec != nil {
 		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))

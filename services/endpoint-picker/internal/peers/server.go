@@ -267,7 +267,8 @@ func (s *Server) ClientStats() []ClientStats {
 	var all []ClientStats
 	for _, cl := range *s.allClients.Load() {
 		all = append(all, ClientStats{
-			Address: cl.account.Address, Connections: int(cl.account.CurrentUse(fairshare.Connections)), Streams: int(cl.account.CurrentUse(fairshare.Streams)), Bytes: int(cl.account.CurrentUse(fairshare.Bytes)),
+			Address: cl.account.Address, Connections: int(cl.account.CurrentUse(fairshare.Connections)),
+			Streams: int(cl.account.CurrentUse(fairshare.Streams)), Bytes: int(cl.account.CurrentUse(fairshare.Bytes)),
 		})
 	}
 	slices.SortFunc(all, func(a, b ClientStats) int { return a.Address.Compare(b.Address) })

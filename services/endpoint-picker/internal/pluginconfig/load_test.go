@@ -220,7 +220,8 @@ func TestEveryTypeOfUpstreamIsKnown(t *testing.T) {
 		case ignored:
 			require.NoError(t, err, name)
 			require.Len(t, config.Warnings, 1)
-			require.Equal(t, fmt.Sprintf("line 4, column 9: plugins[0].type: %s is not needed: %s: leave it out", name, reason), config.Warnings[0].String())
+			require.Equal(t, fmt.Sprintf("line 4, column 9: plugins[0].type: %s is not needed: %s: leave it out", name, reason),
+				config.Warnings[0].String())
 		default:
 			require.ErrorContains(t, err, "plugins[0].parameters.anything: unknown field", name)
 		}

@@ -92,7 +92,8 @@ func New(p Params) *Pool {
 		expirer: endpoint.NewExpirer(p.Options.LeaseTimeout),
 	}
 	created.Metrics = metrics.New(created.Registry, metrics.Options{Streams: p.Options.StreamMetrics})
-	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: created.Metrics, Clock: p.Clock})
+	outliers := outlier.New(outlier.Params{Options: p.Options.Outliers, Log: p.Log.Named("outlier"), Observer: created.Metrics,
+		Clock: p.Clock})
 	created.scraper = modelserver.NewScraper(modelserver.ScraperParams{
 		Options: p.Options.Scraping, Budget: p.Scrapes, Log: p.Log.Named("modelserver"), Observer: created.Metrics, Outliers: outliers,
 		Tokenizers: created.Estimator, Clock: p.Clock,

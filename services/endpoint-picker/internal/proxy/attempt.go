@@ -255,7 +255,8 @@ func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// relayInformational relays an informational response. HTTP/1.0 has none, and its clients take one for the response. An error ends the attempt.
+// relayInformational relays an informational response. HTTP/1.0 has none, and its clients take one for the response. An error ends the
+// attempt.
 func (a *attempt) relayInformational(code int, header textproto.MIMEHeader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

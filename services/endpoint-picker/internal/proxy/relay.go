@@ -82,7 +82,8 @@ func (a *attempt) describeResponse() *exchange.ResponseHeaders {
 	h := a.response.Header
 	encoded := isEncoded(h)
 	r := &exchange.ResponseHeaders{
-		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, UnacceptedEncoding: encoded && a.requestContext.Inference, // see outgoingHeaders
+		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, UnacceptedEncoding: encoded && a.requestContext.Inference,
+		// see outgoingHeaders
 	}
 	r.SetContentType(h.Get(headerContentType))
 	return r

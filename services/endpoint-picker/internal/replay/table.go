@@ -42,7 +42,8 @@ func (t *table) printHeader(p *played, profile *simulation.Profile, s simulation
 // addSimulated adds the row of a policy.
 func (t *table) addSimulated(name string, r *simulation.Result) {
 	least, most := r.PerServer()
-	t.addRow(name, r.FirstTokenTimes(), r.AnswerTimes(), formatPercent(r.Goodput()), formatPercent(r.HitRate()), formatSpread(least, most), strconv.Itoa(r.Failed+r.Lost))
+	t.addRow(name, r.FirstTokenTimes(), r.AnswerTimes(), formatPercent(r.Goodput()), formatPercent(r.HitRate()), formatSpread(least, most),
+		strconv.Itoa(r.Failed+r.Lost))
 }
 
 func (t *table) addRow(name string, first, answer simulation.Times, rest ...string) {

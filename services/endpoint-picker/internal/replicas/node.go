@@ -97,8 +97,9 @@ func New(p Params) *Node {
 // while it runs.
 func (n *Node) JoinPool(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
-		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s, publisher: newPublisher(n.elapsedTime, &n.pending),
-		asking: newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
+		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s,
+		publisher: newPublisher(n.elapsedTime, &n.pending),
+		asking:    newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
 	x.SetPublisher(m.publisher)
 	return m

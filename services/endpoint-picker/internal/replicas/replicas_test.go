@@ -149,7 +149,8 @@ func (r *replica) start(t *testing.T, addresses ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.member.Run(ctx) })
-	eventually(t, func() bool { return r.Node.memberOf(r.member.title) != nil }, "joined") // others that connect before are refused, and say so
+	eventually(t, func() bool { return r.Node.memberOf(r.member.title) != nil },
+		"joined") // others that connect before are refused, and say so
 	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
 	r.stop = func() {
 		cancel()

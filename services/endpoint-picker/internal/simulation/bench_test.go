@@ -29,8 +29,10 @@ var (
 func policies() []Policy {
 	const delay = time.Millisecond
 	return []Policy{
-		Greedy(), LMetric(), AffinityTokenLoad(), IndependentPickers(1, InTurn), IndependentPickers(2, InTurn), IndependentPickers(2, AtRandom), IndependentPickers(4, InTurn),
-		ConnectedPickers(2, InTurn, delay), ConnectedPickers(2, AtRandom, delay), ConnectedPickers(4, InTurn, delay), LeastLoad(), Random(), PinToGroup(),
+		Greedy(), LMetric(), AffinityTokenLoad(), IndependentPickers(1, InTurn), IndependentPickers(2, InTurn), IndependentPickers(2,
+			AtRandom), IndependentPickers(4, InTurn),
+		ConnectedPickers(2, InTurn, delay), ConnectedPickers(2, AtRandom, delay), ConnectedPickers(4, InTurn, delay), LeastLoad(), Random(),
+		PinToGroup(),
 	}
 }
 

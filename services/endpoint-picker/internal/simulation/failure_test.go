@@ -25,22 +25,25 @@ var failures = map[string]Failure{
 	"too many requests":     {Response: exchange.ResponseHeaders{Status: 429}},
 	"model missing":         {Response: exchange.ResponseHeaders{Status: 404}, Body: `{"error":{"message":"no such model"}}`},
 	"refused by validation": {Response: exchange.ResponseHeaders{Status: 422}},
-	"error event":           {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: `data: {"error":{"message":"the queue is full","code":503}}` + "\n\ndata: [DONE]\n\n"},
-	"empty stream":          {Response: exchange.ResponseHeaders{Status: 200, Events: true}},
-	"comments only":         {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: ": ping\n\n"},
-	"empty body":            {Response: exchange.ResponseHeaders{Status: 200}},
-	"page":                  {Response: exchange.ResponseHeaders{Status: 200, HTML: true}, Body: "<html>"},
-	"login page":            {Response: exchange.ResponseHeaders{Status: 302}},
-	"half an answer":        {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken},
-	"cut":                   {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true},
+	"error event": {Response: exchange.ResponseHeaders{Status: 200, Events: true},
+		Body: `data: {"error":{"message":"the queue is full","code":503}}` + "\n\ndata: [DONE]\n\n"},
+	"empty stream":   {Response: exchange.ResponseHeaders{Status: 200, Events: true}},
+	"comments only":  {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: ": ping\n\n"},
+	"empty body":     {Response: exchange.ResponseHeaders{Status: 200}},
+	"page":           {Response: exchange.ResponseHeaders{Status: 200, HTML: true}, Body: "<html>"},
+	"login page":     {Response: exchange.ResponseHeaders{Status: 302}},
+	"half an answer": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken},
+	"cut":            {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true},
 
-	"cut behind a gateway":                 {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true, Unclear: true},
+	"cut behind a gateway": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true,
+		Unclear: true},
 	"cut before content, behind a gateway": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Cut: true, Unclear: true},
 }
 
 // stalled is a server that sends one token, and nothing more. Clients go after their patience.
 func stalled(patience time.Duration, gateway bool) Failure {
-	return Failure{Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway, After: patience}
+	return Failure{Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway,
+		After: patience}
 }
 
 // failingTrace returns 30 s of 500 requests to three servers. No two prompts have a beginning in common.
@@ -295,7 +298,8 @@ func checkLeaving(t *testing.T, s Scenario, who string, pauses ...time.Duration)
 		assert.Positive(t, n)
 		got, ejections := left.run(t)
 		assert.Zero(t, ejections, "%s: %s leave after %s", s.Name, who, after)
-		assert.Less(t, got.FirstTokenTimes().Mean.Seconds(), 1.2*usual.FirstTokenTimes().Mean.Seconds(), "%s: %s leave after %s", s.Name, who, after)
+		assert.Less(t, got.FirstTokenTimes().Mean.Seconds(), 1.2*usual.FirstTokenTimes().Mean.Seconds(), "%s: %s leave after %s", s.Name, who,
+			after)
 		assert.Less(t, usual.apart(&got), 0.1, "%s: %s leave after %s: %v, else %v", s.Name, who, after, got.served, usual.served)
 	}
 }

@@ -100,7 +100,8 @@ func (p *Profile) validateProfile() error {
 func (p *Profile) stepLaw() steptime.Law {
 	l := p.Law
 	return steptime.Law{
-		Base: toDuration(l.Base), PerSeq: toDuration(l.PerSeq), PerToken: toDuration(l.PerToken / 1e3), PerContext: toDuration(l.PerContext / 1e3), PerMegaPair: toDuration(l.PerPair),
+		Base: toDuration(l.Base), PerSeq: toDuration(l.PerSeq), PerToken: toDuration(l.PerToken / 1e3),
+		PerContext: toDuration(l.PerContext / 1e3), PerMegaPair: toDuration(l.PerPair),
 		Noise: l.Noise,
 	}
 }
@@ -117,7 +118,8 @@ func (p *Profile) Engines(n int) []Engine {
 		engines[i] = Engine{
 			Slots: p.Slots, Blocks: p.KVBlocks, BlockTokens: p.BlockTokens, Batch: p.ChunkTokens, Law: p.stepLaw(),
 			Slowness: p.StepFactors[i%len(p.StepFactors)], Extra: toDuration(p.Law.Extra),
-			PageDelay: toDuration(p.Page.Answer), Refresh: Refresh{Interval: toDuration(p.Page.Refresh), PerRequest: toDuration(p.Page.RefreshPerRequest)},
+			PageDelay: toDuration(p.Page.Answer), Refresh: Refresh{Interval: toDuration(p.Page.Refresh),
+				PerRequest: toDuration(p.Page.RefreshPerRequest)},
 		}
 	}
 	for _, f := range p.Faults {

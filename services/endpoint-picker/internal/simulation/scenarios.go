@@ -102,7 +102,8 @@ func (s Scenario) withServers(servers int) Scenario {
 // mixedSpeeds returns fleets with one slow server, and with some fast ones.
 func mixedSpeeds() []Scenario {
 	scenarios := []Scenario{
-		usualScenario("zipf-speeds", skewed.Workload(140)), usualScenario("multiturn-speeds", Conversations(36)), usualScenario("mixed-speeds", Mixed(100)),
+		usualScenario("zipf-speeds", skewed.Workload(140)), usualScenario("multiturn-speeds", Conversations(36)),
+		usualScenario("mixed-speeds", Mixed(100)),
 	}
 	for i := range scenarios {
 		scenarios[i].Servers = slices.Repeat([]Engine{UsualEngine()}, 9)

@@ -28,8 +28,9 @@ func newScraping(line *timeline, settings *modelserver.Settings, detector *outli
 	}
 	o := modelserver.DefaultOptions()
 	return &scraping{
-		timeline: line, schedule: modelserver.NewSchedule(modelserver.NewBudget(o.Budget), random.Float64), interval: settings.ScrapeInterval(o.Interval),
-		timeout: o.Timeout, detector: detector,
+		timeline: line, schedule: modelserver.NewSchedule(modelserver.NewBudget(o.Budget), random.Float64),
+		interval: settings.ScrapeInterval(o.Interval),
+		timeout:  o.Timeout, detector: detector,
 	}
 }
 

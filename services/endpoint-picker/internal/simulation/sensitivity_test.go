@@ -71,7 +71,8 @@ func measure(b *testing.B, policy func(replicas int) Policy, replicas ...int) []
 			trace := s.Trace(seed)
 			for _, n := range replicas {
 				r := trace.Run(policy(n))
-				all = append(all, figures{s.Name, seed, n, r.FirstTokenTimes().Mean.Seconds(), r.FirstTokenTimes().P99.Seconds(), r.AnswerTimes().Mean.Seconds()})
+				all = append(all, figures{s.Name, seed, n, r.FirstTokenTimes().Mean.Seconds(), r.FirstTokenTimes().P99.Seconds(),
+					r.AnswerTimes().Mean.Seconds()})
 			}
 		}
 	}

@@ -82,7 +82,8 @@ func header(change func(m *extprocv3.HeaderMutation)) reply {
 
 // sentTo shows an exchange of which all but the end of the response was sent: the request is "abc".
 func sentTo(g *Gateway) {
-	g.RecordSent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/", HeaderDestination, "1.1.1.1:1", "x-private", "1", "x-private", "2")}))
+	g.RecordSent(RequestHeaders(&extprocv3.HttpHeaders{Headers: Headers(":path", "/", HeaderDestination, "1.1.1.1:1", "x-private", "1",
+		"x-private", "2")}))
 	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("ab")}))
 	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true}))
 	g.RecordSent(RequestBody(&extprocv3.HttpBody{Body: []byte("c"), EndOfStream: true})) // envoyproxy/envoy#46237

@@ -88,7 +88,8 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 }
 
 // convertObject converts an object of one of the pools. It returns nil for an object of another pool.
-func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, converted *T, note string, err error) {
+func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, converted *T,
+	note string, err error) {
 	o := rules.Object{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
 	if spec := object.Object["spec"]; spec != nil {
 		if o.Spec, err = json.Marshal(spec); err != nil {

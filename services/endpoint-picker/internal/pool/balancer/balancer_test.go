@@ -35,7 +35,8 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}, noon)
+	return estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address,
+		Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
 func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
@@ -457,7 +458,8 @@ func TestRewriteOfAForm(t *testing.T) {
 		rc := r.placed(t, in)
 		assert.Equal(t, "asked", rc.Model)
 		assert.Equal(t, "canary", rc.Rewrite)
-		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1), string(in.Body[:rc.Edit.From])+string(rc.Edit.Replacement)+string(in.Body[rc.Edit.To:]))
+		assert.Equal(t, strings.Replace(string(in.Body), "asked", "base-v2", 1),
+			string(in.Body[:rc.Edit.From])+string(rc.Edit.Replacement)+string(in.Body[rc.Edit.To:]))
 		assert.JSONEq(t, `{"model":"asked"}`, string(rc.Restore.Append(nil, []byte(`{"model":"base-v2"}`))))
 	}
 	broken := formWith(file, model)
@@ -550,7 +552,8 @@ func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
 	b := replica()
 	prompt := strings.Repeat("word ", 1000)
 	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
-	again := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
+	again := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/completions",
+		Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
 	again.Subset = scheduling.ParseSubset([]string{first.Destination})
 	require.Nil(t, b.decide(again))
 	assert.Greater(t, again.MatchedTokens, 1200)
@@ -570,7 +573,8 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
 	backlog := rc.Endpoint.StatsAt(noon).Backlog
-	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)), Subset: scheduling.ParseSubset([]string{rc.Destination})}
+	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)),
+		Subset: scheduling.ParseSubset([]string{rc.Destination})}
 	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
 	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")

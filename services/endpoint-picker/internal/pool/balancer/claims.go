@@ -10,8 +10,8 @@ import (
 // alwaysBelieved is the length of a prompt, in tokens, that is always believed: the context of most models.
 const alwaysBelieved = 128 << 10
 
-// promptClaims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has seen
-// answered by a server of the pool.
+// promptClaims limits what clients claim of prompts whose requests the picker does not carry: to the longest prompt with a body that it has
+// seen answered by a server of the pool.
 type promptClaims struct{ longest atomic.Int64 }
 
 // limitTokens returns the tokens of a claimed prompt that count. A text has fewer than bytes, but an image of a few bytes has many.

@@ -17,9 +17,11 @@ func TestClaims(t *testing.T) {
 	var c promptClaims
 	assert.Equal(t, 100, c.limitTokens(100, 1))
 	assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
-	answered := exchange.RequestContext{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed, Status: 200}}
+	answered := exchange.RequestContext{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed,
+		Status: 200}}
 	for _, change := range []func(rc *exchange.RequestContext){
-		func(rc *exchange.RequestContext) { rc.RequestBytes = 0 }, func(rc *exchange.RequestContext) { rc.Outcome = exchange.Interrupted }, func(rc *exchange.RequestContext) { rc.Status = 400 },
+		func(rc *exchange.RequestContext) { rc.RequestBytes = 0 }, func(rc *exchange.RequestContext) { rc.Outcome = exchange.Interrupted },
+		func(rc *exchange.RequestContext) { rc.Status = 400 },
 		func(rc *exchange.RequestContext) { rc.PromptTokens = 10 }, func(rc *exchange.RequestContext) { rc.Blind = true },
 	} {
 		x := answered

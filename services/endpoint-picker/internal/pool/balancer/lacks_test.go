@@ -80,8 +80,10 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 		in   api.Incoming
 		want outlier.Response // its signal, and whether the model is missing
 	}{
-		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)}, want: outlier.Response{Signal: exchange.Doubtful, ModelMissing: true}},
-		{name: "a stored response", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: exchange.Steered}},
+		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)},
+			want: outlier.Response{Signal: exchange.Doubtful, ModelMissing: true}},
+		{name: "a stored response", in: api.Incoming{Path: apitest.Responses,
+			Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: exchange.Steered}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -116,7 +116,8 @@ func (p *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
 
 // MarkSent records the endpoint of the request.
 func (p *pick) MarkSent() exchange.ResponseObserver {
-	o := &responseObserver{balancer: p.balancer, requestContext: p.requestContext, estimated: p.estimated, stored: p.incoming.Stored != 0, prompt: p.firstHalf()}
+	o := &responseObserver{balancer: p.balancer, requestContext: p.requestContext, estimated: p.estimated, stored: p.incoming.Stored != 0,
+		prompt: p.firstHalf()}
 	if p.estimated && len(p.chain.Hashes) > 0 {
 		o.placement = p.balancer.estimator.RecordPlacement(&p.prompt, p.requestContext.Endpoint, &o.expectation)
 	}

@@ -64,8 +64,8 @@ func (o *responseObserver) OnResponseStatus() {
 	}
 }
 
-// OnHealthSignal records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts as load
-// for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
+// OnHealthSignal records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts
+// as load for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
 func (o *responseObserver) OnHealthSignal(v exchange.HealthSignal) (busy time.Time) {
 	b, rc, silent := o.balancer, o.requestContext, v == exchange.Silent
 	switch {
@@ -144,8 +144,8 @@ func (o *responseObserver) isModelMissing() bool {
 	return o.requestContext.Status == http.StatusNotFound && !o.stored
 }
 
-// serverSignal returns a health signal as it counts for the server. A client may choose the server of its wrong requests by a prompt that is cached there;
-// other ones come to all servers alike. A missing model is not a wrong request if others answer.
+// serverSignal returns a health signal as it counts for the server. A client may choose the server of its wrong requests by a prompt that
+// is cached there; other ones come to all servers alike. A missing model is not a wrong request if others answer.
 func (o *responseObserver) serverSignal(v exchange.HealthSignal) exchange.HealthSignal {
 	if rc := o.requestContext; v == exchange.Doubtful && rc.PromptTokens > 0 && 2*rc.MatchedTokens > rc.PromptTokens && !o.isModelMissing() {
 		return exchange.Steered

@@ -17,8 +17,8 @@ import (
 // take about 3 MiB.
 const maxResponses = 1 << 16
 
-// storedResponses remembers which server stored which response of OpenAI's responses API, by hashes of their identifiers. The oldest is forgotten
-// first. The zero value is ready.
+// storedResponses remembers which server stored which response of OpenAI's responses API, by hashes of their identifiers. The oldest is
+// forgotten first. The zero value is ready.
 type storedResponses struct {
 	mu     sync.Mutex
 	byID   map[uint64]unique.Handle[endpoint.Identity]

@@ -35,8 +35,8 @@ func (b *Balancer) applyRules(rc *exchange.RequestContext, r *api.Request, rando
 	return nil
 }
 
-// checkUnreadModel returns an error if the target model depends on one that is unknown for a reason. A body that names no model matches only rules for
-// all models; one that cannot be read may match any.
+// checkUnreadModel returns an error if the target model depends on one that is unknown for a reason. A body that names no model matches
+// only rules for all models; one that cannot be read may match any.
 func (b *Balancer) checkUnreadModel(reason error, name string, random uint64) error {
 	if reason == nil {
 		return nil

@@ -97,16 +97,16 @@ func (p *pick) clearDispatched() {
 	}
 }
 
-// refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether there are
-// endpoints that the profile may choose.
+// refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether
+// there are endpoints that the profile may choose.
 func (p *pick) refreshInputs() (ready bool) {
 	p.snapshot, p.config = p.balancer.snapshots.Snapshot(), p.balancer.configs.Current()
 	p.estimated = !p.config.Profile.WithoutEstimates
 	return p.snapshot.Err == nil && len(p.balancer.eligibleOf(p.snapshot, p.config.Profile)) > 0
 }
 
-// waitForEndpoint returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request that may not
-// wait, or has waited for as long as it may, is placed if there is an endpoint.
+// waitForEndpoint returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request
+// that may not wait, or has waited for as long as it may, is placed if there is an endpoint.
 func (p *pick) waitForEndpoint(ctx context.Context) error {
 	ready := p.refreshInputs()
 	if err := p.snapshot.Err; err != nil {

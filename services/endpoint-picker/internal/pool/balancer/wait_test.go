@@ -187,7 +187,8 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		s := p.send(api.Incoming{Path: "/v1/completions", Body: []byte(`{"model":"m","prompt":"one two three","stream":true}`)})
 		time.Sleep(20 * time.Second)
-		p.have(p.estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: "a", Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
+		p.have(p.estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: "a",
+			Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
 		synctest.Wait()
 		require.True(t, s.decided.Load())
 		time.Sleep(100 * time.Millisecond)

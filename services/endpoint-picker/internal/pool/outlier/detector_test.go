@@ -40,7 +40,8 @@ func newRig(t *testing.T, n int) *rig {
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
 	r.Detector = New(Params{
-		Options: Options{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed, Clock: r.clock,
+		Options: Options{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed,
+		Clock: r.clock,
 	})
 	r.SetEndpoints(r.endpoints)
 	return r

@@ -36,8 +36,8 @@ const (
 	firstAnswers = 8
 )
 
-// signalCounts are the numbers of responses by their health signal, of which older ones count less. A response that fails in the middle counts twice.
-// Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
+// signalCounts are the numbers of responses by their health signal, of which older ones count less. A response that fails in the middle
+// counts twice. Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
 type signalCounts struct {
 	bySignal [exchange.HealthSignalCount]float64
 	at       time.Time

@@ -110,7 +110,8 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 		d.publishLacks()
 		d.observer.ObserveEjection(CauseModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
-			"Check that the model server has loaded the model", append(endpointFields(e), zap.String(logging.KeyModel, r.Model), zap.String("failure", r.Failure))...)
+			"Check that the model server has loaded the model", append(endpointFields(e), zap.String(logging.KeyModel, r.Model),
+			zap.String("failure", r.Failure))...)
 	case h.lack == nil, r.Placed.Before(h.lack.since):
 	case !lacks && s.failsOften(): // it says nothing: the next request goes there at once
 		h.lack.until.Store(monotonic.FromTime(s.lastRefused))

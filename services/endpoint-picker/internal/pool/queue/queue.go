@@ -106,8 +106,8 @@ func (q *Queue) Len() int { return int(q.length.Load()) }
 // Version changes whenever a request enters or leaves. It takes no lock.
 func (q *Queue) Version() uint64 { return q.version.Load() }
 
-// WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the cause of the
-// end of ctx.
+// WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the
+// cause of the end of ctx.
 func (q *Queue) WaitForGrant(ctx context.Context, r Request, l Limits) error {
 	w, err := q.addWaiter(r, l)
 	if err != nil {
@@ -162,7 +162,10 @@ func (q *Queue) addWaiter(r Request, l Limits) (*waiter, error) {
 	if !q.makeRoom(&r, l) {
 		return nil, ErrFull
 	}
-	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int { return cmp.Compare(priority, b.priority) })
+	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int {
+		return cmp.Compare(priority,
+			b.priority)
+	})
 	if !found {
 		q.bands = slices.Insert(q.bands, i, &priorityBand{priority: r.Priority})
 	}

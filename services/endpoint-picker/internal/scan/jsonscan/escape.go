@@ -101,8 +101,8 @@ func appendShort(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// scanEscape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest spelling. The
-// escapes of a surrogate pair are one.
+// scanEscape returns the length of the escape at the start of a text, 0 if it is invalid, and by how much that exceeds its shortest
+// spelling. The escapes of a surrogate pair are one.
 func scanEscape(b []byte) (n, surplus int) {
 	if len(b) < shortEscape || b[1] != 'u' {
 		if n = escapeLen(b); n > 0 && b[1] == '/' {

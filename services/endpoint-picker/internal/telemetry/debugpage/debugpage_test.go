@@ -48,10 +48,12 @@ func newPage(t *testing.T) *Page {
 		picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
 	}
 	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon})
-	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", StartTime: noon, EndTime: noon, Model: "chat", Target: "chat"})
+	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool",
+		StartTime: noon, EndTime: noon, Model: "chat", Target: "chat"})
 	picks.ObserveRequest(&exchange.Record{
 		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
-		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second), PickDuration: 25 * time.Microsecond,
+		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
+		PickDuration: 25 * time.Microsecond,
 		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second), PromptTokens: 800, MatchedTokens: 48,
 		Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
 	})

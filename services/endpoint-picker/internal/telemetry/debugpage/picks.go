@@ -28,7 +28,8 @@ func (p *Picks) ObserveRequest(r *exchange.Record) {
 	record := *r
 	record.Scores = slices.Clone(r.Scores)
 	for _, s := range []*string{
-		&record.RequestID, &record.TraceParent, &record.Path, &record.Model, &record.Target, &record.Rewrite, &record.Fairness, &record.Objective, &record.Served, &record.Reason,
+		&record.RequestID, &record.TraceParent, &record.Path, &record.Model, &record.Target, &record.Rewrite, &record.Fairness,
+		&record.Objective, &record.Served, &record.Reason,
 	} {
 		*s = strings.Clone((*s)[:min(len(*s), maxLength)]) // it may be part of a large string
 	}

@@ -50,13 +50,16 @@ func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Regist
 		sums:      newRoleSums(),
 	}
 	gaugeOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue,
+			value: value})
 	}
 	learnedOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue, value: value, learned: true})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.GaugeValue,
+			value: value, learned: true})
 	}
 	counterOf := func(name, help string, value func(s *endpoint.Stats) float64) {
-		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole), kind: prometheus.CounterValue, value: value})
+		e.series = append(e.series, endpointSeries{desc: newDesc(name, help, labelAddress, labelPod, labelRole),
+			kind: prometheus.CounterValue, value: value})
 	}
 	counterOf("endpoint_picks_total", "Requests sent to the endpoint.", func(s *endpoint.Stats) float64 { return float64(s.Picks) })
 	counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",

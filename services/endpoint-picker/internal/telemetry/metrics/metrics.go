@@ -70,18 +70,21 @@ type Metrics struct {
 // New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
 	picks := newCounterVec("picks_total", "Requests that needed an endpoint, by result.", "result")
-	streams := newCounterVec("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.", labelOutcome)
+	streams := newCounterVec("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.",
+		labelOutcome)
 	scrapes := newCounterVec("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
 	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
 	m := &Metrics{
-		picks:           newCounters(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
+		picks: newCounters(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed,
+			resultNoCapacity),
 		pickDuration:    newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
 		streamsInFlight: newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
 		streams:         newCounters(streams, exchange.Outcomes()...),
 		responses: responses{vec: newCounterVec("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
-		scrapes:   newCounters(scrapes, resultOK, resultError),
-		ejections: newCounterVec("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.", "cause"),
+		scrapes: newCounters(scrapes, resultOK, resultError),
+		ejections: newCounterVec("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.",
+			"cause"),
 		scrapeDuration: newHistogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests:   newRequests(r),

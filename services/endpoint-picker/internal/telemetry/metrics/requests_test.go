@@ -37,7 +37,8 @@ func streamed(e *endpoint.Endpoint) *exchange.Record {
 	return &exchange.Record{
 		Outcome: exchange.Completed, Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
 		Endpoint: e, Served: e.Address(), Status: 200,
-		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond, FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
+		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond,
+		FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
 		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, ContentPieces: 51,
 		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}

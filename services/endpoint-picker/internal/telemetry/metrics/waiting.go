@@ -32,7 +32,8 @@ func (w *waiting) describeWaiting(out chan<- *prometheus.Desc) {
 }
 
 // collectWaiting exports a report. Without waiting requests there is one series of each, so that a query has a result.
-func (w *waiting) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count, pool string, now time.Time) {
+func (w *waiting) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count,
+	pool string, now time.Time) {
 	if len(counts) == 0 {
 		counts = map[labels]queue.Count{{fairness: defaultFairness}: {}}
 	}
@@ -56,7 +57,8 @@ func (q *requests) mergeCounts(counts []queue.Count) map[labels]queue.Count {
 	merged := make(map[labels]queue.Count, len(counts))
 	for i := range counts {
 		c := &counts[i]
-		l := labels{model: q.models.findLabel(c.Model), target: q.models.findLabel(c.Target), fairness: q.fairness.findLabel(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
+		l := labels{model: q.models.findLabel(c.Model), target: q.models.findLabel(c.Target),
+			fairness: q.fairness.findLabel(cmp.Or(c.Fairness, defaultFairness)), priority: c.Priority}
 		if _, known := merged[l]; !known && len(merged) >= maxSeries {
 			l.model, l.target, l.fairness = q.foldedModel(l.model), q.foldedModel(l.target), otherName
 		}

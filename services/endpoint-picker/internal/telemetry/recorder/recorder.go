@@ -138,12 +138,13 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 // toPicked returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
 func (p *Pool) toPicked(x *exchange.Record, output int) *picked {
 	at, took, streaming := sinceMilliseconds(p.recorder.began, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
-	request := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes, Request: recording.Request{
-		Timestamp: &at, Input: x.FixedTokens, Output: output,
-		Extension: recording.Extension{
-			Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
-		},
-	}}
+	request := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
+		Request: recording.Request{
+			Timestamp: &at, Input: x.FixedTokens, Output: output,
+			Extension: recording.Extension{
+				Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
+			},
+		}}
 	if streaming && !x.FirstContent.IsZero() {
 		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
 		request.TTFT = &first

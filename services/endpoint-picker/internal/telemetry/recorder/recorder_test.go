@@ -95,7 +95,8 @@ func answered(e *endpoint.Endpoint) *exchange.Record {
 		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Model: "secret-model", Target: "secret-target",
 		Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective", Served: "secret-served", Reason: "secret-reason",
 		Streaming: true, Endpoint: e, Status: 200, StartTime: now.Add(-2 * time.Second), ArrivalTime: now.Add(-1500 * time.Millisecond),
-		FirstContent: now.Add(-time.Second), EndTime: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3, ContentPieces: 9, Prefixes: []uint64{11, 12},
+		FirstContent: now.Add(-time.Second), EndTime: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3,
+		ContentPieces: 9, Prefixes: []uint64{11, 12},
 		Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }

@@ -26,7 +26,8 @@ func parseTraceparent(s string) (p parent, valid bool) {
 		return parent{}, false
 	}
 	var version, flags [1]byte
-	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) || !decodeHex(flags[:], s[flagsAt:]) {
+	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) || !decodeHex(flags[:],
+		s[flagsAt:]) {
 		return parent{}, false
 	}
 	if !hasValidEnd(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
