@@ -21,25 +21,25 @@ type Reader struct {
 	Strict bool // the answers of the API are known: what they do not have is no content
 	Bytes  bool // the body is no text
 
-	line     []byte // begun, not complete: of the events, or the body itself
-	long     bool   // the line is longer than maxEvent
-	name     eventName
-	known    bool // an event has a format whose streams say that they are complete
-	unknown  bool // an event has another one
-	finished bool // an event said that the stream is complete
-	done     bool // there was the event [DONE]
-	begun    bool // there was content
-	comments bool // there was a comment or a ping
-	last     byte // of a body without events, beside blanks
-	head     head // of such a body
-	parsed   int  // bytes of the line that the head was read from
-	errors   int
-	refused  bool // an error says that the request is wrong
-	found    int  // events with content in the last piece
-	frames   frameReader
-	template eventTemplate
-	usage    usageReader
-	scan     jsonscan.Scanner
+	line          []byte // begun, not complete: of the events, or the body itself
+	long          bool   // the line is longer than maxEvent
+	name          eventName
+	known         bool // an event has a format whose streams say that they are complete
+	unknown       bool // an event has another one
+	finished      bool // an event said that the stream is complete
+	done          bool // there was the event [DONE]
+	hasContent    bool // there was content
+	comments      bool // there was a comment or a ping
+	last          byte // of a body without events, beside blanks
+	head          head // of such a body
+	parsed        int  // bytes of the line that the head was read from
+	errors        int
+	refused       bool // an error says that the request is wrong
+	contentEvents int  // events with content in the last piece
+	frames        frameReader
+	template      eventTemplate
+	usage         usageReader
+	scan          jsonscan.Scanner
 }
 
 // A head is what the beginning of a body without events says.
@@ -85,7 +85,7 @@ func readEventName(value []byte) eventName {
 func (r *Reader) ErrorCount() int { return r.errors }
 
 // HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
-func (r *Reader) HasOutput() bool { return r.begun || r.comments }
+func (r *Reader) HasOutput() bool { return r.hasContent || r.comments }
 
 // IsComplete reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no
 // error; and it does not stop in the middle, as far as its format shows.
@@ -104,9 +104,9 @@ func (r *Reader) IsComplete() bool {
 // mayBeComplete reports whether a stream that did not say why it ends may be complete.
 func (r *Reader) mayBeComplete() bool {
 	if r.Strict {
-		return r.done && r.begun
+		return r.done && r.hasContent
 	}
-	return r.done || r.begun && !r.known
+	return r.done || r.hasContent && !r.known
 }
 
 // IsBroken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body
@@ -204,11 +204,11 @@ func (r *Reader) firstElement() *event {
 // ReadPiece processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no
 // stream of events, each piece is one.
 func (r *Reader) ReadPiece(piece []byte) int {
-	r.found = 0
+	r.contentEvents = 0
 	if r.Format == FormatVLLM {
 		r.last = 1 // the body is not empty
 		r.frames.readPiece(piece, r.readMessage)
-		return r.found
+		return r.contentEvents
 	}
 	r.usage.readPiece(piece, keys[r.Format])
 	if !r.Events && len(r.line) == 0 {
@@ -222,7 +222,7 @@ func (r *Reader) ReadPiece(piece []byte) int {
 		end := bytes.IndexByte(piece, '\n')
 		if end < 0 {
 			r.storeLine(piece)
-			return r.found
+			return r.contentEvents
 		}
 		r.endLine(piece[:end])
 		piece = piece[end+1:]
@@ -245,7 +245,7 @@ func beginsEvent(body []byte) bool {
 }
 
 // countContent counts an event with content.
-func (r *Reader) countContent() { r.found, r.begun = r.found+1, true }
+func (r *Reader) countContent() { r.contentEvents, r.hasContent = r.contentEvents+1, true }
 
 // readBody reads a piece of a body without events.
 func (r *Reader) readBody(piece []byte) {

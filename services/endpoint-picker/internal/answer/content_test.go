@@ -303,7 +303,7 @@ func TestReader_FirstContent(t *testing.T) {
 	for _, tt := range tests {
 		for _, strict := range []bool{true, false} {
 			if r := bodyOf(Reader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
-				assert.False(t, r.begun, "%s, strict: %t", tt.give, strict)
+				assert.False(t, r.hasContent, "%s, strict: %t", tt.give, strict)
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func TestReader_FirstContent(t *testing.T) {
 		`data: {"text_output":"a"}`, `data:{"token":{"text":"a"}}`, `data: {"content":"a"}`, `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`,
 		`data: {"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
 	} {
-		assert.True(t, bodyOf(Reader{Events: true, Strict: true}, give+"\n\n", 1000).begun, give)
+		assert.True(t, bodyOf(Reader{Events: true, Strict: true}, give+"\n\n", 1000).hasContent, give)
 	}
 }
 

@@ -32,7 +32,7 @@ type event struct {
 	filled  bool   // one of them carries content
 	failed  bool   // it reports an error
 	refused bool   // the error is the client's
-	ended   bool   // it has the reason of the end
+	hasEnd  bool   // it has the reason of the end
 	calling bool   // it begins the call of a tool
 
 	text jsonscan.Span // between the quotes of the last text that is content; empty: there is none
@@ -69,7 +69,7 @@ func (e *event) readMember(key []byte, s *jsonscan.Scanner) {
 func (e *event) readOther(key []byte, s *jsonscan.Scanner) {
 	switch string(key) {
 	case "stop": // of llama.cpp's own format
-		e.ended = string(readText(s)) == "true" || e.ended
+		e.hasEnd = string(readText(s)) == "true" || e.hasEnd
 	case "code", "error_type": // of vLLM until 0.9, and of TGI
 		e.readCause(key, s)
 	case "output":
@@ -142,7 +142,7 @@ func (e *event) readFinish(s *jsonscan.Scanner) {
 	case "error", "abort":
 		e.failed = true
 	default:
-		e.ended = true
+		e.hasEnd = true
 	}
 }
 
@@ -248,7 +248,7 @@ func (e *event) readParts(s *jsonscan.Scanner) {
 
 // isLast reports whether the event says that the stream is complete.
 func (e *event) isLast() bool {
-	return e.ended || e.hasType(typeStop) || e.hasType(typeCompleted) || e.hasType(typeIncomplete)
+	return e.hasEnd || e.hasType(typeStop) || e.hasType(typeCompleted) || e.hasType(typeIncomplete)
 }
 
 func (e *event) hasType(typ string) bool { return string(e.typ) == typ }

@@ -11,7 +11,7 @@ const (
 // IDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of an event.
 // The identifier may have any form. The reader looks at each byte once, and has a fixed size.
 type IDReader struct {
-	Found func(id []byte) // is called once, if there is one
+	OnFound func(id []byte) // is called once, if there is one
 
 	at     int         // bytes so far
 	form   idForm      // of the body
@@ -144,7 +144,7 @@ func (r *IDReader) endString() {
 	text := t.bytes[:t.size]
 	if r.key == keyID && (r.depth == 1 && r.form == idObject || r.depth == 2 && r.inside) {
 		r.done = true
-		r.Found(text)
+		r.OnFound(text)
 		return
 	}
 	switch string(text) {

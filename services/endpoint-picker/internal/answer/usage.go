@@ -49,7 +49,7 @@ const (
 
 // usageReader finds the usage in a JSON body.
 type usageReader struct {
-	found   Usage
+	usage   Usage
 	extra   extra
 	object  []byte // begun, not complete
 	depth   int
@@ -65,7 +65,7 @@ type extra struct{ read, written int } // from the cache, and to it
 // Usage returns the usage found so far. If there are several, the last one counts, field by field: Anthropic's API sends two
 // halves.
 func (r *Reader) Usage() Usage {
-	u := r.usage.found
+	u := r.usage.usage
 	u.Prompt += r.usage.extra.read + r.usage.extra.written
 	return u
 }
@@ -157,7 +157,7 @@ func (r *usageReader) closesObject(c byte) bool {
 func (r *usageReader) parseUsage() {
 	var s jsonscan.Scanner
 	s.Reset(r.object)
-	found, extra := r.found, r.extra
+	found, extra := r.usage, r.extra
 	s.EnterValue()
 	for key, ok := s.NextKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
@@ -181,7 +181,7 @@ func (r *usageReader) parseUsage() {
 		}
 	}
 	if s.CheckEnd() == nil {
-		r.found, r.extra = found, extra
+		r.usage, r.extra = found, extra
 	}
 }
 

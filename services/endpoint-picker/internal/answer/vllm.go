@@ -23,11 +23,11 @@ const (
 
 // frameReader reassembles gRPC messages.
 type frameReader struct {
-	head     [frameHead]byte // of the next message
-	headSize uint8           // bytes of the head that have arrived
-	skip     bool            // skip the message
-	left     int             // remaining bytes of the message
-	body     []byte
+	head      [frameHead]byte // of the next message
+	headSize  uint8           // bytes of the head that have arrived
+	skip      bool            // skip the message
+	remaining int             // remaining bytes of the message
+	body      []byte
 }
 
 // readPiece processes a piece of a body and calls f for each complete message.
@@ -40,16 +40,16 @@ func (r *frameReader) readPiece(piece []byte, f func(message []byte)) {
 			if r.headSize < frameHead {
 				return
 			}
-			r.left = int(binary.BigEndian.Uint32(r.head[1:]))
-			r.skip = r.head[0] != 0 || r.left > maxFrame
+			r.remaining = int(binary.BigEndian.Uint32(r.head[1:]))
+			r.skip = r.head[0] != 0 || r.remaining > maxFrame
 			r.body = r.body[:0]
 		}
-		n := min(r.left, len(piece))
+		n := min(r.remaining, len(piece))
 		if !r.skip {
 			r.body = append(r.body, piece[:n]...)
 		}
 		piece = piece[n:]
-		if r.left -= n; r.left > 0 {
+		if r.remaining -= n; r.remaining > 0 {
 			return
 		}
 		if r.headSize = 0; !r.skip {
@@ -68,7 +68,7 @@ func (r *Reader) readMessage(b []byte) {
 			r.readGenerated(f.Bytes, vllmOverallUsage)
 		case vllmEmbedPrompt:
 			r.countContent()
-			r.usage.found.Known, r.usage.found.Prompt = true, int(f.Value)
+			r.usage.usage.Known, r.usage.usage.Prompt = true, int(f.Value)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (r *Reader) readMessage(b []byte) {
 // readGenerated reads the tokens of an answer, or of a part of it, and its usage: three numbers in consecutive fields, if it has them.
 func (r *Reader) readGenerated(b []byte, usage protoscan.Tag) {
 	const next = 1 << 3 // from the tag of a field to that of the next
-	content, u := false, &r.usage.found
+	content, u := false, &r.usage.usage
 	for f := protoscan.Scan(b); f.Next(); {
 		switch f.Tag {
 		case vllmTokens:

@@ -172,8 +172,8 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 // Complete applies what depends on several flags, after they were parsed. It returns all problems with their fixes.
 func (c *Config) Complete(fs *pflag.FlagSet) error {
 	c.Pool.addNamespaces()
-	c.Metrics.asked = fs.Changed(flagMetricsAuth)
-	if c.Pool.File != "" && !c.Metrics.asked {
+	c.Metrics.flagGiven = fs.Changed(flagMetricsAuth)
+	if c.Pool.File != "" && !c.Metrics.flagGiven {
 		c.Metrics.Auth = false // no API server to ask
 	}
 	return errors.Join(c.applyUpstreamFlags(fs), c.Validate())
@@ -258,7 +258,7 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 // UseFile uses the endpoints of a file that the configuration of the plugins names.
 func (c *Config) UseFile(path string, once bool) error {
 	c.Pool.File, c.Pool.Once, c.Pool.Discovered = path, once, true
-	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.asked
+	c.Metrics.Auth = c.Metrics.Auth && c.Metrics.flagGiven
 	return c.Metrics.validateFlags(c.Pool)
 }
 

@@ -35,7 +35,7 @@ type TLS struct {
 // MetricsEndpoint configures access to metrics, and their encryption.
 type MetricsEndpoint struct {
 	Auth         bool   // ask the API server
-	asked        bool   // the flag was given
+	flagGiven    bool   // the flag was given
 	ClientCAFile string // authorities of required client certificates
 	CertDir      string // folder with tls.crt and tls.key; empty: plaintext
 }

@@ -27,10 +27,10 @@ const (
 type call struct {
 	*http.Request
 
-	server  *Server
-	account *fairshare.Account
-	control *http.ResponseController
-	held    int64 // bytes of the body
+	server    *Server
+	account   *fairshare.Account
+	control   *http.ResponseController
+	heldBytes int64 // bytes of the body
 }
 
 // countCalls returns a handler that counts the memory of a call, until it ends.
@@ -52,21 +52,21 @@ func (c *call) tryAddBytes(n int64) bool {
 		c.server.refusedBytes.Add(1)
 		return false
 	}
-	c.held += n
+	c.heldBytes += n
 	return true
 }
 
 // addBytes counts bytes of the body, also beyond the share of the client.
 func (c *call) addBytes(n int64) bool {
 	c.account.AddUse(fairshare.Bytes, n)
-	c.held += n
+	c.heldBytes += n
 	return true
 }
 
 // releaseBody returns the bytes of the body, which nobody needs anymore.
 func (c *call) releaseBody() {
-	c.account.AddUse(fairshare.Bytes, -c.held)
-	c.held = 0
+	c.account.AddUse(fairshare.Bytes, -c.heldBytes)
+	c.heldBytes = 0
 }
 
 // readBody reads the body. It counts its memory as it grows, so that a client holds only what it has sent.

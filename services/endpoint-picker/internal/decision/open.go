@@ -35,7 +35,7 @@ type openPick struct {
 	expires        time.Time
 	expiry         *time.Timer
 	responded      bool
-	ended          bool
+	isEnded        bool
 }
 
 // openPicks are the picks without an outcome. It is safe for concurrent use.
@@ -130,7 +130,7 @@ func pickSize(rc *exchange.RequestContext) int64 {
 // has the lock.
 func (p *openPick) isAbsent() bool {
 	s := p.requestContext.Placements.AnsweringLease().Endpoint().Sample()
-	return s.Taken && s.RequestCount() == 0 && !s.At.Before(p.answered.Add(absentAfter))
+	return s.IsScraped && s.RequestCount() == 0 && !s.At.Before(p.answered.Add(absentAfter))
 }
 
 // releaseAccount ends the count of the pick.

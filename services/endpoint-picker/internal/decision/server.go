@@ -259,7 +259,7 @@ func (s *Server) applyOutcome(o *outcome) *Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.ended:
+	case p.isEnded:
 		s.observer.ObserveDecision(resultUnknown)
 		return errUnknown
 	case o.endpoint != "" && !slices.Contains(p.endpoints, o.endpoint):
@@ -276,7 +276,7 @@ func (s *Server) applyOutcome(o *outcome) *Problem {
 
 // endPick ends a pick. The caller has its lock.
 func (s *Server) endPick(p *openPick, result string) {
-	p.ended = true
+	p.isEnded = true
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
@@ -291,7 +291,7 @@ func (s *Server) endPick(p *openPick, result string) {
 func (s *Server) expirePick(p *openPick) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.isEnded {
 		return
 	}
 	now := s.requestOptions.Now()
@@ -326,7 +326,7 @@ func (s *Server) DrainPicks(ctx context.Context) int {
 func (s *Server) Close() {
 	for _, p := range s.openPicks.listPicks() {
 		p.mu.Lock()
-		if !p.ended {
+		if !p.isEnded {
 			s.endPick(p, resultStopped)
 		}
 		p.mu.Unlock()

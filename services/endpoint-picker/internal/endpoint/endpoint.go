@@ -117,10 +117,10 @@ type Endpoint struct {
 	remoteOpen atomic.Int64 // those that are open
 	failures   atomic.Int64 // failed scrapes since the start
 
-	pages     sync.Mutex // serializes RecordSample
-	leases    sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
-	abandoned []abandonedLease
-	held      []heldLease
+	pages      sync.Mutex // serializes RecordSample
+	leases     sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
+	abandoned  []abandonedLease
+	heldLeases []heldLease
 }
 
 // New returns an endpoint without load, discovered at the given time. The observer may be nil.
@@ -219,7 +219,7 @@ func (e *Endpoint) StatsAt(now time.Time) Stats {
 		Picks:          e.acquired.Load() - e.arrived.Load() - e.remote.Load(),
 		ScrapeFailures: e.failures.Load(),
 		SampleAge:      now.Sub(l.At),
-		Sampled:        l.Taken,
+		Sampled:        l.IsScraped,
 		Ejected:        e.health.IsEjected(),
 	}
 	if !l.Failing.IsZero() {

@@ -12,15 +12,15 @@ type LoadSpan struct{ Arrived, Until time.Time }
 type heldLease struct {
 	LoadSpan
 
-	lease *Lease
-	began bool // its answer would have begun
+	lease       *Lease
+	firstMarked bool // its answer would have begun
 }
 
 // HoldUntil ends the lease of a failed request, which counts as load for the rest of its time.
 func (l *Lease) HoldUntil(s LoadSpan, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	if l.isEnded {
 		return
 	}
 	l.endpoint.countReleased(l.from)
@@ -31,7 +31,7 @@ func (l *Lease) HoldUntil(s LoadSpan, now time.Time) {
 		l.endOnce(Finished)
 		return
 	}
-	l.ended = true
+	l.isEnded = true
 	l.endProbe()
 }
 
@@ -39,11 +39,11 @@ func (l *Lease) HoldUntil(s LoadSpan, now time.Time) {
 func (e *Endpoint) addHeld(l heldLease) bool {
 	e.leases.Lock()
 	defer e.leases.Unlock()
-	if len(e.held) >= maxHeld {
+	if len(e.heldLeases) >= maxHeld {
 		return false
 	}
-	e.held = append(e.held, l)
-	e.heldCount.Store(int64(len(e.held)))
+	e.heldLeases = append(e.heldLeases, l)
+	e.heldCount.Store(int64(len(e.heldLeases)))
 	return true
 }
 
@@ -58,20 +58,20 @@ func (e *Endpoint) ExpireHeld(now time.Time, first time.Duration) {
 func (e *Endpoint) expireHeld(now time.Time, first time.Duration) {
 	var over, begun []*Lease
 	e.leases.Lock()
-	remaining := e.held[:0]
-	for _, l := range e.held {
+	remaining := e.heldLeases[:0]
+	for _, l := range e.heldLeases {
 		if !l.Until.After(now) {
 			over = append(over, l.lease)
 			continue
 		}
-		if !l.began && first > 0 && now.Sub(l.Arrived) >= first {
-			l.began = true
+		if !l.firstMarked && first > 0 && now.Sub(l.Arrived) >= first {
+			l.firstMarked = true
 			begun = append(begun, l.lease)
 		}
 		remaining = append(remaining, l)
 	}
-	clear(e.held[len(remaining):])
-	e.held = remaining
+	clear(e.heldLeases[len(remaining):])
+	e.heldLeases = remaining
 	e.heldCount.Store(int64(len(remaining)))
 	e.leases.Unlock()
 	for _, l := range begun {

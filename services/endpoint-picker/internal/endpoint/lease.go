@@ -35,7 +35,7 @@ type Lease struct {
 	probe    bool    // the endpoint is ejected, and this request probes it
 	from     origin
 	first    bool // the answer has begun
-	ended    bool
+	isEnded  bool
 	over     bool // it was held, and its time is over
 }
 
@@ -109,7 +109,7 @@ func (l *Lease) Endpoint() *Endpoint {
 func (l *Lease) MarkFirstContent(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.first {
+	if l.isEnded || l.first {
 		return
 	}
 	l.first = true
@@ -122,7 +122,7 @@ func (l *Lease) MarkFirstContent(now time.Time) {
 func (l *Lease) MarkMoreContent(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.first && !l.ended && l.tracker != nil {
+	if l.first && !l.isEnded && l.tracker != nil {
 		l.tracker.OnMoreContent(now)
 	}
 }
@@ -132,7 +132,7 @@ func (l *Lease) MarkMoreContent(now time.Time) {
 func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.first || served == l.endpoint {
+	if l.isEnded || l.first || served == l.endpoint {
 		return
 	}
 	l.endProbe()
@@ -168,10 +168,10 @@ func (l *Lease) Abandon(now time.Time) {
 
 // endOnce is the common part of Release and Abandon, and of HoldUntil if nothing is held. It reports whether the lease was open.
 func (l *Lease) endOnce(how Ending) bool {
-	if l.ended {
+	if l.isEnded {
 		return false
 	}
-	l.ended = true
+	l.isEnded = true
 	if l.tracker != nil {
 		l.tracker.OnEnd(how)
 	}

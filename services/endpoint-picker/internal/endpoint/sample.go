@@ -41,7 +41,7 @@ type Sample struct {
 	Gauges
 	ScrapeStart
 
-	Taken bool // false for the initial value
+	IsScraped bool // false for the initial value
 }
 
 // RequestCount returns the number of requests on the page.
@@ -61,11 +61,11 @@ func (e *Endpoint) StartScrape(now time.Time) ScrapeStart {
 // RecordSample stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not
 // change, it belongs to the leases of the first scrape that returned it.
 func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
-	next := &Sample{Gauges: g, ScrapeStart: began, Taken: true}
+	next := &Sample{Gauges: g, ScrapeStart: began, IsScraped: true}
 	e.pages.Lock()
 	defer e.pages.Unlock()
 	last := e.sample.Load()
-	if last.Taken && next.repeatsPage(last) {
+	if last.IsScraped && next.repeatsPage(last) {
 		next.Acquired, next.Released, next.Open = last.Acquired, last.Released, last.Open
 	}
 	if e.observer != nil {
@@ -96,5 +96,5 @@ func (e *Endpoint) RecordFailure(began ScrapeStart) {
 func (e *Endpoint) PredictPage(began ScrapeStart) (requests float64, last Gauges, ok bool) {
 	s := e.sample.Load()
 	since := (began.Acquired - s.Acquired) - (began.Released - s.Released)
-	return max(s.RequestCount()+float64(since), float64(began.Open), 0), s.Gauges, s.Taken
+	return max(s.RequestCount()+float64(since), float64(began.Open), 0), s.Gauges, s.IsScraped
 }

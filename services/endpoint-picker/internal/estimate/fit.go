@@ -50,7 +50,7 @@ type pendingPrompt struct {
 
 // comparisonWindow collects what was expected since the page on which it began.
 type comparisonWindow struct {
-	began         time.Time
+	startTime     time.Time
 	queries, hits float64 // on that page
 	counted       bool    // there was one
 	reported      bool    // answers reported cached tokens
@@ -139,19 +139,19 @@ func (f *cacheFit) settledBlocks(chain []uint64, blocks int) int {
 // An Expectation is what was expected of one prompt when it was placed, to be compared with what its server reports. The zero
 // Expectation expects nothing.
 type Expectation struct {
-	server   *Server // nil if the prompt moved to another server, which says nothing of this one
-	used     prefixindex.Stamp
-	model    string
-	text     int32   // tokens, without a learned ratio
-	other    int32   // tokens of other parts than texts
-	tokens   int32   // of the prompt
-	cached   int32   // tokens in the index
-	expected int32   // the same, and at the owner
-	history  int32   // tokens up to the end of the last answer of its conversation
-	settled  int32   // blocks of it that were computed before
-	whole    bool    // the chain is the whole prompt
-	perBlock float64 // tokens
-	reuse    prefixindex.Reuse
+	server     *Server // nil if the prompt moved to another server, which says nothing of this one
+	used       prefixindex.Stamp
+	model      string
+	text       int32   // tokens, without a learned ratio
+	other      int32   // tokens of other parts than texts
+	tokens     int32   // of the prompt
+	cached     int32   // tokens in the index
+	expected   int32   // the same, and at the owner
+	history    int32   // tokens up to the end of the last answer of its conversation
+	settled    int32   // blocks of it that were computed before
+	isComplete bool    // the chain is the whole prompt
+	perBlock   float64 // tokens
+	reuse      prefixindex.Reuse
 }
 
 // eachSpan calls f for the settled spans of an expectation: their tokens, and the distance of their start.
@@ -230,7 +230,7 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 	f.totals.Prompt += int64(prompt)
 	f.totals.Expected += int64(min(int(e.expected), prompt))
 	f.totals.Reported += int64(min(cached, prompt))
-	if !e.whole {
+	if !e.isComplete {
 		return 0
 	}
 	f.decayEvidence(1)
@@ -307,14 +307,14 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 			r.text, r.textCount = w.text, ownQueries-w.other
 		}
 	}
-	f.window = comparisonWindow{began: next.At, queries: next.Queries, hits: next.Hits, counted: true}
+	f.window = comparisonWindow{startTime: next.At, queries: next.Queries, hits: next.Hits, counted: true}
 	return r
 }
 
 // isComplete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing
 // was found.
 func (w *comparisonWindow) isComplete(now time.Time, queries, hits float64) bool {
-	slow := hits == 0 || now.Sub(w.began).Seconds() >= windowSeconds
+	slow := hits == 0 || now.Sub(w.startTime).Seconds() >= windowSeconds
 	enough := w.requests >= windowRequests || w.requests >= fewRequests && slow
 	return enough && queries*windowLag >= w.prompt
 }

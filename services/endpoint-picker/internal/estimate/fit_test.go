@@ -53,7 +53,7 @@ func (k *keeper) page() {
 
 // ask sends one of the prompts, and returns the expected and the cached tokens.
 func (k *keeper) ask(number int) (expectation Expectation, cached int) {
-	p := &Prompt{Chain: &prefixindex.Chain{}, Tokens: keptTokens + 8, Size: PromptSize{Text: keptTokens + 8, Whole: true}}
+	p := &Prompt{Chain: &prefixindex.Chain{}, Tokens: keptTokens + 8, Size: PromptSize{Text: keptTokens + 8, ChainComplete: true}}
 	for i := range keptTokens / 16 {
 		p.Chain.Hashes = append(p.Chain.Hashes, uint64(number+1)<<20+uint64(i))
 	}
@@ -213,7 +213,7 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(100)
 	p := func() *Prompt {
-		p := &Prompt{Chain: &prefixindex.Chain{}, Tokens: 170, Size: PromptSize{Text: 170, Whole: true}}
+		p := &Prompt{Chain: &prefixindex.Chain{}, Tokens: 170, Size: PromptSize{Text: 170, ChainComplete: true}}
 		for i := range uint64(10) {
 			p.Chain.Hashes = append(p.Chain.Hashes, i)
 		}

@@ -9,11 +9,11 @@ import (
 
 // A PromptSize is the size of a prompt before it is converted to the tokens of a model.
 type PromptSize struct {
-	Model    string  // that the server is asked for
-	Text     int     // tokens of texts, at prefixindex.BytesPerToken
-	Other    int     // tokens of other parts
-	Whole    bool    // the chain is the whole prompt
-	PerBlock float64 // tokens of a block of the chain; 0 is prefixindex.BlockTokens
+	Model         string  // that the server is asked for
+	Text          int     // tokens of texts, at prefixindex.BytesPerToken
+	Other         int     // tokens of other parts
+	ChainComplete bool    // the chain is the whole prompt
+	PerBlock      float64 // tokens of a block of the chain; 0 is prefixindex.BlockTokens
 }
 
 // Measure converts the size of a prompt, and returns its tokens.
@@ -68,7 +68,7 @@ func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, clampToInt32(p.Size.Text), clampToInt32(p.Size.Other)
 	e.tokens, e.cached = clampToInt32(p.Tokens), clampToInt32(cached)
 	e.expected, e.history = clampToInt32(max(p.Tokens-int(uncached), cached)), clampToInt32(p.blocksToTokens(p.History))
-	e.whole, e.perBlock = p.Size.Whole, p.tokensPerBlock()
+	e.isComplete, e.perBlock = p.Size.ChainComplete, p.tokensPerBlock()
 	s.fit.recordPlacement(e, placed.chain)
 }
 

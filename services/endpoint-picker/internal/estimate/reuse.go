@@ -2,10 +2,10 @@ package estimate
 
 // reuseStats measures how often prompts recur and conversations continue, among the requests of this picker.
 type reuseStats struct {
-	known movingAverage // tokens of a prompt in any cache
-	total movingAverage // tokens of a prompt
-	turns movingAverage // 1 for each request that continues a conversation, else 0
-	all   movingAverage // 1 for each request
+	known    movingAverage // tokens of a prompt in any cache
+	total    movingAverage // tokens of a prompt
+	turns    movingAverage // 1 for each request that continues a conversation, else 0
+	requests movingAverage // 1 for each request
 }
 
 // observePrompt records a prompt: the tokens in any cache, the tokens of the conversation's history, and all tokens.
@@ -17,7 +17,7 @@ func (r *reuseStats) observePrompt(known, history, total int) {
 		turn = 1
 	}
 	r.turns.addSample(turn, reuseWeight)
-	r.all.addSample(1, reuseWeight)
+	r.requests.addSample(1, reuseWeight)
 }
 
 // recomputationRate estimates how often a new token will be computed again if its prompt is not placed on its owner: the
@@ -29,7 +29,7 @@ func (r *reuseStats) recomputationRate() float64 {
 
 // continuationRate returns the share of requests that continue a conversation, also after few requests.
 func (r *reuseStats) continuationRate() float64 {
-	return r.turns.current() / max(r.all.current(), reuseWeight)
+	return r.turns.current() / max(r.requests.current(), reuseWeight)
 }
 
 // isConversational reports whether any request may begin a conversation.

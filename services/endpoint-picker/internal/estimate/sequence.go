@@ -217,9 +217,9 @@ func (q *sequence) leaveServer() {
 type step struct {
 	observation
 
-	before       time.Time // the end of the previous step
-	began, ended time.Time
-	moved        bool // its first sequence moved here, so its begin is unknown
+	before             time.Time // the end of the previous step
+	startTime, endTime time.Time
+	moved              bool // its first sequence moved here, so its begin is unknown
 }
 
 // observeFirst records a first token. First tokens that come close together belong to one step, which is learned when the
@@ -228,22 +228,22 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	same := sameStep * s.estimator.learner.Costs().Base * s.Slowdown()
-	since := now.Sub(s.step.ended).Seconds()
+	since := now.Sub(s.step.endTime).Seconds()
 	if q.late && since < -same {
 		return // reported after the next step, which was learned without it
 	}
-	if !s.step.ended.IsZero() && since < same {
+	if !s.step.endTime.IsZero() && since < same {
 		s.step.tokens += float64(q.prefill.Tokens)
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)
 		s.step.pairs += q.prefill.pairCount(float64(q.prefill.Tokens))
-		if q.placed.Before(s.step.began) {
-			s.step.began = q.placed
+		if q.placed.Before(s.step.startTime) {
+			s.step.startTime = q.placed
 		}
 		return
 	}
 	s.learnStep()
-	s.step = step{before: s.step.ended, began: q.placed, ended: now, moved: q.moved, observation: observation{
+	s.step = step{before: s.step.endTime, startTime: q.placed, endTime: now, moved: q.moved, observation: observation{
 		decoding: float64(decoding), others: q.others, tokens: float64(q.prefill.Tokens), expected: float64(q.prefill.Expected),
 		history: float64(q.prefill.History), pairs: q.prefill.pairCount(float64(q.prefill.Tokens)),
 	}}
@@ -251,7 +251,7 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 
 // learnStep learns from the last step, if there was one.
 func (s *Server) learnStep() {
-	began := s.step.began
+	began := s.step.startTime
 	if began.Before(s.step.before) { // the server was busy with the previous step
 		if s.step.others >= soloOthers {
 			return // with prompts of other replicas in between, the duration of a step does not depend on our part
@@ -260,7 +260,7 @@ func (s *Server) learnStep() {
 	} else if s.step.moved {
 		return
 	}
-	took := s.step.ended.Sub(began).Seconds()
+	took := s.step.endTime.Sub(began).Seconds()
 	if took <= 0 {
 		return
 	}

@@ -175,10 +175,11 @@ func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
 	second := s.begin(after(0.010), Prefill{Tokens: 500}, 0)
 	first.OnFirstToken(after(0.100))
 	second.OnFirstToken(after(0.1005)) // computed in the same step
-	assert.Equal(t, step{began: noon, ended: after(0.100), observation: observation{tokens: 1500, pairs: 625_000}}, s.step)
+	assert.Equal(t, step{startTime: noon, endTime: after(0.100), observation: observation{tokens: 1500, pairs: 625_000}}, s.step)
 	third := s.begin(after(0.020), Prefill{Tokens: 100}, 0)
 	third.OnFirstToken(after(0.150))
-	assert.Equal(t, step{before: after(0.100), began: after(0.020), ended: after(0.150), observation: observation{tokens: 100, pairs: 5000, decoding: 2}}, s.step)
+	assert.Equal(t, step{before: after(0.100), startTime: after(0.020), endTime: after(0.150), observation: observation{tokens: 100,
+		pairs: 5000, decoding: 2}}, s.step)
 	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
 	observed := s.observed.current()
 	fourth.OnFirstToken(after(1.1))
@@ -275,7 +276,7 @@ func TestSequence_Late(t *testing.T) {
 	assert.Equal(t, int64(15), s.unobserved.Load())
 	two.MarkFirstContent(after(12))
 	learned := s.step
-	assert.Equal(t, after(12), learned.ended)
+	assert.Equal(t, after(12), learned.endTime)
 	assert.Equal(t, 1.0, learned.decoding, "the other one was there before")
 	one.MarkFirstContent(after(3))
 	assert.Equal(t, learned, s.step, "reported after a later one")

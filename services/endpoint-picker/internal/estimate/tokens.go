@@ -19,10 +19,10 @@ import (
 //
 // Readers take no lock.
 type tokenizers struct {
-	mean   tokenRatio
-	models atomic.Pointer[map[string]*tokenRatio] // replaced, never changed
-	mu     sync.Mutex                             // serializes writers
-	uses   uint64                                 // observations so far
+	mean         tokenRatio
+	models       atomic.Pointer[map[string]*tokenRatio] // replaced, never changed
+	mu           sync.Mutex                             // serializes writers
+	observations uint64                                 // observations so far
 }
 
 // tokenRatio is one learned ratio.
@@ -66,14 +66,14 @@ func (t *tokenizers) observePrompt(model string, estimated, counted int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.uses++
+	t.observations++
 	ratio, weight := float64(counted)/float64(estimated), ratioWeight*min(float64(estimated)/ratioTokens, 1)
 	t.mean.addRatio(ratio, weight)
 	r := (*t.models.Load())[model]
 	if r == nil {
 		r = t.addModel(model)
 	}
-	r.used = t.uses
+	r.used = t.observations
 	r.addRatio(ratio, weight)
 }
 
@@ -110,7 +110,7 @@ func (t *tokenizers) setSample(model string, ratio float64) {
 func (t *tokenizers) addModel(model string) *tokenRatio {
 	next := maps.Clone(*t.models.Load())
 	if len(next) >= maxModels {
-		oldest, used := "", t.uses+1
+		oldest, used := "", t.observations+1
 		for name, r := range next {
 			if r.used < used {
 				oldest, used = name, r.used

@@ -51,18 +51,18 @@ func (c *Costs) estimateTTFT(decoding, others, work float64) float64 {
 
 // serverLoad is the load of a server according to its page, for all its requests.
 type serverLoad struct {
-	others  float64 // requests of other replicas
-	all     float64 // all requests, updated with our own that began or ended since
-	waiting float64 // requests in its queue, if there was a queue; updated in the same way
-	running float64 // requests in its batch
-	kvUsage float64 // share of its KV cache in use
-	rate    float64 // finished requests per second; 0 if unknown
+	others   float64 // requests of other replicas
+	requests float64 // all requests, updated with our own that began or ended since
+	waiting  float64 // requests in its queue, if there was a queue; updated in the same way
+	running  float64 // requests in its batch
+	kvUsage  float64 // share of its KV cache in use
+	rate     float64 // finished requests per second; 0 if unknown
 }
 
 // EstimateTTFT estimates the seconds to first token of a request that is placed now.
 func (s *Server) EstimateTTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
-		others: l.OtherRequests(), all: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
+		others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
 		rate: s.completions.current(),
 	}
 	if l.Waiting > 0 {
@@ -108,5 +108,5 @@ func (s *Server) secondsToRoom(queued float64, l serverLoad) float64 {
 	if l.kvUsage < crowdedCache && !s.batch.isFull(l.running) {
 		queued = 0
 	}
-	return max(queued, s.batch.excessRequests(l.all+1)) / l.rate
+	return max(queued, s.batch.excessRequests(l.requests+1)) / l.rate
 }

@@ -50,7 +50,7 @@ const (
 // handler of the request has decided.
 type framingParser struct {
 	part      part
-	left      int64 // bytes of a body or a chunk that have not come
+	remaining int64 // bytes of a body or a chunk that have not come
 	blind     bool  // nothing is read anymore
 	undecided bool  // a WebSocket may follow
 
@@ -66,9 +66,9 @@ type framingParser struct {
 // end of the line with an error does not pass, so that the request is never whole.
 func (f *framingParser) scanBytes(b []byte) (n int, err error) {
 	for n < len(b) && !f.blind && !f.undecided {
-		if f.left > 0 {
-			k := min(f.left, int64(len(b)-n))
-			f.left -= k
+		if f.remaining > 0 {
+			k := min(f.remaining, int64(len(b)-n))
+			f.remaining -= k
 			n += int(k)
 			continue
 		}
@@ -178,7 +178,7 @@ func (f *framingParser) endHead() error {
 	case f.chunks:
 		f.part = atChunk
 	case f.length > 0:
-		f.left = f.length
+		f.remaining = f.length
 	default:
 		f.undecided = f.opens
 	}
@@ -197,7 +197,7 @@ func (f *framingParser) readChunk(line []byte) error {
 	case size == 0:
 		f.part = atTrailer
 	default:
-		f.part, f.left = atChunkEnd, int64(size)
+		f.part, f.remaining = atChunkEnd, int64(size)
 	}
 	return nil
 }

@@ -112,8 +112,8 @@ func FuzzFraming(f *testing.F) {
 				return
 			}
 			whole := &framingParser{}
-			if n, err := whole.scanBytes([]byte(text[:at()])); n < at() || err != nil || whole.part != atRequest || whole.left > 0 {
-				t.Fatalf("%q ends for net/http: %d, %v, %d, %d", text[:at()], n, err, whole.part, whole.left)
+			if n, err := whole.scanBytes([]byte(text[:at()])); n < at() || err != nil || whole.part != atRequest || whole.remaining > 0 {
+				t.Fatalf("%q ends for net/http: %d, %v, %d, %d", text[:at()], n, err, whole.part, whole.remaining)
 			}
 		}
 	})

@@ -21,10 +21,10 @@ var classes [len(classSizes)]sync.Pool
 
 // A block is a buffer. Its lease says who has it.
 type block struct {
-	lent  []byte // the part that was asked for. The first field, so that Put can find the block
-	whole []byte
-	class *sync.Pool // nil if it is not pooled
-	lease *lease
+	lent   []byte // the part that was asked for. The first field, so that Put can find the block
+	buffer []byte
+	class  *sync.Pool // nil if it is not pooled
+	lease  *lease
 }
 
 // A lease is the part of a block that outlives it. Buffers get lost: gRPC does not return the unread frames of a stream that
@@ -54,7 +54,7 @@ func (a *Account) BufferPool() BufferPool { return BufferPool{a} }
 // Get returns a buffer.
 func (p BufferPool) Get(length int) *[]byte {
 	b := newBlock(length)
-	b.lent = b.whole[:length]
+	b.lent = b.buffer[:length]
 	b.lease.holder.Store(p.account)
 	p.account.AddUse(Bytes, b.lease.charge)
 	return &b.lent
@@ -86,7 +86,7 @@ func newBlock(length int) *block {
 			return b
 		}
 	}
-	b := &block{whole: make([]byte, size), class: class, lease: &lease{charge: int64(size + BlockOverhead)}}
+	b := &block{buffer: make([]byte, size), class: class, lease: &lease{charge: int64(size + BlockOverhead)}}
 	runtime.AddCleanup(b, func(l *lease) { l.returnBytes() }, b.lease)
 	return b
 }

@@ -18,17 +18,17 @@ const (
 
 // lora is the newest of the series that list adapters. The value of the series is its time.
 type lora struct {
-	seen             bool
+	found            bool
 	at               float64
 	most             int
 	running, waiting []byte // as on the page; the memory is reused for the next page
 }
 
 func (l *lora) readLabels(labels []byte, at float64) {
-	if l.seen && at < l.at {
+	if l.found && at < l.at {
 		return
 	}
-	l.seen, l.at = true, at
+	l.found, l.at = true, at
 	l.most = labelNumber(labels, labelMaxLoRA)
 	l.running = append(l.running[:0], labelValue(labels, labelRunningAdapters)...)
 	l.waiting = append(l.waiting[:0], labelValue(labels, labelWaitingAdapters)...)
@@ -36,42 +36,42 @@ func (l *lora) readLabels(labels []byte, at float64) {
 
 // pageMemory is the last endpoint.Page of an endpoint and its input. It is returned again while the input stays the same.
 type pageMemory struct {
-	made *endpoint.Page
-	lora lora
-	of   []metricValue // of the custom metrics
+	page         *endpoint.Page
+	lora         lora
+	metricValues []metricValue // of the custom metrics
 }
 
 // pageOf returns the values of a reading other than gauges, nil if there are none.
 func (m *pageMemory) pageOf(r *reading) *endpoint.Page {
 	if m.isUnchanged(r) {
-		return m.made
+		return m.page
 	}
-	m.lora = lora{seen: r.lora.seen, most: r.lora.most, running: bytes.Clone(r.lora.running), waiting: bytes.Clone(r.lora.waiting)}
-	m.of = m.of[:0]
+	m.lora = lora{found: r.lora.found, most: r.lora.most, running: bytes.Clone(r.lora.running), waiting: bytes.Clone(r.lora.waiting)}
+	m.metricValues = m.metricValues[:0]
 	for _, i := range r.custom {
-		m.of = append(m.of, r.metrics[i])
+		m.metricValues = append(m.metricValues, r.metrics[i])
 	}
-	m.made = r.newPage()
-	return m.made
+	m.page = r.newPage()
+	return m.page
 }
 
 func (m *pageMemory) isUnchanged(r *reading) bool {
-	if m.lora.seen != r.lora.seen || len(m.of) != len(r.custom) {
+	if m.lora.found != r.lora.found || len(m.metricValues) != len(r.custom) {
 		return false
 	}
 	for k, i := range r.custom {
-		if m.of[k].seen != r.metrics[i].seen || m.of[k].greatest != r.metrics[i].greatest {
+		if m.metricValues[k].seen != r.metrics[i].seen || m.metricValues[k].greatest != r.metrics[i].greatest {
 			return false
 		}
 	}
-	return !r.lora.seen || m.lora.most == r.lora.most &&
+	return !r.lora.found || m.lora.most == r.lora.most &&
 		bytes.Equal(m.lora.running, r.lora.running) && bytes.Equal(m.lora.waiting, r.lora.waiting)
 }
 
 // newPage makes a page from the reading.
 func (r *reading) newPage() *endpoint.Page {
 	p := &endpoint.Page{}
-	if r.lora.seen {
+	if r.lora.found {
 		p.Adapters = r.lora.adapters()
 	}
 	for k, i := range r.custom {

@@ -80,7 +80,7 @@ func (r *reading) readPage(page io.Reader, buf []byte) (endpoint.Gauges, error) 
 func (r *reading) resetReading() {
 	r.tally.resetTally()
 	r.align = 0
-	r.lora.seen = false
+	r.lora.found = false
 	r.model = r.model[:0]
 }
 

@@ -135,13 +135,13 @@ func (h *head) setLength(value []byte) bool {
 
 // body is a response's body. It returns io.EOF at the end of the response.
 type body struct {
-	buffered *bufio.Reader
-	chunks   io.Reader // nil if not chunked
-	left     int64     // bytes, if not chunked; lengthUnknown
+	buffered  *bufio.Reader
+	chunks    io.Reader // nil if not chunked
+	remaining int64     // bytes, if not chunked; lengthUnknown
 }
 
 func newBody(r *bufio.Reader, h head) *body {
-	b := &body{buffered: r, left: h.length}
+	b := &body{buffered: r, remaining: h.length}
 	if h.chunked {
 		b.chunks = httputil.NewChunkedReader(r)
 	}
@@ -159,14 +159,14 @@ func (b *body) Read(p []byte) (int, error) {
 			}
 		}
 		return n, err
-	case b.left == lengthUnknown:
+	case b.remaining == lengthUnknown:
 		return b.buffered.Read(p)
-	case b.left == 0:
+	case b.remaining == 0:
 		return 0, io.EOF
 	}
-	n, err := b.buffered.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	if b.left > 0 && errors.Is(err, io.EOF) {
+	n, err := b.buffered.Read(p[:min(int64(len(p)), b.remaining)])
+	b.remaining -= int64(n)
+	if b.remaining > 0 && errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

@@ -39,7 +39,7 @@ type Turn struct {
 	pace        pace
 	onlyWaiting bool // its pages do not report running requests
 
-	began     time.Time     // start of the last scrape
+	startTime time.Time     // start of the last scrape
 	varied    float64       // factor of the interval until the next
 	movements int64         // of leases, at the start of the last one
 	due       time.Time     // as of the last beat
@@ -124,20 +124,20 @@ func (t *Turn) Endpoint() *endpoint.Endpoint { return t.endpoint }
 
 // dueAt returns the time of the next scrape, which may start half a period earlier. A costly page delays it.
 func (t *Turn) dueAt(i Interval, a attention, period time.Duration) time.Time {
-	if t.began.IsZero() {
-		return t.began // first scrape: now
+	if t.startTime.IsZero() {
+		return t.startTime // first scrape: now
 	}
 	if a == watched && t.endpoint.Movements() != t.movements {
 		a = moved
 	}
 	interval := time.Duration(t.varied * float64(t.pace.scrapeInterval(i, a)))
-	return t.began.Add(max(interval, time.Duration(float64(t.work)/maxWorkShare)+period/2))
+	return t.startTime.Add(max(interval, time.Duration(float64(t.work)/maxWorkShare)+period/2))
 }
 
 // startScrape records the start of a scrape.
 func (t *Turn) startScrape(now time.Time, varied float64) {
 	t.busy.Store(true)
-	t.began, t.varied, t.movements = now, varied, t.endpoint.Movements()
+	t.startTime, t.varied, t.movements = now, varied, t.endpoint.Movements()
 }
 
 // RecordPage records the page of a scrape.

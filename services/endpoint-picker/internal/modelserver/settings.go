@@ -170,11 +170,11 @@ type Plan struct {
 	settings Settings
 	interval Interval
 	tls      *tls.Config // nil for http
-	engines  map[string]*compiled
+	engines  map[string]*compiledEngine
 }
 
-// compiled is the prepared form of an engine.
-type compiled struct {
+// compiledEngine is the prepared form of an engine.
+type compiledEngine struct {
 	*matcher
 
 	path string
@@ -186,13 +186,13 @@ func newPlan(s Settings, flags Interval) (*Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Plan{settings: s, interval: s.ScrapeInterval(flags), engines: map[string]*compiled{}}
+	p := &Plan{settings: s, interval: s.ScrapeInterval(flags), engines: map[string]*compiledEngine{}}
 	for _, e := range mergeEngines(s.Extractor.Engines) {
 		m, err := newMatcher(&e)
 		if err != nil {
 			return nil, fmt.Errorf("engine %s: %w", e.Name, err)
 		}
-		p.engines[e.Name] = &compiled{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath), port: e.Port}
+		p.engines[e.Name] = &compiledEngine{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath), port: e.Port}
 	}
 	var err error
 	if s.Source.Scheme == schemeHTTPS {
@@ -229,7 +229,7 @@ func (s *Source) tlsConfig() (*tls.Config, error) {
 }
 
 // engineOf returns the engine of an endpoint. For a label with an unknown engine it returns the default engine and false.
-func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
+func (p *Plan) engineOf(d *endpoint.Description) (*compiledEngine, bool) {
 	e := &p.settings.Extractor
 	name, labelled := d.Labels[e.EngineLabel]
 	if !labelled && e.EngineLabel == LabelEngine {
@@ -246,7 +246,7 @@ func (p *Plan) engineOf(d *endpoint.Description) (*compiled, bool) {
 
 // pageAddress returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the
 // engine, and that of requests.
-func (p *Plan) pageAddress(d *endpoint.Description, e *compiled) netip.AddrPort {
+func (p *Plan) pageAddress(d *endpoint.Description, e *compiledEngine) netip.AddrPort {
 	port := int(d.MetricsPort)
 	if port == 0 && p.settings.Source.Port != nil {
 		port = *p.settings.Source.Port
@@ -255,6 +255,6 @@ func (p *Plan) pageAddress(d *endpoint.Description, e *compiled) netip.AddrPort 
 }
 
 // requestBytes returns the bytes of the request for a server's page.
-func (p *Plan) requestBytes(host string, e *compiled) []byte {
+func (p *Plan) requestBytes(host string, e *compiledEngine) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path, host, userAgent)
 }

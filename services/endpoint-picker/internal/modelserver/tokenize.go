@@ -46,12 +46,12 @@ type tokenizers interface {
 //
 // There is never more than one request, and in the long run at most one a second, whatever pages say.
 type sampling struct {
-	busy  atomic.Bool
-	model string // as on the page
-	left  int    // tries
-	pace  pace   // of requests
-	due   time.Time
-	again bool // ask again even if it is settled
+	busy      atomic.Bool
+	model     string // as on the page
+	triesLeft int    // tries
+	pace      pace   // of requests
+	due       time.Time
+	again     bool // ask again even if it is settled
 }
 
 // sampleTokens asks the server for the tokens of the sample in its own goroutine, if it is due.
@@ -61,12 +61,12 @@ func (w *worker) sampleTokens(now time.Time) {
 		return
 	}
 	if s.again || string(w.reading.model) != s.model {
-		s.again, s.model, s.left = false, string(w.reading.model), maxSampleTries
+		s.again, s.model, s.triesLeft = false, string(w.reading.model), maxSampleTries
 	}
-	if s.left == 0 || now.Before(s.due) {
+	if s.triesLeft == 0 || now.Before(s.due) {
 		return
 	}
-	s.left--
+	s.triesLeft--
 	s.pace.recordFailure()
 	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
 	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
@@ -74,7 +74,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)
 		if w.askSample(&q) {
-			s.left = 0
+			s.triesLeft = 0
 		}
 	})
 }

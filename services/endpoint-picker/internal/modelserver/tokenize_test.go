@@ -205,7 +205,7 @@ func TestSilentTokenizerDelaysNoScrape(t *testing.T) {
 		w.scrapes.Wait()
 		assert.False(t, w.sampling.busy.Load())
 		assert.Empty(t, got.all())
-		assert.Equal(t, maxSampleTries-1, w.sampling.left)
+		assert.Equal(t, maxSampleTries-1, w.sampling.triesLeft)
 	})
 }
 

@@ -24,7 +24,7 @@ type worker struct {
 	// How to scrape.
 	plan      *Plan
 	described *endpoint.Description
-	engine    *compiled
+	engine    *compiledEngine
 	request   []byte
 	target    netip.AddrPort
 	reading   *reading
@@ -33,7 +33,7 @@ type worker struct {
 
 	worked       time.Duration // processor time of the scrape
 	failingSince time.Time
-	said         bool // the lack of valid pages was logged
+	staleLogged  bool // the lack of valid pages was logged
 }
 
 // scrapeOnce fetches one page and records its values.
@@ -57,8 +57,8 @@ func (w *worker) recordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	w.RecordPage(mark, g)
 	w.outliers.OnScrape(w.endpoint)
 	w.failingSince = time.Time{}
-	if w.said {
-		w.said = false
+	if w.staleLogged {
+		w.staleLogged = false
 		w.log.Info("Recovered metrics of endpoint", w.logFields()...)
 	}
 }
@@ -73,10 +73,10 @@ func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err e
 	if w.failingSince.IsZero() {
 		w.failingSince = began
 	}
-	if w.said || began.Sub(w.failingSince) < w.options.StaleAfter {
+	if w.staleLogged || began.Sub(w.failingSince) < w.options.StaleAfter {
 		return
 	}
-	w.said = true
+	w.staleLogged = true
 	if errors.Is(err, ErrNoGauges) {
 		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path",
 			err, w.plan.settings.Extractor.EngineLabel)

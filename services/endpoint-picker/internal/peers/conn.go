@@ -24,10 +24,10 @@ type clientConn struct {
 	net.Conn
 	client *client
 
-	writing atomic.Int64 // when the write in progress began, on the server's clock; 0 if there is none
-	closed  chan struct{}
-	once    sync.Once
-	gone    bool // guarded by client.mu: streams of this connection no longer wait for their last reply
+	writing  atomic.Int64 // when the write in progress began, on the server's clock; 0 if there is none
+	closed   chan struct{}
+	once     sync.Once
+	isClosed bool // guarded by client.mu: streams of this connection no longer wait for their last reply
 }
 
 func newClientConn(c net.Conn, cl *client) *clientConn {

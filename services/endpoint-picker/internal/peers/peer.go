@@ -127,7 +127,7 @@ func (cl *client) removeConn(c *clientConn) {
 	var unsent []*Stream
 	cl.mu.Lock()
 	delete(cl.conns, c)
-	c.gone = true
+	c.isClosed = true
 	for _, s := range cl.streams {
 		if s.conn == c && s.handled {
 			unsent = append(unsent, s)

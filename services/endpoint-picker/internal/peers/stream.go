@@ -164,7 +164,7 @@ func (s *Stream) Close() {
 	}
 	s.client.mu.Lock()
 	s.handled = true
-	lost := s.conn.gone
+	lost := s.conn.isClosed
 	s.client.mu.Unlock()
 	if lost {
 		s.removeFromClient()

@@ -12,12 +12,12 @@ import (
 
 // plugin is a declared or a default plugin.
 type plugin struct {
-	name string
-	path string       // of its declaration; empty for a default
-	flat bool         // its parameters are at its path
-	kind plugins.Type // without a name if the plugin is ignored
-	made plugins.Plugin
-	used bool
+	name     string
+	path     string       // of its declaration; empty for a default
+	flat     bool         // its parameters are at its path
+	kind     plugins.Type // without a name if the plugin is ignored
+	instance plugins.Plugin
+	used     bool
 }
 
 // isIgnored reports whether the plugin has no effect: the picker does not need it, or its type has a problem.
@@ -46,8 +46,8 @@ func (c *compiler) readPlugins() {
 			c.Errorf(p.path, "%s exists already, %s: %s", p.kind.Name, other, p.kind.OnlyOne)
 		}
 		first[p.kind.Name] = p.path
-		p.made = p.kind.New(c.pluginEnvironment())
-		c.DecodeAt(p.parametersPath(), spec.Parameters, p.made)
+		p.instance = p.kind.New(c.pluginEnvironment())
+		c.DecodeAt(p.parametersPath(), spec.Parameters, p.instance)
 	}
 	for _, p := range c.order {
 		c.validatePlugin(p)
@@ -101,17 +101,17 @@ func (c *compiler) pluginEnvironment() plugins.Environment {
 
 func (c *compiler) validatePlugin(p *plugin) {
 	if !p.isIgnored() {
-		p.made.Validate(&plugins.Check{Checker: c.Checker(p.parametersPath()), Plugins: c})
+		p.instance.Validate(&plugins.Check{Checker: c.Checker(p.parametersPath()), Plugins: c})
 	}
 }
 
 // installPlugin lets a plugin set parts of the configuration.
 func (c *compiler) installPlugin(p *plugin, reference string) {
-	installer, ok := p.made.(plugins.Installer)
+	installer, ok := p.instance.(plugins.Installer)
 	if !ok {
 		return
 	}
-	b := &plugins.Builder{Name: p.name, Checker: c.Checker(p.parametersPath()), Reference: c.Checker(reference), Parts: &c.made.Parts}
+	b := &plugins.Builder{Name: p.name, Checker: c.Checker(p.parametersPath()), Reference: c.Checker(reference), Parts: &c.config.Parts}
 	if c.options.Previous != nil {
 		b.Previous = &c.options.Previous.Parts
 	}
@@ -128,7 +128,7 @@ func (c *compiler) Refer(name, typeName string) (plugins.Plugin, bool) {
 		return nil, false
 	}
 	p.used = true
-	return p.made, true
+	return p.instance, true
 }
 
 // pluginNamed returns the plugin with a name, or nil after a problem. An ignored plugin is nil, too.
@@ -176,7 +176,7 @@ func (c *compiler) standardPlugin(kind plugins.Type) *plugin {
 			return p
 		}
 	}
-	p := &plugin{name: kind.Name, kind: kind, made: kind.New(c.pluginEnvironment()), used: true}
+	p := &plugin{name: kind.Name, kind: kind, instance: kind.New(c.pluginEnvironment()), used: true}
 	c.validatePlugin(p)
 	return p
 }

@@ -24,7 +24,7 @@ type compiler struct {
 	declared map[string]*plugin
 	order    []*plugin // as declared
 	profile  profileCompiler
-	made     Config
+	config   Config
 }
 
 // Load reads a configuration. Its error is of type strictyaml.TextError.
@@ -34,13 +34,13 @@ func Load(text []byte, o Options) (*Config, error) {
 		return nil, err
 	}
 	c := &compiler{Document: parsed, options: o, declared: map[string]*plugin{}}
-	c.made.Profile = &scheduling.Profile{}
+	c.config.Profile = &scheduling.Profile{}
 	if c.options.Source == (modelserver.Source{}) {
 		c.options.Source = modelserver.DefaultSettings().Source
 	}
-	c.made.Prefix = plugins.DefaultPrefixIndex()
-	c.made.Scraping = modelserver.DefaultSettings()
-	c.made.Scraping.Off = true // until a source is installed
+	c.config.Prefix = plugins.DefaultPrefixIndex()
+	c.config.Scraping = modelserver.DefaultSettings()
+	c.config.Scraping.Off = true // until a source is installed
 	if err := refuseWrapped(parsed); err != nil {
 		return nil, err
 	}
@@ -50,11 +50,11 @@ func Load(text []byte, o Options) (*Config, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)
-	c.made.Hash = hex.EncodeToString(sum[:6])
-	c.made.Profile.Binders = c.made.Binders
-	c.made.Profile.SetEstimates(c.made.Saturation)
-	c.made.Warnings = parsed.Warnings()
-	return &c.made, nil
+	c.config.Hash = hex.EncodeToString(sum[:6])
+	c.config.Profile.Binders = c.config.Binders
+	c.config.Profile.SetEstimates(c.config.Saturation)
+	c.config.Warnings = parsed.Warnings()
+	return &c.config, nil
 }
 
 // refuseWrapped refuses a text with a configuration in one of its values, such as a ConfigMap or the values of a Helm chart.

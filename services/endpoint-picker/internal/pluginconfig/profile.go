@@ -33,10 +33,10 @@ func (c *compiler) compileProfile() {
 	if c.profile.picker == nil {
 		c.addToProfile("", c.firstPicker(), nil)
 	}
-	if len(c.made.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
+	if len(c.config.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
 		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default", plugins.PredictedWaitScorer)
 	}
-	filters := &c.made.Profile.Filters
+	filters := &c.config.Profile.Filters
 	*filters = slices.Insert(*filters, c.profile.identity, scheduling.Filter(plugins.Staleness{After: c.options.StaleAfter}))
 }
 
@@ -86,7 +86,7 @@ func (c *compiler) defaultPlugins() []*plugin {
 // firstPicker returns the picker of a profile that names none.
 func (c *compiler) firstPicker() *plugin {
 	for _, p := range c.order {
-		if _, ok := p.made.(scheduling.Picker); ok {
+		if _, ok := p.instance.(scheduling.Picker); ok {
 			p.used = true
 			return p
 		}
@@ -96,8 +96,8 @@ func (c *compiler) firstPicker() *plugin {
 
 // addToProfile adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.
 func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
-	profile := c.made.Profile
-	switch instance := p.made.(type) {
+	profile := c.config.Profile
+	switch instance := p.instance.(type) {
 	case scheduling.Scorer:
 		c.installPlugin(p, path)
 		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: instance, Weight: c.pluginWeight(path, weight)})

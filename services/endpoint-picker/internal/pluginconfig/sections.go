@@ -120,9 +120,9 @@ func (c *compiler) compileDiscovery(path string, spec *discoverySpec) {
 		}
 	}
 	switch previous := c.options.Previous; {
-	case c.options.EndpointsGiven && c.made.Discovery != nil:
+	case c.options.EndpointsGiven && c.config.Discovery != nil:
 		c.Warnf(path, "it has no effect: the flags name the endpoints")
-	case !c.options.EndpointsGiven && previous != nil && !reflect.DeepEqual(previous.Discovery, c.made.Discovery):
+	case !c.options.EndpointsGiven && previous != nil && !reflect.DeepEqual(previous.Discovery, c.config.Discovery):
 		c.Errorf(path, "the source of endpoints cannot change while the picker runs: undo the change, or restart the picker")
 	}
 }
@@ -150,9 +150,9 @@ func (c *compiler) compileSaturation() {
 	if p == nil {
 		return
 	}
-	if detector, ok := p.made.(scheduling.Detector); ok {
+	if detector, ok := p.instance.(scheduling.Detector); ok {
 		c.installPlugin(p, path)
-		c.made.Saturation = detector
+		c.config.Saturation = detector
 	}
 }
 
@@ -185,8 +185,8 @@ func (c *compiler) detectorWith(path, reference string, kind plugins.Type, given
 		return nil
 	}
 	c.Warnf(path, "these are parameters of a %s: declare one with them in plugins, and refer to it in %s", kind.Name, pathSaturation)
-	p := &plugin{name: kind.Name, path: path, flat: true, kind: kind, made: kind.New(c.pluginEnvironment()), used: true}
-	c.DecodeFields(path, given, p.made)
+	p := &plugin{name: kind.Name, path: path, flat: true, kind: kind, instance: kind.New(c.pluginEnvironment()), used: true}
+	c.DecodeFields(path, given, p.instance)
 	c.validatePlugin(p)
 	return p
 }
@@ -217,16 +217,16 @@ func (c *compiler) compileParsers() {
 	}
 	c.addOldParser("requestHandler.parser", handler.Parser, len(handler.Parsers) > 0)
 	c.addOldParser("parser", c.document.Parser, len(handler.Parsers) > 0 || handler.Parser != nil)
-	if len(c.made.ParserNames) == 0 {
+	if len(c.config.ParserNames) == 0 {
 		for _, kind := range plugins.DefaultParsers() {
 			c.installPlugin(c.standardPlugin(kind), path)
 		}
 	}
-	parsers, err := api.NewParsers(c.made.ParserNames...)
+	parsers, err := api.NewParsers(c.config.ParserNames...)
 	if err != nil {
 		c.Errorf(path, "%s", err) // unreachable: the parsers are known
 	}
-	c.made.Parsers = parsers
+	c.config.Parsers = parsers
 }
 
 // addOldParser adds the parser of an old field for a single one.

@@ -60,5 +60,5 @@ func (c *compiler) compileWaiting() {
 			limits.TTL = given
 		}
 	}
-	c.made.Waiting = limits
+	c.config.Waiting = limits
 }

@@ -10,9 +10,9 @@ type nodeUse struct {
 // useQueue contains a cache's uses, oldest first. A further use of a node is appended, and the earlier one stays: its time
 // shows that it is not the last one.
 type useQueue struct {
-	uses  []nodeUse // valid from first on
-	first int
-	kept  int // number of uses after the last compact
+	uses       []nodeUse // valid from first on
+	first      int
+	lastLength int // number of uses after the last compact
 }
 
 func (q *useQueue) pushUse(u nodeUse) { q.uses = append(q.uses, u) }
@@ -37,7 +37,7 @@ func (q *useQueue) restoreOldest(u nodeUse) {
 // compactUses removes obsolete uses when they are as many as the current ones.
 func (q *useQueue) compactUses(counts func(nodeUse) bool) {
 	const least = 64
-	if len(q.uses) < 2*q.kept+least {
+	if len(q.uses) < 2*q.lastLength+least {
 		return
 	}
 	remaining := q.uses[:0]
@@ -47,5 +47,5 @@ func (q *useQueue) compactUses(counts func(nodeUse) bool) {
 		}
 	}
 	clear(q.uses[len(remaining):])
-	q.uses, q.first, q.kept = remaining, 0, len(remaining)
+	q.uses, q.first, q.lastLength = remaining, 0, len(remaining)
 }

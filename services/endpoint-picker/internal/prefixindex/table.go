@@ -7,9 +7,9 @@ const minTable = 1 << 10
 
 // nodeTable finds nodes by the hash of their first block: open addressing, one writer, lock-free readers.
 type nodeTable struct {
-	places []atomic.Pointer[node]
-	live   int
-	gone   int // places of removed nodes
+	places  []atomic.Pointer[node]
+	live    int
+	removed int // places of removed nodes
 }
 
 // removedNode replaces a removed node, so that nodes after it are still found.
@@ -30,7 +30,7 @@ func (t *nodeTable) findNode(hash uint64) *node {
 }
 
 // isFull reports whether another node would make searches long.
-func (t *nodeTable) isFull() bool { return 4*(t.live+t.gone+1) > 3*len(t.places) }
+func (t *nodeTable) isFull() bool { return 4*(t.live+t.removed+1) > 3*len(t.places) }
 
 // growCopy returns a table with the same nodes and room for as many more.
 func (t *nodeTable) growCopy() *nodeTable {
@@ -53,7 +53,7 @@ func (t *nodeTable) insertNode(n *node) {
 	for i := n.first & mask; ; i = (i + 1) & mask {
 		switch t.places[i].Load() {
 		case removedNode:
-			t.gone--
+			t.removed--
 		case nil:
 		default:
 			continue
@@ -71,7 +71,7 @@ func (t *nodeTable) removeNode(n *node) {
 		if t.places[i].Load() == n {
 			t.places[i].Store(removedNode)
 			t.live--
-			t.gone++
+			t.removed++
 			return
 		}
 	}

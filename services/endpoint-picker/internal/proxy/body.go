@@ -124,9 +124,9 @@ func (t *transfer) bodyBytes() []byte {
 // A sentBody is the body of one attempt: the collected one with the edit of the pick. The transport may read it in a goroutine
 // of its own for a while after the attempt has failed, so it holds the memory until it is closed.
 type sentBody struct {
-	mu    sync.Mutex
-	whole mem.Buffer // nil when closed
-	rest  [3][]byte
+	mu     sync.Mutex
+	buffer mem.Buffer // nil when closed
+	rest   [3][]byte
 }
 
 // newSentBody returns the body for the transport, and its length. It is http.NoBody if there is none.
@@ -135,7 +135,7 @@ func (t *transfer) newSentBody() (io.ReadCloser, int64) {
 		return http.NoBody, 0
 	}
 	t.body.Ref()
-	b, body := &sentBody{whole: t.body}, t.body.ReadOnlyData()
+	b, body := &sentBody{buffer: t.body}, t.body.ReadOnlyData()
 	edit := t.requestContext.Edit
 	if edit.Replacement == nil {
 		b.rest[0] = body
@@ -149,7 +149,7 @@ func (t *transfer) newSentBody() (io.ReadCloser, int64) {
 func (b *sentBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.whole == nil {
+	if b.buffer == nil {
 		return 0, os.ErrClosed
 	}
 	for i := range b.rest {
@@ -167,9 +167,9 @@ func (b *sentBody) Read(p []byte) (n int, err error) {
 func (b *sentBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.whole != nil {
-		b.whole.Free()
-		b.whole, b.rest = nil, [3][]byte{}
+	if b.buffer != nil {
+		b.buffer.Free()
+		b.buffer, b.rest = nil, [3][]byte{}
 	}
 	return nil
 }

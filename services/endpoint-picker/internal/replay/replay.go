@@ -170,14 +170,14 @@ func readFile(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// played is what a recording contains that can be played.
-type played struct {
+// playableRecording is what a recording contains that can be played.
+type playableRecording struct {
 	*simulation.Recording
 
 	requests []recording.Request
 }
 
-func (o *Options) readRecording(log io.Writer) (*played, error) {
+func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
 	file, err := os.Open(o.Recording)
 	if err != nil {
 		return nil, fmt.Errorf("read --recording: %w", err)
@@ -202,7 +202,7 @@ func (o *Options) readRecording(log io.Writer) (*played, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Recording, err)
 	}
-	return &played{Recording: playable, requests: requests}, nil
+	return &playableRecording{Recording: playable, requests: requests}, nil
 }
 
 // filterPool returns the requests of the chosen pool.
@@ -229,7 +229,7 @@ func (o *Options) filterPool(requests []recording.Request) ([]recording.Request,
 }
 
 // newScenario returns the requests on servers at the chosen rate.
-func (o *Options) newScenario(ctx context.Context, p *played, profile *simulation.Profile) (simulation.Scenario, error) {
+func (o *Options) newScenario(ctx context.Context, p *playableRecording, profile *simulation.Profile) (simulation.Scenario, error) {
 	n := o.Servers
 	if n == 0 {
 		n = p.medianServers()
@@ -263,7 +263,7 @@ func (o *Options) newScenario(ctx context.Context, p *played, profile *simulatio
 }
 
 // medianServers returns the median of the numbers of servers of the pool, 0 if no request has one.
-func (p *played) medianServers() int {
+func (p *playableRecording) medianServers() int {
 	var numbers []int
 	for i := range p.requests {
 		if n := p.requests[i].Endpoints; n > 0 {

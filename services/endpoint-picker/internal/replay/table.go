@@ -28,7 +28,7 @@ func newTable(out io.Writer) *table {
 }
 
 // printHeader prints what is played.
-func (t *table) printHeader(p *played, profile *simulation.Profile, s simulation.Scenario) {
+func (t *table) printHeader(p *playableRecording, profile *simulation.Profile, s simulation.Scenario) {
 	input, output := 0, 0
 	for i := range p.requests {
 		input += p.requests[i].Input
@@ -65,39 +65,39 @@ func (t *table) addRow(name string, first, answer simulation.Times, rest ...stri
 func (t *table) addRecorded(requests []recording.Request) {
 	const warm = 0.1
 	begin, end := *requests[0].Timestamp, *requests[len(requests)-1].Timestamp
-	m := measured{perServer: map[int]int{}}
+	m := measurements{perServer: map[int]int{}}
 	for i := range requests {
 		if r := &requests[i]; *r.Timestamp-begin >= warm*(end-begin) {
 			m.addRequest(r)
 		}
 	}
-	if len(m.whole) == 0 {
+	if len(m.answers) == 0 {
 		return
 	}
 	good, hit := unknown, unknown
-	if len(m.first) > 0 {
-		good = formatPercent(float64(m.good) / float64(len(m.first)))
+	if len(m.firstTokens) > 0 {
+		good = formatPercent(float64(m.good) / float64(len(m.firstTokens)))
 	}
 	if m.prompt > 0 {
 		hit = formatPercent(float64(m.cached) / float64(m.prompt))
 	}
 	least, most := m.requestSpread()
-	t.addRow("recorded", simulation.NewTimes(m.first), simulation.NewTimes(m.whole), good, hit, formatSpread(least, most), unknown)
+	t.addRow("recorded", simulation.NewTimes(m.firstTokens), simulation.NewTimes(m.answers), good, hit, formatSpread(least, most), unknown)
 }
 
-// measured are the measurements of real servers.
-type measured struct {
-	first, whole         []time.Duration
+// measurements are the measurements of real servers.
+type measurements struct {
+	firstTokens, answers []time.Duration
 	good, prompt, cached int
 	perServer            map[int]int
 }
 
-func (m *measured) addRequest(r *recording.Request) {
+func (m *measurements) addRequest(r *recording.Request) {
 	if r.Duration == nil {
 		return
 	}
 	answer := toDuration(*r.Duration)
-	m.whole = append(m.whole, answer)
+	m.answers = append(m.answers, answer)
 	cached := 0
 	if r.Prompt > 0 && r.Cached != nil {
 		cached = min(*r.Cached, r.Prompt)
@@ -111,13 +111,13 @@ func (m *measured) addRequest(r *recording.Request) {
 		return
 	}
 	first := toDuration(*r.TTFT)
-	m.first = append(m.first, first)
+	m.firstTokens = append(m.firstTokens, first)
 	if simulation.IsGood(first, answer-first, max(r.Prompt, r.Input)-cached, r.Output) {
 		m.good++
 	}
 }
 
-func (m *measured) requestSpread() (least, most int) {
+func (m *measurements) requestSpread() (least, most int) {
 	for _, n := range m.perServer {
 		if least == 0 || n < least {
 			least = n

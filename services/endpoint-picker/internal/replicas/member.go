@@ -49,9 +49,9 @@ type Member struct {
 	ready chan struct{} // closed when the contents are known, or cannot be
 	once  sync.Once
 
-	mu      sync.Mutex
-	asked   bool            // a replica was asked for contents
-	settled map[string]bool // addresses that tell nothing
+	mu                sync.Mutex
+	contentsRequested bool            // a replica was asked for contents
+	settled           map[string]bool // addresses that tell nothing
 }
 
 // Stats are figures of a member for metrics.
@@ -148,7 +148,7 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 
 func allSampled(s *datastore.Snapshot) bool {
 	for _, e := range s.Endpoints {
-		if !e.Sample().Taken {
+		if !e.Sample().IsScraped {
 			return false
 		}
 	}
@@ -163,7 +163,7 @@ func (m *Member) fetchContents(fetch func() error) error {
 	err := fetch()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.asked = false; err == nil {
+	if m.contentsRequested = false; err == nil {
 		m.setReady()
 	}
 	return err
@@ -172,10 +172,10 @@ func (m *Member) fetchContents(fetch func() error) error {
 func (m *Member) claimContents() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.asked || m.CheckReady() == nil {
+	if m.contentsRequested || m.CheckReady() == nil {
 		return false
 	}
-	m.asked = true
+	m.contentsRequested = true
 	return true
 }
 

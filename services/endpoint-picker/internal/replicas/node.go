@@ -65,10 +65,10 @@ type Node struct {
 	patience    time.Duration // with endpoints that have no page
 	pending     pendingBytes
 
-	mu      sync.Mutex
-	members map[string]*Member
-	found   []string      // addresses; nil before the first look-up
-	changed chan struct{} // closed when found changes
+	mu         sync.Mutex
+	members    map[string]*Member
+	knownAddrs []string      // addresses; nil before the first look-up
+	changed    chan struct{} // closed when found changes
 }
 
 // New returns a Node without pools.
@@ -239,10 +239,10 @@ func (n *Node) lookupReplicas(ctx context.Context) ([]string, error) {
 func (n *Node) setAddresses(found []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.found != nil && slices.Equal(found, n.found) {
+	if n.knownAddrs != nil && slices.Equal(found, n.knownAddrs) {
 		return
 	}
-	n.found = found
+	n.knownAddrs = found
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -258,5 +258,5 @@ func (n *Node) useNone() {
 func (n *Node) knownAddresses() (addresses []string, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.found, n.changed
+	return n.knownAddrs, n.changed
 }

@@ -11,7 +11,7 @@ type places struct {
 	limit, perClient int
 
 	mu       sync.Mutex
-	taken    int
+	inUse    int
 	ofClient map[netip.Addr]int
 }
 
@@ -23,10 +23,10 @@ func newPlaces(limit, perClient int) *places {
 func (p *places) takePlace(client netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken >= p.limit || p.ofClient[client] >= p.perClient && !client.IsLoopback() {
+	if p.inUse >= p.limit || p.ofClient[client] >= p.perClient && !client.IsLoopback() {
 		return false
 	}
-	p.taken++
+	p.inUse++
 	p.ofClient[client]++
 	return true
 }
@@ -35,7 +35,7 @@ func (p *places) takePlace(client netip.Addr) bool {
 func (p *places) freePlace(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken--
+	p.inUse--
 	if p.ofClient[client]--; p.ofClient[client] == 0 {
 		delete(p.ofClient, client)
 	}

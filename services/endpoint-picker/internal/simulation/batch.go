@@ -90,11 +90,11 @@ type job struct {
 	first, done time.Duration // times of its first and its last token, 0 before them
 	hit         int           // tokens of the prompt that were in the cache
 
-	prompted int // uncomputed tokens of the prompt
-	answer   int // remaining tokens of the answer
-	chunk    int // prompt tokens in the current step, -1 for a token of the answer
-	need     int // blocks that it does not share with others, as of its arrival
-	held     []int32
+	prompted   int // uncomputed tokens of the prompt
+	answer     int // remaining tokens of the answer
+	chunk      int // prompt tokens in the current step, -1 for a token of the answer
+	need       int // blocks that it does not share with others, as of its arrival
+	heldBlocks []int32
 }
 
 // watcher is notified of a job's progress.
@@ -126,7 +126,7 @@ type batch struct {
 	noise *rand.Rand // of the law; nil in a forecast, which cannot know it
 
 	waiting, running []*job
-	left             int // jobs that had to wait when the current step began
+	waitingAtStart   int // jobs that had to wait when the current step began
 	stepping         bool
 	end              time.Duration // of the current step
 }
@@ -140,7 +140,7 @@ func (b *batch) startStep(now time.Duration, m blockMemory) {
 	if b.stepping = len(b.running) > 0; !b.stepping {
 		return
 	}
-	b.left = len(b.waiting)
+	b.waitingAtStart = len(b.waiting)
 	took := b.Law.Time(b.planStep())
 	factor := b.Slowness
 	if b.noise != nil {

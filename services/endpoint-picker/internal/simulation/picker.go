@@ -162,9 +162,9 @@ type replica struct {
 
 // member is a server in the view of a replica.
 type member struct {
-	server   *server
-	endpoint *endpoint.Endpoint
-	gone     bool
+	server    *server
+	endpoint  *endpoint.Endpoint
+	isRemoved bool
 }
 
 func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
@@ -215,7 +215,7 @@ func (r *replica) addServer(s *server) {
 func (r *replica) removeServer(s *server) {
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.server == s })
 	m := r.members[i]
-	m.gone = true // its page may be under way
+	m.isRemoved = true // its page may be under way
 	r.members = slices.Delete(r.members, i, i+1)
 	r.publishSnapshot()
 	r.factory.ForgetEndpoint(m.endpoint)

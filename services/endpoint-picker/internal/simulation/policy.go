@@ -63,24 +63,24 @@ func (r *reference) choosePlacement(a *arrival) (placement, bool) {
 			best, low = s, cost
 		}
 	}
-	return chosen{best}, best != nil
+	return fixedPlacement{best}, best != nil
 }
 
 func (*reference) addServer(*server)    {}
 func (*reference) removeServer(*server) {}
 
-// chosen is a placement without feedback.
-type chosen struct{ on *server }
+// fixedPlacement is a placement without feedback.
+type fixedPlacement struct{ on *server }
 
-func (c chosen) targetServer() *server { return c.on }
-func (chosen) onStatus(int)            {}
-func (chosen) onFirstPiece()           {}
-func (chosen) onMoreContent()          {}
-func (chosen) onClientGone()           {}
-func (chosen) onEnd(*job)              {}
-func (chosen) onServerLost()           {}
-func (chosen) onFailureStart(*Failure) {}
-func (chosen) onFailure(*Failure)      {}
+func (c fixedPlacement) targetServer() *server { return c.on }
+func (fixedPlacement) onStatus(int)            {}
+func (fixedPlacement) onFirstPiece()           {}
+func (fixedPlacement) onMoreContent()          {}
+func (fixedPlacement) onClientGone()           {}
+func (fixedPlacement) onEnd(*job)              {}
+func (fixedPlacement) onServerLost()           {}
+func (fixedPlacement) onFailureStart(*Failure) {}
+func (fixedPlacement) onFailure(*Failure)      {}
 
 // Greedy chooses the earliest first token, with knowledge of the future. It is a strong reference, but not optimal: it
 // ignores later requests.
@@ -158,7 +158,7 @@ func (r *roundRobin) choosePlacement(*arrival) (placement, bool) {
 		s := r.fleet.servers[r.next%len(r.fleet.servers)]
 		r.next++
 		if !s.dead {
-			return chosen{s}, true
+			return fixedPlacement{s}, true
 		}
 	}
 	return nil, false

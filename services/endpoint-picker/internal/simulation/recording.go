@@ -128,7 +128,7 @@ func (r *Recording) addArrivals(g *generator) {
 		q := &r.requests[i]
 		at := time.Duration((*q.Timestamp - *r.requests[0].Timestamp) / r.durationMs() * float64(g.end))
 		g.arrivals = append(g.arrivals, &arrival{
-			at: at, group: q.group, recorded: &recorded{recording: r, request: q, workload: g.Workload}, stream: q.stream,
+			at: at, group: q.group, recorded: &recordedPrompt{recording: r, request: q, workload: g.Workload}, stream: q.stream,
 			prompt: q.input, out: q.Output, blockTokens: g.blockTokens, chain: q.blockChain(g, i, cmp.Or(r.tokens, 1)),
 			measured: at >= g.warm,
 		})
@@ -163,16 +163,16 @@ func scramble(numbers ...uint64) uint64 {
 	return h
 }
 
-// recorded is a request of a recording. Its text is generated when it is needed: the prompts of a recording together can be too long for
+// recordedPrompt is a request of a recording. Its text is generated when it is needed: the prompts of a recording together can be too long for
 // the memory.
-type recorded struct {
+type recordedPrompt struct {
 	recording *Recording
 	request   *recordedRequest
 	workload  Workload
 }
 
 // promptText returns a prompt in which equal hashes are equal texts.
-func (r *recorded) promptText() string {
+func (r *recordedPrompt) promptText() string {
 	var b strings.Builder
 	left := r.request.Input
 	for _, hash := range r.request.Hashes {

@@ -82,7 +82,7 @@ func (s *scraping) readPage(t *modelserver.Turn, m *member) {
 		s.timeline.scheduleAt(ends, func() {
 			defer t.EndTurn(0)
 			switch {
-			case m.gone:
+			case m.isRemoved:
 			case answers && !m.server.dead:
 				t.RecordPage(mark, &page)
 				s.detector.OnScrape(m.endpoint)

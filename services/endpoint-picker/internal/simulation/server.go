@@ -17,16 +17,16 @@ const never = time.Duration(math.MaxInt64 / 2)
 type server struct {
 	batch
 
-	timeline *timeline
-	cache    *blockCache
-	number   int
-	dead     bool
-	shown    endpoint.Gauges // on its page, unless it shows the current state
-	busy     time.Duration   // end of the delay by a page
-	pages    int             // that were asked for
-	asked    int             // requests, if some of them fail
-	queries  int             // prompt tokens that were looked up in the cache
-	hits     int             // those that were found
+	timeline      *timeline
+	cache         *blockCache
+	number        int
+	dead          bool
+	shown         endpoint.Gauges // on its page, unless it shows the current state
+	busy          time.Duration   // end of the delay by a page
+	pages         int             // that were asked for
+	requestNumber int             // requests, if some of them fail
+	queries       int             // prompt tokens that were looked up in the cache
+	hits          int             // those that were found
 }
 
 // requestCount returns the number of its requests.
@@ -119,7 +119,7 @@ func (s *server) nextFailure() *Failure {
 	if s.Failure == nil || s.timeline.now < s.Failure.From {
 		return nil
 	}
-	if s.asked++; s.asked%s.Failure.Every != 0 {
+	if s.requestNumber++; s.requestNumber%s.Failure.Every != 0 {
 		return nil
 	}
 	return s.Failure
@@ -145,7 +145,7 @@ func (s *server) finishStep() {
 	}
 	began, ended := s.endStep(s)
 	if s.StaleGauges {
-		s.shown = s.currentGauges(min(s.left, len(s.waiting)))
+		s.shown = s.currentGauges(min(s.waitingAtStart, len(s.waiting)))
 	}
 	s.startNextStep()
 	s.notifyMoreTokens()
@@ -192,7 +192,7 @@ func (s *server) reserveBlocks(j *job) bool {
 	held, hit, ok := s.cache.acquireBlocks(j.promptChain(), j.blockCount())
 	if ok {
 		hit = s.usableBlocks(hit)
-		j.held = held
+		j.heldBlocks = held
 		j.setWork(hit)
 		s.queries += j.prompt
 		s.hits += j.hit
@@ -200,7 +200,7 @@ func (s *server) reserveBlocks(j *job) bool {
 	return ok
 }
 
-func (s *server) releaseBlocks(j *job) { s.cache.releaseBlocks(j.held, j.chain) }
+func (s *server) releaseBlocks(j *job) { s.cache.releaseBlocks(j.heldBlocks, j.chain) }
 
 // kill ends the server and all its requests.
 func (s *server) kill() {

@@ -100,18 +100,19 @@ func (t *Trace) runWhile(p Policy, should func(*Result) bool) Result {
 
 // fleet contains the servers of one run.
 type fleet struct {
-	timeline *timeline
-	chooser  chooser
-	seed     uint64
-	contents int
-	servers  []*server // including dead ones
-	made     int       // number of servers so far
+	timeline    *timeline
+	chooser     chooser
+	seed        uint64
+	contents    int
+	servers     []*server // including dead ones
+	serverCount int       // number of servers so far
 }
 
 func (f *fleet) addEngine(e Engine) {
-	noise := rand.New(rand.NewPCG(f.seed, uint64(100+f.made)))
-	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents), number: f.made}
-	f.made++
+	noise := rand.New(rand.NewPCG(f.seed, uint64(100+f.serverCount)))
+	s := &server{batch: batch{Engine: e, noise: noise}, timeline: f.timeline, cache: newBlockCache(e.Blocks, f.contents),
+		number: f.serverCount}
+	f.serverCount++
 	f.servers = append(f.servers, s)
 	if e.Refresh.Interval > 0 {
 		s.refreshPage()

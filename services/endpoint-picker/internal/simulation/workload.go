@@ -43,7 +43,7 @@ type arrival struct {
 	number      int
 	group       int // its prefix, or its conversation
 	messages    []message
-	recorded    *recorded // instead of messages
+	recorded    *recordedPrompt // instead of messages
 	stream      bool
 	leaves      time.Duration // from the first token until the client goes, before the last one; 0 for never
 	prompt, out int           // tokens
@@ -81,12 +81,12 @@ func (a *arrival) appendBody(body []byte) []byte {
 
 // A Workload is a kind of traffic.
 type Workload struct {
-	rate  float64   // requests per second
-	burst float64   // factor of the rate in one second of four, if above 1; less in the others
-	whole float64   // share of unstreamed answers
-	words bool      // tokens are words and parts of words, and some texts are code
-	bytes []float64 // per token, without words: text of kind k has entry k modulo their number; four without entries
-	fill  func(g *generator)
+	rate            float64   // requests per second
+	burst           float64   // factor of the rate in one second of four, if above 1; less in the others
+	unstreamedShare float64   // share of unstreamed answers
+	words           bool      // tokens are words and parts of words, and some texts are code
+	bytes           []float64 // per token, without words: text of kind k has entry k modulo their number; four without entries
+	fill            func(g *generator)
 }
 
 // inBursts makes traffic come in bursts with a factor of its rate.
@@ -97,7 +97,7 @@ func (w Workload) inBursts(burst float64) Workload {
 
 // inOnePiece makes a share of the answers unstreamed.
 func (w Workload) inOnePiece(part float64) Workload {
-	w.whole = part
+	w.unstreamedShare = part
 	return w
 }
 
@@ -221,7 +221,7 @@ func (g *generator) addDraft(d draft) {
 	text = append(text, d.answer...)
 	g.scratch = text
 	a := &arrival{
-		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.whole,
+		at: d.at, group: d.group, messages: d.messages, stream: g.Float64() >= g.unstreamedShare,
 		prompt: int(math.Ceil(float64(asked) / g.bytesPerToken)), out: d.out, blockTokens: g.blockTokens, measured: d.at >= g.warm,
 	}
 	if g.words {

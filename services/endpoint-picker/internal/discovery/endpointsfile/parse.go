@@ -66,15 +66,15 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 	if err := parsed.Err(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(p.found, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
-	return p.found, nil
+	slices.SortFunc(p.endpoints, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
+	return p.endpoints, nil
 }
 
 // parser collects endpoints and problems.
 type parser struct {
 	*strictyaml.Document
 
-	found     []endpoint.Description
+	endpoints []endpoint.Description
 	names     map[string]string         // and their paths
 	addresses map[netip.AddrPort]string // and their paths
 }
@@ -103,7 +103,7 @@ func (p *parser) addEntry(path string, e *entry) {
 		p.Errorf(path, "address %s is listed twice, first as %s", d.Address, p.addresses[d.Address])
 	default:
 		p.names[name], p.addresses[d.Address] = path, path
-		p.found = append(p.found, d)
+		p.endpoints = append(p.endpoints, d)
 	}
 }
 

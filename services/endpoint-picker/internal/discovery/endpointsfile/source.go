@@ -70,7 +70,7 @@ func New(p Params) (*Source, error) {
 	if p.Once {
 		interval = 0
 	}
-	s.follower = follow.New(&followed{s}, interval, data)
+	s.follower = follow.New(&fileFollower{s}, interval, data)
 	return s, nil
 }
 
@@ -98,17 +98,17 @@ func (s *Source) setEndpoints(data []byte) error {
 	return nil
 }
 
-// followed is the file of a Source, as a source to follow.
-type followed struct{ *Source }
+// fileFollower is the file of a Source, as a source to follow.
+type fileFollower struct{ *Source }
 
 // Read reads the file.
-func (f *followed) Read(context.Context) ([]byte, error) { return readFile(f.path) }
+func (f *fileFollower) Read(context.Context) ([]byte, error) { return readFile(f.path) }
 
 // Equal compares two contents.
-func (f *followed) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
+func (f *fileFollower) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
 
 // Apply makes a content the endpoints.
-func (f *followed) Apply(data []byte) error {
+func (f *fileFollower) Apply(data []byte) error {
 	if err := f.setEndpoints(data); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (f *followed) Apply(data []byte) error {
 }
 
 // Reject reports that the last endpoints stay.
-func (f *followed) Reject(err error) {
+func (f *fileFollower) Reject(err error) {
 	f.observer.ObserveEndpointsFile(err)
 	f.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
 }

@@ -123,7 +123,7 @@ func (p *pick) hashPrompt(rc *exchange.RequestContext, maxTokens int) {
 		rc.Prefixes = appendPrefixes(nil, &p.chain, rc.FixedTokens)
 		p.truncateBlocks(lookupBlocks(maxTokens))
 	}
-	p.prompt.Size.Whole = r.OnePrompt() && len(p.chain.Hashes) < lookupBlocks(maxTokens)
+	p.prompt.Size.ChainComplete = r.OnePrompt() && len(p.chain.Hashes) < lookupBlocks(maxTokens)
 }
 
 // truncateBlocks discards all blocks after a number of blocks.

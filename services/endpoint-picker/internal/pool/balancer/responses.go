@@ -73,7 +73,7 @@ func (p *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 
 // captureResponseID reads the identifier of a response that the server may store.
 func (b *Balancer) captureResponseID(rc *exchange.RequestContext) {
-	rc.ResponseID = &answer.IDReader{Found: func(id []byte) {
+	rc.ResponseID = &answer.IDReader{OnFound: func(id []byte) {
 		b.responses.addResponse(xxhash.Sum64(id), rc.Placements.AnsweringLease().Endpoint().Identity())
 	}}
 }

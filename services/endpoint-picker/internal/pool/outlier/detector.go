@@ -71,14 +71,14 @@ type Detector struct {
 	observer observer
 	clock    clock.PassiveClock
 
-	mu        sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
-	endpoints []*endpoint.Endpoint
-	histories map[*endpoint.Endpoint]*history
-	allCounts signalCounts // of all endpoints together
-	refusals  tally        // and answers that began
-	failures  tally        // and whole answers
-	whole     wholeAnswers
-	subjects  map[uint64]*subject
+	mu           sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
+	endpoints    []*endpoint.Endpoint
+	histories    map[*endpoint.Endpoint]*history
+	allCounts    signalCounts // of all endpoints together
+	refusals     tally        // and answers that began
+	failures     tally        // and whole answers
+	wholeAnswers wholeAnswers
+	subjects     map[uint64]*subject
 
 	lacking atomic.Pointer[map[uint64]Lacks] // of subjects; nil while no endpoint lacks one
 }
@@ -188,7 +188,7 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 	switch r.Signal {
 	case exchange.Answered: // it was counted when it began
 		h.failures.endStreak(&d.failures)
-		d.whole.addAnswer(r)
+		d.wholeAnswers.addAnswer(r)
 		h.early.addWhole(r)
 	case exchange.Begun:
 		h.refusals.endStreak(&d.refusals)
@@ -200,8 +200,8 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 	case exchange.Doubtful, exchange.Steered:
 		h.recent.addFailure(r.Failure)
 		if r.HasContent { // then the endpoint has the model
-			h.early.addEarlyEnd(r, &d.whole)
-			f.out = h.early.isAll(&d.whole, len(d.endpoints)-1)
+			h.early.addEarlyEnd(r, &d.wholeAnswers)
+			f.out = h.early.isAll(&d.wholeAnswers, len(d.endpoints)-1)
 		} else {
 			h.addRefusal(r)
 			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)

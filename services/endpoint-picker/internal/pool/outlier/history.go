@@ -125,10 +125,10 @@ func (h *history) addRefusal(r *Response) {
 // earlyEnds are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the
 // first of them and got a whole answer.
 type earlyEnds struct {
-	prompts uint64    // a bit for each first half of a prompt: one client, whose requests are alike, is not the endpoint
-	since   time.Time // the first of these requests was placed
-	others  bool      // a later request got a whole answer elsewhere, so that this endpoint has had the time for one, too
-	whole   int       // whole answers of all endpoints until then
+	prompts     uint64    // a bit for each first half of a prompt: one client, whose requests are alike, is not the endpoint
+	since       time.Time // the first of these requests was placed
+	others      bool      // a later request got a whole answer elsewhere, so that this endpoint has had the time for one, too
+	wholeBefore int       // whole answers of all endpoints until then
 }
 
 // wholeAnswers are the whole answers of all endpoints.
@@ -150,7 +150,7 @@ func (e *earlyEnds) addEarlyEnd(r *Response, w *wholeAnswers) {
 		e.since, e.others = r.Placed, false
 	}
 	if !e.others && w.newest.After(e.since) {
-		e.others, e.whole = true, w.n
+		e.others, e.wholeBefore = true, w.n
 	}
 	e.prompts |= 1 << (r.Prompt % 64)
 }
@@ -164,7 +164,7 @@ func (e *earlyEnds) addWhole(r *Response) {
 
 // isAll reports whether the endpoint ends all answers early, while others do not.
 func (e *earlyEnds) isAll(w *wholeAnswers, others int) bool {
-	return e.others && bits.OnesCount64(e.prompts) >= minDoubtful && w.n-e.whole >= minWhole*max(others, 1)
+	return e.others && bits.OnesCount64(e.prompts) >= minDoubtful && w.n-e.wholeBefore >= minWhole*max(others, 1)
 }
 
 // outOfProportion reports whether the endpoint has far more responses with a signal, Faulty or Doubtful, than the others have. all counts

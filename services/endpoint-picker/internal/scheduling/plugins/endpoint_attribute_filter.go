@@ -37,7 +37,7 @@ type endpointAttributeFilter struct {
 	FallbackOnEmpty bool                     `yaml:"fallbackOnEmpty"` // keep all if none remains
 	Algorithm       attributeFilterAlgorithm `yaml:"algorithm"`
 
-	holds       func(a, b float64) bool
+	isTrue      func(a, b float64) bool
 	value       float64
 	keepMissing bool
 }
@@ -61,7 +61,7 @@ func (f *endpointAttributeFilter) Validate(c *Check) {
 	c.Require(f.Algorithm.Threshold != nil, "algorithm.threshold", "it is missing: give {operator, value}")
 	if f.Algorithm.Threshold != nil {
 		c.OneOf("algorithm.threshold.operator", f.Algorithm.Threshold.Operator, slices.Sorted(maps.Keys(operators))...)
-		f.holds, f.value = operators[f.Algorithm.Threshold.Operator], f.Algorithm.Threshold.Value
+		f.isTrue, f.value = operators[f.Algorithm.Threshold.Operator], f.Algorithm.Threshold.Value
 	}
 	f.keepMissing = f.OnMissing == missingPass
 }
@@ -76,7 +76,7 @@ func (f *endpointAttributeFilter) Filter(_ *scheduling.Request, candidates []sch
 		if !ok {
 			return f.keepMissing
 		}
-		return f.holds(value, f.value)
+		return f.isTrue(value, f.value)
 	}
 	if f.FallbackOnEmpty {
 		return scheduling.PreferAccepted(candidates, holds)

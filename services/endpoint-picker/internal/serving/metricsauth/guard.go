@@ -57,16 +57,16 @@ type Params struct {
 
 // Guard protects HTTP handlers.
 type Guard struct {
-	params Params
-	kept   *cache.LRUExpireCache
-	outage outage
+	params    Params
+	decisions *cache.LRUExpireCache
+	outage    outage
 }
 
 // outage limits messages about questions without an answer, so that clients who ask too much cannot fill the log.
 type outage struct {
-	mu     sync.Mutex
-	told   bool
-	toldAt time.Time
+	mu       sync.Mutex
+	isLogged bool
+	toldAt   time.Time
 }
 
 // question is a question for the API server. Path and verb are those of the request, in Kubernetes' form.
@@ -84,7 +84,7 @@ type answer struct {
 
 // New returns a Guard with an empty cache.
 func New(p Params) *Guard {
-	return &Guard{params: p, kept: cache.NewLRUExpireCacheWithClock(maxKept, p.Clock)}
+	return &Guard{params: p, decisions: cache.NewLRUExpireCacheWithClock(maxKept, p.Clock)}
 }
 
 // Protect returns a handler that passes authorized requests to next.
@@ -121,7 +121,7 @@ func (g *Guard) authorize(r *http.Request) answer {
 	case err == nil:
 		g.logRecovery()
 		a.askedAt = now
-		g.kept.Add(q, a, cacheTime(a))
+		g.decisions.Add(q, a, cacheTime(a))
 		return a
 	case errors.Is(r.Context().Err(), context.Canceled): // the client disconnected, which is no outage
 	default:
@@ -134,7 +134,7 @@ func (g *Guard) authorize(r *http.Request) answer {
 }
 
 func (g *Guard) lastAnswer(q question) (answer, bool) {
-	value, known := g.kept.Get(q)
+	value, known := g.decisions.Get(q)
 	if !known {
 		return answer{}, false
 	}
@@ -173,9 +173,9 @@ func (g *Guard) askAPIServer(ctx context.Context, token string, q question) (ans
 func (g *Guard) logOutage(err error) {
 	now := g.params.Clock.Now()
 	g.outage.mu.Lock()
-	tell := !g.outage.told && now.Sub(g.outage.toldAt) >= tellAgain
+	tell := !g.outage.isLogged && now.Sub(g.outage.toldAt) >= tellAgain
 	if tell {
-		g.outage.told, g.outage.toldAt = true, now
+		g.outage.isLogged, g.outage.toldAt = true, now
 	}
 	g.outage.mu.Unlock()
 	if tell {
@@ -187,8 +187,8 @@ func (g *Guard) logOutage(err error) {
 // logRecovery logs the end of an outage whose start was logged.
 func (g *Guard) logRecovery() {
 	g.outage.mu.Lock()
-	told := g.outage.told
-	g.outage.told = false
+	told := g.outage.isLogged
+	g.outage.isLogged = false
 	g.outage.mu.Unlock()
 	if told {
 		g.params.Log.Info("API server authorizes access to metrics again")

@@ -16,12 +16,12 @@ const (
 // limiter limits the values of a label that clients choose. It is not safe for concurrent use.
 type limiter struct {
 	most   int
-	seen   map[string]string // maps each value to its own copy: callers' strings may be parts of large ones
+	copies map[string]string // maps each value to its own copy: callers' strings may be parts of large ones
 	pinned map[string]string
 }
 
 func newLimiter(most int) *limiter {
-	return &limiter{most: most, seen: map[string]string{}, pinned: map[string]string{}}
+	return &limiter{most: most, copies: map[string]string{}, pinned: map[string]string{}}
 }
 
 // allowValue makes a value always allowed.
@@ -40,14 +40,14 @@ func (l *limiter) boundLabel(v string) string {
 	if own, known := l.pinned[v]; known {
 		return own
 	}
-	if own, known := l.seen[v]; known {
+	if own, known := l.copies[v]; known {
 		return own
 	}
-	if len(l.seen) >= l.most {
+	if len(l.copies) >= l.most {
 		return otherName
 	}
 	v = strings.Clone(v)
-	l.seen[v] = v
+	l.copies[v] = v
 	return v
 }
 
@@ -55,7 +55,7 @@ func (l *limiter) boundLabel(v string) string {
 func (l *limiter) findLabel(v string) string {
 	v = toPrintable(v)
 	_, pinned := l.pinned[v]
-	if _, seen := l.seen[v]; v == "" || pinned || seen || len(l.seen) < l.most {
+	if _, seen := l.copies[v]; v == "" || pinned || seen || len(l.copies) < l.most {
 		return v
 	}
 	return otherName

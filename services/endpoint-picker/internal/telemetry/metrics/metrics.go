@@ -155,7 +155,7 @@ func (m *Metrics) streamEnded(o exchange.Outcome) {
 type responses struct {
 	vec *prometheus.CounterVec
 	// By status code from leastCode on, the last for all others, and by whether another endpoint than the picked one served.
-	made [mostCode - leastCode + 2][2]lazy[prometheus.Counter]
+	counters [mostCode - leastCode + 2][2]lazy[prometheus.Counter]
 }
 
 func (s *responses) countResponse(code int, moved bool) { //nolint:revive // what happened, not what to do
@@ -164,12 +164,12 @@ func (s *responses) countResponse(code int, moved bool) { //nolint:revive // wha
 	}
 	at, served, place := code-leastCode, servedPicked, 0
 	if code < leastCode || code > mostCode {
-		at = len(s.made) - 1
+		at = len(s.counters) - 1
 	}
 	if moved {
 		served, place = servedOther, 1
 	}
-	s.made[at][place].loadOrCreate(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
+	s.counters[at][place].loadOrCreate(func() prometheus.Counter { return s.vec.WithLabelValues(statusCode(code), served) }).Inc()
 }
 
 // lazy creates a value at its first use. Creating it twice must give the same value.

@@ -23,9 +23,9 @@ type PoolCollector struct {
 	ready, queueSize     *prometheus.Desc
 	requests, tokens     *prometheus.Desc
 	saturation           *prometheus.Desc
-	waiting              waiting
+	waiting              waitingMetrics
 	prefixSize, info     *prometheus.Desc
-	learnt               []learntSeries
+	learnt               []learnedMetric
 }
 
 // PoolParams are the parameters of NewPoolCollector.
@@ -40,8 +40,8 @@ type PoolParams struct {
 	Clock      clock.PassiveClock
 }
 
-// learntSeries is one learned value.
-type learntSeries struct {
+// learnedMetric is one learned value.
+type learnedMetric struct {
 	desc  *prometheus.Desc
 	value func(c *estimate.Costs, x *prefixindex.Stats) float64
 }
@@ -69,13 +69,13 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
 	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
 	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
-	c.learnt = learnedSeries()
+	c.learnt = learnedMetrics()
 	r.MustRegister(c)
 	return c
 }
 
-func learnedSeries() []learntSeries {
-	return []learntSeries{
+func learnedMetrics() []learnedMetric {
+	return []learnedMetric{
 		{newDesc("speed_base_seconds", "Learned minimum time to first token."),
 			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.Base }},
 		{newDesc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),

@@ -165,5 +165,5 @@ func TestWaitingRequestsOfManyModels(t *testing.T) {
 		requests += c.Requests
 	}
 	assert.Equal(t, 3*maxSeries, requests, "none is lost")
-	assert.Empty(t, q.models.seen)
+	assert.Empty(t, q.models.copies)
 }

@@ -347,7 +347,7 @@ func TestLimiter(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, l.boundLabel(tt.give))
 	}
-	assert.Len(t, l.seen, 2)
+	assert.Len(t, l.copies, 2)
 }
 
 func FuzzPrintable(f *testing.F) {

@@ -9,15 +9,15 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 )
 
-// waiting describes the requests that wait for an endpoint, under the names of the llm-d router and under our own.
-type waiting struct {
+// waitingMetrics describes the requests that wait for an endpoint, under the names of the llm-d router and under our own.
+type waitingMetrics struct {
 	size, bytes, requests, oldest *prometheus.Desc
 }
 
-func newWaiting() waiting {
+func newWaiting() waitingMetrics {
 	own := []string{labelModel, labelTarget, labelFairness, labelPriority}
 	flow := append(own[:len(own):len(own)], "inference_pool")
-	return waiting{
+	return waitingMetrics{
 		size:     upstreamDesc("flow_control_queue_size", "Requests that wait for an endpoint. A model stays for a minute after its last one.", flow...),
 		bytes:    upstreamDesc("flow_control_queue_bytes", "Memory of the requests that wait for an endpoint.", flow...),
 		requests: newDesc("waiting_requests", "Requests that wait for an endpoint. A model stays for a minute after its last one.", own...),
@@ -25,14 +25,14 @@ func newWaiting() waiting {
 	}
 }
 
-func (w *waiting) describeWaiting(out chan<- *prometheus.Desc) {
+func (w *waitingMetrics) describeWaiting(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{w.size, w.bytes, w.requests, w.oldest} {
 		out <- d
 	}
 }
 
 // collectWaiting exports a report. Without waiting requests there is one series of each, so that a query has a result.
-func (w *waiting) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count,
+func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count,
 	pool string, now time.Time) {
 	if len(counts) == 0 {
 		counts = map[labels]queue.Count{{fairness: defaultFairness}: {}}

@@ -44,12 +44,12 @@ type observer interface {
 
 // Recorder writes the recording of all pools.
 type Recorder struct {
-	log      *zap.Logger
-	observer observer
-	clock    clock.WithTicker
-	keys     *keys
-	began    time.Time
-	queue    chan *picked
+	log       *zap.Logger
+	observer  observer
+	clock     clock.WithTicker
+	keys      *keys
+	startTime time.Time
+	queue     chan *queuedRequest
 
 	// Used only by Run.
 	files     files
@@ -77,7 +77,7 @@ func New(p Params) (*Recorder, error) {
 		return nil, err
 	}
 	return &Recorder{
-		log: p.Log, observer: p.Observer, clock: p.Clock, keys: k, began: p.Clock.Now(), queue: make(chan *picked, queueLength),
+		log: p.Log, observer: p.Observer, clock: p.Clock, keys: k, startTime: p.Clock.Now(), queue: make(chan *queuedRequest, queueLength),
 		files: files{path: p.Path, maxBytes: int64(p.MaxBytes), open: openFile}, endpoints: map[endpoint.Identity]int{},
 	}, nil
 }
@@ -91,8 +91,8 @@ type Pool struct {
 // ForPool returns the observer of a pool. The name is in its lines; empty if there is only one pool.
 func (r *Recorder) ForPool(name string) *Pool { return &Pool{recorder: r, name: name} }
 
-// picked is a request in the queue. Its hashes are made when it is written.
-type picked struct {
+// queuedRequest is a request in the queue. Its hashes are made when it is written.
+type queuedRequest struct {
 	recording.Request
 
 	model    uint64 // hash of the name, without the key
@@ -114,7 +114,7 @@ func (p *Pool) ObserveRequest(x *exchange.Record) {
 		return
 	}
 	select {
-	case p.recorder.queue <- p.toPicked(x, output):
+	case p.recorder.queue <- p.newQueuedRequest(x, output):
 	default:
 		p.recorder.observer.RequestsLost(metrics.LostBusy, 1)
 	}
@@ -135,14 +135,15 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 	return 0, metrics.LostUncounted
 }
 
-// toPicked returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
-func (p *Pool) toPicked(x *exchange.Record, output int) *picked {
-	at, took, streaming := sinceMilliseconds(p.recorder.began, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
-	request := &picked{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
+// newQueuedRequest returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
+func (p *Pool) newQueuedRequest(x *exchange.Record, output int) *queuedRequest {
+	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
+	request := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
 		Request: recording.Request{
 			Timestamp: &at, Input: x.FixedTokens, Output: output,
 			Extension: recording.Extension{
-				Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took, Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
+				Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took,
+				Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
 			},
 		}}
 	if streaming && !x.FirstContent.IsZero() {
@@ -199,7 +200,7 @@ func (r *Recorder) drainQueue() {
 }
 
 // addLine appends the line of a request to the batch, and writes the batch if it is full.
-func (r *Recorder) addLine(p *picked) {
+func (r *Recorder) addLine(p *queuedRequest) {
 	if r.failing && r.clock.Now().Before(r.retryAt) {
 		r.observer.RequestsLost(metrics.LostFile, 1)
 		return
@@ -219,7 +220,7 @@ func (r *Recorder) addLine(p *picked) {
 }
 
 // promptHashes returns the hashes of a prompt, one for each block.
-func (r *Recorder) promptHashes(p *picked) []uint64 {
+func (r *Recorder) promptHashes(p *queuedRequest) []uint64 {
 	hashes := make([]uint64, recording.BlockCount(p.Input))
 	for i := range hashes {
 		if i < len(p.prefixes) {

@@ -346,7 +346,7 @@ func BenchmarkWrite(b *testing.B) {
 	require.NoError(b, err)
 	x := answered(newEndpoint(1))
 	x.FixedTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
-	p := r.ForPool("").toPicked(x, 1)
+	p := r.ForPool("").newQueuedRequest(x, 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		r.addLine(p)
