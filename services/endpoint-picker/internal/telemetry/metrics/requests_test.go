@@ -459,7 +459,7 @@ func TestManyAtOnce(t *testing.T) {
 	assert.Zero(t, running)
 }
 
-func BenchmarkObserveExchange(b *testing.B) {
+func BenchmarkObserveRequest(b *testing.B) {
 	m := New(prometheus.NewRegistry(), Options{})
 	record := streamed(newEndpoint("a"))
 	record.Placed = true

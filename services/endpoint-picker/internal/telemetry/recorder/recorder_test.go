@@ -327,8 +327,8 @@ func TestHashesDifferByKind(t *testing.T) {
 	assert.Equal(t, k.hashValue(kindPrefix, 1), k.hashValue(kindPrefix, 1))
 }
 
-// BenchmarkObserveExchange is the cost for a request: what its exchange waits for.
-func BenchmarkObserveExchange(b *testing.B) {
+// BenchmarkObserveRequest is the cost for a request: what its exchange waits for.
+func BenchmarkObserveRequest(b *testing.B) {
 	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	require.NoError(b, err)
 	pool, x := r.ForPool(""), answered(newEndpoint(1))
