@@ -241,7 +241,7 @@ func (rc *RequestContext) RefuseRequest(r *Refusal) *Refusal {
 	return r
 }
 
-// MarkSent records that the sender of the request has the pick. It does nothing before the pick, and the second time.
+// MarkSent records that the sender of the request has the pick. It does nothing before the pick, or after the first call.
 func (rc *RequestContext) MarkSent() {
 	if rc.pick == nil {
 		return

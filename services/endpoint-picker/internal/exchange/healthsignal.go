@@ -51,7 +51,7 @@ func (rc *RequestContext) LooseSlashes() bool {
 	return strings.HasSuffix(path, "/") || strings.Contains(path, "//")
 }
 
-// IsServerRefusal reports whether the server answered with something else than what the request asks for.
+// IsServerRefusal reports whether the server answered with something other than what the request asks for.
 func (rc *RequestContext) IsServerRefusal() bool {
 	return rc.Status >= http.StatusMultipleChoices || rc.wrongBody
 }

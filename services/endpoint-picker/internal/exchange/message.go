@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// A RequestHeaders contains the needed parts of a request's headers.
+// RequestHeaders are the parts of a request's headers that the picker needs.
 type RequestHeaders struct {
 	Subset      *scheduling.Subset
 	Path        string // including the query
@@ -17,7 +17,7 @@ type RequestHeaders struct {
 	Private     []string    // names of headers to hide from the model server
 }
 
-// A ResponseHeaders contains the needed parts of a response's headers.
+// ResponseHeaders are the parts of a response's headers that the picker needs.
 type ResponseHeaders struct {
 	Status             int
 	Served             string // the endpoint that served, if the gateway reports it

@@ -2,7 +2,7 @@
 // stream, sends the request, and receives the endpoint for it.
 //
 // It has three layers that can be replaced and tested separately. The Machine decides, on plain values and without I/O.
-// decode and encode convert between the protocol's messages and these values. The Server moves messages between a gRPC
+// decodeMessage and encodeReply convert between the protocol's messages and these values. The Server moves messages between a gRPC
 // stream and a Machine.
 //
 // The request's side of a Machine, by the body mode in the stream's first message:

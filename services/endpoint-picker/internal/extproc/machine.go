@@ -206,8 +206,8 @@ func (m *Machine) storePiece(in *Message) *exchange.Refusal {
 	return nil
 }
 
-// completeLength returns the length of a body that is whole with the last piece, false if more of it follows. What follows the body with
-// the offer of a tunnel is no part of it.
+// completeLength returns the length of the body if the last piece completes it, and false if more of it follows. Bytes after a body that
+// offers a tunnel are not part of the body.
 func (m *Machine) completeLength(last *Message) (length int, complete bool) {
 	if m.offeredLength > 0 && m.body.size >= m.offeredLength {
 		return m.offeredLength, true

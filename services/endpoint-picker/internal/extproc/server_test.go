@@ -164,7 +164,7 @@ func strictGateway() *envoytest.Gateway {
 	return envoytest.New(envoytest.Rules{Allowed: func(endpoint string) bool { return endpoint == address }})
 }
 
-// toEnvoy is the opposite of decode: it is how Envoy puts a message.
+// toEnvoy is the opposite of decodeMessage: it writes a message as Envoy does.
 func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 	out := &extprocv3.ProcessingRequest{}
 	switch m.Kind {

@@ -56,7 +56,7 @@ func (w *messageWriter) toBuffers() mem.BufferSlice {
 	return all
 }
 
-// beginField begins a message field. Its result is for end.
+// beginField begins a message field. Its result is for endField.
 func (w *messageWriter) beginField(t tag) (start int) {
 	w.out = append(protowire.AppendVarint(w.out, uint64(t)), 0) // a length of one byte, as of most
 	return len(w.out)

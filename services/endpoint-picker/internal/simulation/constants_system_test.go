@@ -64,14 +64,14 @@ type edit struct {
 
 // rewriter makes the copy.
 type rewriter struct {
-	fset  *token.FileSet
-	info  *types.Info
-	pkg   *types.Package
-	files map[string]*ast.File // by path
-	edits map[string][]edit    // by path
-	made  constants
-	names map[types.Object]string
-	specs map[types.Object]declaration
+	fset   *token.FileSet
+	info   *types.Info
+	pkg    *types.Package
+	files  map[string]*ast.File // by path
+	edits  map[string][]edit    // by path
+	result constants
+	names  map[types.Object]string
+	specs  map[types.Object]declaration
 }
 
 // readConstants reads the package.
@@ -82,8 +82,8 @@ func readConstants() (*constants, error) {
 	}
 	r := &rewriter{
 		fset: token.NewFileSet(), files: map[string]*ast.File{}, edits: map[string][]edit{}, names: map[types.Object]string{}, specs: map[types.Object]declaration{},
-		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}},
-		made: constants{overlay: map[string][]byte{}, declared: map[string]declaration{}},
+		info:   &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}},
+		result: constants{overlay: map[string][]byte{}, declared: map[string]declaration{}},
 	}
 	exports, err := exportFiles(folder)
 	if err != nil {
@@ -107,10 +107,10 @@ func readConstants() (*constants, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.made.overlay[path] = apply(text, edits)
+		r.result.overlay[path] = apply(text, edits)
 	}
-	r.made.overlay[filepath.Join(folder, "sensitivity_variables.go")] = r.variables()
-	return &r.made, r.recheck(from)
+	r.result.overlay[filepath.Join(folder, "sensitivity_variables.go")] = r.variables()
+	return &r.result, r.recheck(from)
 }
 
 // check parses and type-checks the package.
@@ -139,11 +139,11 @@ func (r *rewriter) check(folder string, from types.Importer) error {
 func (r *rewriter) recheck(from types.Importer) error {
 	var files []*ast.File
 	for path, file := range r.files {
-		if r.made.overlay[path] == nil {
+		if r.result.overlay[path] == nil {
 			files = append(files, file)
 		}
 	}
-	for path, text := range r.made.overlay {
+	for path, text := range r.result.overlay {
 		file, err := parser.ParseFile(r.fset, path, text, 0)
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func (r *rewriter) collectFields(path, of string, value ast.Expr) {
 func (r *rewriter) add(name string, value constant.Value, t types.Type) {
 	number, _ := constant.Float64Val(value)
 	basic, ok := t.(*types.Basic)
-	r.made.all = append(r.made.all, tuned{name: name, value: number, whole: ok && basic.Info()&types.IsInteger > 0})
+	r.result.all = append(r.result.all, tuned{name: name, value: number, whole: ok && basic.Info()&types.IsInteger > 0})
 }
 
 // findDeclaring finds the constants that arrays and other constants are declared with, and keeps them as they are.
@@ -241,7 +241,7 @@ func (r *rewriter) findDeclaring(file *ast.File) {
 func (r *rewriter) keep(declared ast.Node) {
 	ast.Inspect(declared, func(n ast.Node) bool {
 		if use, ok := n.(*ast.Ident); ok && r.names[r.info.Uses[use]] != "" {
-			r.made.declared[use.Name] = r.specs[r.info.Uses[use]]
+			r.result.declared[use.Name] = r.specs[r.info.Uses[use]]
 			delete(r.names, r.info.Uses[use])
 		}
 		return true

@@ -192,7 +192,7 @@ type replaced struct{ now *datastore.Snapshot }
 
 func (r *replaced) Snapshot() *datastore.Snapshot { return r.now }
 
-// TestPickFollowsTheLabels checks that a signal on the labels of a server ends with the snapshot, and with the configuration.
+// TestPickFollowsTheLabels checks that a decision by the labels of a server holds until the snapshot or the configuration changes.
 func TestPickFollowsTheLabels(t *testing.T) {
 	t.Parallel()
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")

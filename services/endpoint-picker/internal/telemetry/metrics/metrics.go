@@ -173,14 +173,14 @@ func (s *responses) countResponse(code int, moved bool) { //nolint:revive // wha
 }
 
 // lazy creates a value at its first use. Creating it twice must give the same value.
-type lazy[T any] struct{ made atomic.Pointer[T] }
+type lazy[T any] struct{ value atomic.Pointer[T] }
 
 func (l *lazy[T]) loadOrCreate(create func() T) T {
-	if p := l.made.Load(); p != nil {
+	if p := l.value.Load(); p != nil {
 		return *p
 	}
 	v := create()
-	l.made.Store(&v)
+	l.value.Store(&v)
 	return v
 }
 
