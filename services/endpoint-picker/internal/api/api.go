@@ -1,6 +1,6 @@
 // Package api reads inference requests in the formats of several APIs: the requested model and the prompt.
 //
-// Parse reads a body once. It decodes the name of the model, and returns positions in the body for all else. A prompt is a
+// ParseIncoming reads a body once. It decodes the name of the model, and returns positions in the body for all else. A prompt is a
 // list of parts, in the order in which model servers join them, so two bodies that begin with the same parts begin with the
 // same tokens.
 //
@@ -227,10 +227,10 @@ type Request struct {
 	inner        jsonscan.Scanner
 }
 
-// Parse reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
-// Parse collects no parts after them. A body that cannot be read is no error with the passthrough parser: the model server judges it. An error
-// is ErrMalformed.
-func (r *Request) Parse(p *Parsers, in Incoming, maxTokens int) error {
+// ParseIncoming reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
+// ParseIncoming collects no parts after them. A body that cannot be read is no error with the passthrough parser: the model server judges
+// it. An error is ErrMalformed.
+func (r *Request) ParseIncoming(p *Parsers, in Incoming, maxTokens int) error {
 	r.resetBody(in.Body, maxTokens)
 	err := r.parseBody(p, &in, maxTokens)
 	r.scanner.Reset(nil)
@@ -306,10 +306,10 @@ func (r *Request) readBody(h Headers) error {
 	if r.API.readBody == nil {
 		return nil
 	}
-	if encoding := h.Get(headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := h.ValueOf(headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return ErrEncoded
 	}
-	if boundary := boundaryOf(h.Get(headerContentType)); boundary != "" {
+	if boundary := boundaryOf(h.ValueOf(headerContentType)); boundary != "" {
 		return r.readForm(boundary)
 	}
 	return r.API.readBody(r)
@@ -334,7 +334,7 @@ func isObject(body []byte) bool {
 
 // promisesModel reports whether headers promise a format with a model.
 func promisesModel(h Headers) bool {
-	contentType := h.Get(headerContentType)
+	contentType := h.ValueOf(headerContentType)
 	return isJSON(contentType) || boundaryOf(contentType) != ""
 }
 

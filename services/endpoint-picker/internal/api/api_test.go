@@ -24,7 +24,7 @@ func allParsers(t testing.TB) *Parsers {
 func parsed(t *testing.T, path, body string) *Request {
 	t.Helper()
 	var r Request
-	require.NoError(t, r.Parse(allParsers(t), Incoming{Path: path, Body: []byte(body)}, enough))
+	require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: path, Body: []byte(body)}, enough))
 	return &r
 }
 
@@ -117,7 +117,7 @@ func TestParse(t *testing.T) {
 				parsers = allParsers(t)
 			}
 			var r Request
-			err := r.Parse(parsers, Incoming{Path: tt.path, Headers: tt.headers, Body: []byte(tt.body)}, enough)
+			err := r.ParseIncoming(parsers, Incoming{Path: tt.path, Headers: tt.headers, Body: []byte(tt.body)}, enough)
 			if tt.wantErr != "" {
 				require.EqualError(t, err, tt.wantErr)
 				require.ErrorIs(t, err, ErrMalformed)

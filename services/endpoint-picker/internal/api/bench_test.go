@@ -34,7 +34,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			var r Request
 			for b.Loop() {
-				if err := r.Parse(parsers, in, enough); err != nil {
+				if err := r.ParseIncoming(parsers, in, enough); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -79,7 +79,7 @@ func TestReadForm(t *testing.T) {
 				h[0].Value = tt.contentType
 			}
 			var r Request
-			require.NoError(t, r.Parse(allParsers(t), Incoming{Path: "/v1/audio/transcriptions", Headers: h, Body: []byte(tt.body)}, enough))
+			require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: "/v1/audio/transcriptions", Headers: h, Body: []byte(tt.body)}, enough))
 			require.ErrorIs(t, r.Unread, tt.wantUnread)
 			assert.Equal(t, tt.want, r.Model)
 			if tt.want != "" {
@@ -99,7 +99,7 @@ func FuzzReadForm(f *testing.F) {
 	f.Add("preamble\r\n" + form("Content-Type: text/plain\r\nContent-Disposition: form-data; name=model", "--b-1"))
 	f.Fuzz(func(t *testing.T, body string) {
 		r := Request{}
-		require.NoError(t, r.Parse(allParsers(t), Incoming{Path: "/v1/audio/transcriptions", Headers: Headers{{Name: "content-type", Value: formType}}, Body: []byte(body)}, enough))
+		require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: "/v1/audio/transcriptions", Headers: Headers{{Name: "content-type", Value: formType}}, Body: []byte(body)}, enough))
 		require.LessOrEqual(t, r.ModelSpan.To, len(body))
 		require.Equal(t, r.Model, body[r.ModelSpan.From:r.ModelSpan.To])
 		if want, ok := modelIn(body); ok && r.Unread == nil {

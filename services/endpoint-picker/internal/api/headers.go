@@ -8,8 +8,8 @@ type Header struct {
 // Headers are header fields in their original order.
 type Headers []Header
 
-// Get returns the first value of a name in lower case, or an empty value.
-func (h Headers) Get(name string) string {
+// ValueOf returns the first value of a name in lower case, or an empty value.
+func (h Headers) ValueOf(name string) string {
 	for i := range h {
 		if h[i].Name == name {
 			return h[i].Value
@@ -21,7 +21,7 @@ func (h Headers) Get(name string) string {
 // FirstOf returns the first value of several names, or an empty value.
 func (h Headers) FirstOf(names ...string) string {
 	for _, name := range names {
-		if v := h.Get(name); v != "" {
+		if v := h.ValueOf(name); v != "" {
 			return v
 		}
 	}

@@ -186,7 +186,7 @@ func TestReadJSON(t *testing.T) {
 			t.Parallel()
 			var r Request
 			for range 2 { // a request that was used before knows nothing of it
-				require.NoError(t, r.Parse(allParsers(t), Incoming{Path: tt.path, Body: []byte(tt.give)}, enough))
+				require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: tt.path, Body: []byte(tt.give)}, enough))
 				assert.Equal(t, tt.want, see(&r, tt.give))
 			}
 		})
@@ -206,7 +206,7 @@ func TestReadJSON_SaysWhatIsWrong(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var r Request
-			require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.SGLang, Body: []byte(tt.give)}, enough))
+			require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: apitest.SGLang, Body: []byte(tt.give)}, enough))
 			require.EqualError(t, r.Unread, tt.want)
 		})
 	}
@@ -259,7 +259,7 @@ func FuzzReadJSON(f *testing.F) {
 		}
 		text = strings.TrimPrefix(text, jsonscan.BOM)
 		var r Request
-		require.NoError(t, r.Parse(parsers, Incoming{Path: path, Body: []byte(text)}, enough))
+		require.NoError(t, r.ParseIncoming(parsers, Incoming{Path: path, Body: []byte(text)}, enough))
 		var want map[string]json.RawMessage // a number may be too large for Go
 		if wrong := json.Unmarshal([]byte(text), &want); text != "" && (wrong != nil || want == nil) {
 			require.Empty(t, r.Model)
@@ -280,7 +280,7 @@ func FuzzReadJSON(f *testing.F) {
 		checkParts(t, &r, []byte(text))
 
 		var limited Request
-		require.NoError(t, limited.Parse(parsers, Incoming{Path: path, Body: []byte(text)}, 2))
+		require.NoError(t, limited.ParseIncoming(parsers, Incoming{Path: path, Body: []byte(text)}, 2))
 		require.Equal(t, r.Tokens, limited.Tokens)
 		require.Equal(t, r.Model, limited.Model)
 		require.Equal(t, r.Prompt[:len(limited.Prompt)], limited.Prompt)

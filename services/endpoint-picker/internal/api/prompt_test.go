@@ -56,7 +56,7 @@ func TestParse_CollectsWhatCanMatterAndCountsAll(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var r Request
-			require.NoError(t, r.Parse(allParsers(t), Incoming{Path: tt.path, Body: tt.give}, tt.maxTokens))
+			require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: tt.path, Body: tt.give}, tt.maxTokens))
 			assert.Len(t, r.Prompt, tt.want)
 			assert.LessOrEqual(t, cap(r.Prompt), maxPromptParts)
 			assert.LessOrEqual(t, len(r.Head), maxHead)
@@ -70,7 +70,7 @@ func TestParse_ASmallBodyHasFewParts(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"m","messages":[{"content":[` + strings.Repeat(`"a",`, 10_000) + `"a"]}]}`)
 	var r Request
-	require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.Chat, Body: body}, enough))
+	require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: apitest.Chat, Body: body}, enough))
 	assert.Len(t, r.Prompt, freeParts+len(body)/minBytesPerPart)
 	assert.Equal(t, 10_001/prefixindex.BytesPerToken, r.Tokens)
 }
@@ -82,12 +82,12 @@ func TestRequest_DropsOnlyLargeMemory(t *testing.T) {
 		kept  bool
 	}{{pairs: 400, kept: true}, {pairs: 4000}} {
 		var r Request
-		require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.Chat, Body: chatOf(tt.pairs)}, enough))
+		require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: apitest.Chat, Body: chatOf(tt.pairs)}, enough))
 		r.DropLarge()
 		assert.Empty(t, r.Prompt)
 		assert.Equal(t, tt.kept, cap(r.main.parts) > 0)
 		assert.LessOrEqual(t, cap(r.main.parts), pooledParts)
-		require.NoError(t, r.Parse(allParsers(t), Incoming{Path: apitest.Chat, Body: chatOf(1)}, enough))
+		require.NoError(t, r.ParseIncoming(allParsers(t), Incoming{Path: apitest.Chat, Body: chatOf(1)}, enough))
 		assert.Len(t, r.Prompt, 6)
 	}
 }
@@ -104,7 +104,7 @@ func TestParse_ReadsAgainWithoutAllocation(t *testing.T) {
 		in := Incoming{Path: path, Body: []byte(body)}
 		var r Request
 		allocations := testing.AllocsPerRun(100, func() {
-			if err := r.Parse(parsers, in, enough); err != nil {
+			if err := r.ParseIncoming(parsers, in, enough); err != nil {
 				t.Error(err)
 			}
 		})

@@ -16,7 +16,7 @@ func callWith(tb testing.TB, arguments string) []Part {
 	tb.Helper()
 	body := `{"model":"m","messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":` + arguments + `}}]}]}`
 	var r Request
-	require.NoError(tb, r.Parse(allParsers(tb), Incoming{Path: apitest.Chat, Body: []byte(body)}, enough))
+	require.NoError(tb, r.ParseIncoming(allParsers(tb), Incoming{Path: apitest.Chat, Body: []byte(body)}, enough))
 	parts := r.Prompt
 	for i := range parts {
 		parts[i].From, parts[i].To = 0, 0

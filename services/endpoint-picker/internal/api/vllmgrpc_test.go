@@ -80,7 +80,7 @@ func FuzzReadVLLM(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		body := apitest.Frame(message)
 		var r Request
-		if r.Parse(allParsers(t), Incoming{Path: apitest.VLLMGRPC, Body: body}, enough) != nil {
+		if r.ParseIncoming(allParsers(t), Incoming{Path: apitest.VLLMGRPC, Body: body}, enough) != nil {
 			return
 		}
 		checkParts(t, &r, body)

@@ -202,7 +202,7 @@ func (r *rig) start(t *testing.T, cfg *config.Config, changes ...func(cfg *confi
 		r.Clock = r.clock
 	}
 	r.Reloader.SetPreparer(r.prepareConfig)
-	require.NoError(t, r.Reloader.Load(t.Context(), nil))
+	require.NoError(t, r.Reloader.LoadFirst(t.Context(), nil))
 	require.NoError(t, r.openListeners())
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop

@@ -26,7 +26,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	p.Reloader.SetPreparer(p.prepareConfig)
-	if err := p.Reloader.Load(ctx, loaded); err != nil {
+	if err := p.Reloader.LoadFirst(ctx, loaded); err != nil {
 		return fmt.Errorf("load configuration: %w", err)
 	}
 	if err := p.openListeners(); err != nil {

@@ -52,7 +52,7 @@ func (c *Config) applySource(fs *pflag.FlagSet) error {
 	}
 	var checker strictyaml.Checker
 	s.Validate(&checker)
-	if err := checker.Err(); err != nil {
+	if err := checker.AllProblems(); err != nil {
 		return fmt.Errorf("--model-server-metrics-*: %w", err)
 	}
 	return nil

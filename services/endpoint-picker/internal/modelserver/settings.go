@@ -94,7 +94,7 @@ func (s *Settings) Validate() error {
 	var c strictyaml.Checker
 	s.Source.Validate(&c)
 	s.Extractor.Validate(&c)
-	return c.Err()
+	return c.AllProblems()
 }
 
 // Validate checks the parameters.

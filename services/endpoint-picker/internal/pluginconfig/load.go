@@ -46,7 +46,7 @@ func Load(text []byte, o Options) (*Config, error) {
 	}
 	parsed.Decode(&c.document)
 	c.compileAll()
-	if err := parsed.Err(); err != nil {
+	if err := parsed.AllProblems(); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)
@@ -64,7 +64,7 @@ func refuseWrapped(d *strictyaml.Document) error {
 		return nil
 	}
 	d.Errorf(path, "this is the %s, and the file around it, such as the values of a Helm chart or a ConfigMap, is not: give only the text of this field", kindName)
-	return d.Err()
+	return d.AllProblems()
 }
 
 // wrapped matches a configuration in a value.

@@ -54,7 +54,7 @@ func (s *Scratch) Scores(i int) []float64 {
 // pick does for a candidate.
 func (p *Profile) Eligible(s *Server) bool {
 	for _, f := range p.Servers {
-		if !f.Accepts(s) {
+		if !f.AcceptsServer(s) {
 			return false
 		}
 	}

@@ -101,8 +101,8 @@ type Filter interface {
 // A ServerFilter is a Filter that keeps candidates by their servers alone, whatever the request and the load.
 type ServerFilter interface {
 	Filter
-	// Accepts reports whether the filter keeps candidates with a server.
-	Accepts(s *Server) bool
+	// AcceptsServer reports whether the filter keeps candidates with a server.
+	AcceptsServer(s *Server) bool
 }
 
 // EmptyResult is implemented by filters with their own reason for keeping no candidate.

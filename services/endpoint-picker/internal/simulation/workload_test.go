@@ -170,7 +170,7 @@ func TestBodyIsARequest(t *testing.T) {
 				assert.Equal(t, m.role, read.Messages[i].Role)
 			}
 			var r api.Request
-			require.NoError(t, r.Parse(parsers, api.Incoming{Path: path, Body: body}, 1<<20))
+			require.NoError(t, r.ParseIncoming(parsers, api.Incoming{Path: path, Body: body}, 1<<20))
 			assert.Equal(t, modelName, r.Model)
 			assert.Equal(t, a.stream, r.Stream)
 			assert.InEpsilon(t, a.prompt, r.Tokens, 0.15)

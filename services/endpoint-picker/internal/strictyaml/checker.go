@@ -32,8 +32,8 @@ func (c *Checker) Warnf(field, format string, args ...any) {
 	c.doc().Warnf(c.PathOf(field), format, args...)
 }
 
-// Err returns the problems of the whole text.
-func (c *Checker) Err() error { return c.doc().Err() }
+// AllProblems returns the problems of the whole text.
+func (c *Checker) AllProblems() error { return c.doc().AllProblems() }
 
 func (c *Checker) doc() *Document {
 	if c.document == nil {

@@ -75,7 +75,7 @@ func Parse(text []byte, o Options) (*Document, error) {
 	if !o.Aliases {
 		d.refuseAliases(&document)
 	}
-	return d, d.Err()
+	return d, d.AllProblems()
 }
 
 // syntaxProblem extracts the line from an error of the parser.
@@ -126,8 +126,8 @@ func (d *Document) refuseAliases(n *yaml.Node) {
 	}
 }
 
-// Err returns all problems in the order of their lines, as an error of type TextError, or nil.
-func (d *Document) Err() error {
+// AllProblems returns all problems in the order of their lines, as an error of type TextError, or nil.
+func (d *Document) AllProblems() error {
 	if len(d.problems) == 0 {
 		return nil
 	}

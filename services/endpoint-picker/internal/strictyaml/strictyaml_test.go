@@ -45,7 +45,7 @@ func decode(text string) (sample, error) {
 		return s, err
 	}
 	d.Decode(&s)
-	return s, d.Err()
+	return s, d.AllProblems()
 }
 
 func TestDecode(t *testing.T) {
@@ -130,13 +130,13 @@ func TestRaw(t *testing.T) {
 	require.NoError(t, err)
 	var s sample
 	d.Decode(&s)
-	require.NoError(t, d.Err())
+	require.NoError(t, d.AllProblems())
 	require.True(t, s.Rest.IsSet())
 	assert.False(t, s.Rest.IsEmpty())
 	var later inner
 	d.DecodeAt("rest", s.Rest, &later)
 	assert.Equal(t, inner{0.5}, later)
-	require.EqualError(t, d.Err(), "line 2, column 20: rest.extra: unknown field: use one of share")
+	require.EqualError(t, d.AllProblems(), "line 2, column 20: rest.extra: unknown field: use one of share")
 	assert.True(t, d.IsInvalid("rest.extra"))
 	assert.False(t, d.IsInvalid("rest"))
 	for _, empty := range []string{"{}", "rest: ", "rest: {}", "rest: []"} {
@@ -155,7 +155,7 @@ func TestAliases(t *testing.T) {
 	require.NoError(t, err)
 	var s sample
 	d.Decode(&s)
-	require.NoError(t, d.Err())
+	require.NoError(t, d.AllProblems())
 	assert.Equal(t, []string{"b", "c"}, s.List)
 	assert.Equal(t, []inner{{0.5}, {0.5}}, s.Parts)
 }
@@ -173,7 +173,7 @@ func TestAliasesThatGrow(t *testing.T) {
 	d.Decode(&s)
 	assert.Len(t, s.Parts, 2001)
 	assert.Nil(t, s.Lists[2000], "nothing is decoded beyond the limit")
-	require.EqualError(t, d.Err(), "line 1, column 1: it has more than 524288 values: write fewer, or use fewer aliases")
+	require.EqualError(t, d.AllProblems(), "line 1, column 1: it has more than 524288 values: write fewer, or use fewer aliases")
 }
 
 func TestChecker(t *testing.T) {
@@ -207,10 +207,10 @@ func TestChecker(t *testing.T) {
 		var c Checker
 		tt.check(&c)
 		if tt.want == "" {
-			require.NoError(t, c.Err())
+			require.NoError(t, c.AllProblems())
 			continue
 		}
-		require.EqualError(t, c.Err(), tt.want)
+		require.EqualError(t, c.AllProblems(), tt.want)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestCheckerOfAText(t *testing.T) {
 	second.Errorf("share", "it is missing")
 	second.Errorf("", "it is empty")
 	first.Warnf("share", "it is large")
-	require.EqualError(t, d.Err(), "line 2, column 11: parts[0].share: 2 is out of range: give 0 to 1\n"+
+	require.EqualError(t, d.AllProblems(), "line 2, column 11: parts[0].share: 2 is out of range: give 0 to 1\n"+
 		"line 3, column 3: parts[1].share: it is missing\nline 3, column 3: parts[1]: it is empty")
 	assert.EqualError(t, TextError(d.Warnings()), "line 2, column 11: parts[0].share: it is large")
 }
@@ -239,7 +239,7 @@ func TestErrorOfManyProblemsIsShort(t *testing.T) {
 	for i := range 10_000 {
 		d.Errorf(Indexed("", i), "it is empty")
 	}
-	lines := strings.Split(d.Err().Error(), "\n")
+	lines := strings.Split(d.AllProblems().Error(), "\n")
 	require.Len(t, lines, shownProblems+1)
 	assert.Equal(t, "and 9900 more", lines[shownProblems])
 }

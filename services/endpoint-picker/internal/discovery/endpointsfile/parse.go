@@ -63,7 +63,7 @@ func Parse(data []byte) ([]endpoint.Description, error) {
 	case parsed.OK():
 		p.Errorf("endpoints", "it is missing: without endpoints, give an empty list")
 	}
-	if err := parsed.Err(); err != nil {
+	if err := parsed.AllProblems(); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(p.endpoints, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })

@@ -82,7 +82,7 @@ type Params struct {
 	Reporter reporter
 }
 
-// New returns a Reloader with the default configuration. It reads nothing until Load.
+// New returns a Reloader with the default configuration. It reads nothing until LoadFirst.
 func New(p Params) *Reloader {
 	r := &Reloader{source: p.Source, options: p.Options, log: p.Log, observer: p.Observer, reporter: p.Reporter}
 	r.prepare = func(*pluginconfig.Config) (func(), error) { return func() {}, nil }
@@ -93,7 +93,7 @@ func New(p Params) *Reloader {
 // Current returns the configuration in force. It must not be changed.
 func (r *Reloader) Current() *pluginconfig.Config { return r.current.Load() }
 
-// SetPreparer sets the function that prepares for a configuration. Call it before Load.
+// SetPreparer sets the function that prepares for a configuration. Call it before LoadFirst.
 func (r *Reloader) SetPreparer(p Preparer) { r.prepare = p }
 
 // Loaded is a text and its configuration.
@@ -115,9 +115,9 @@ func Read(ctx context.Context, s Source, o pluginconfig.Options) (*Loaded, error
 	return &Loaded{Text: text, Config: c}, nil
 }
 
-// Load makes the first configuration effective: one that was read already, or (nil) that of the source. Its errors are those
+// LoadFirst makes the first configuration effective: one that was read already, or (nil) that of the source. Its errors are those
 // of an invalid text, or of a part that cannot use it.
-func (r *Reloader) Load(ctx context.Context, first *Loaded) error {
+func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 	switch {
 	case r.source == nil:
 		first = &Loaded{Config: r.Current()}
@@ -138,7 +138,7 @@ func (r *Reloader) Load(ctx context.Context, first *Loaded) error {
 	return nil
 }
 
-// Run follows the text until ctx ends. Call it after Load.
+// Run follows the text until ctx ends. Call it after LoadFirst.
 func (r *Reloader) Run(ctx context.Context) {
 	if r.follower != nil {
 		r.follower.Run(ctx)

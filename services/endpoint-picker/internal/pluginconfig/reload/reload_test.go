@@ -68,7 +68,7 @@ func play(t *testing.T, first string) *rig {
 	r := newRig(t)
 	r.text = first
 	r.expectLoaded()
-	require.NoError(t, r.Load(t.Context(), nil))
+	require.NoError(t, r.LoadFirst(t.Context(), nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	r.turn.Lock()
 	go r.Run(ctx)
@@ -211,15 +211,15 @@ func TestLoadRefusesAnInvalidText(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.text = "a: b\n"
-	err := r.Load(t.Context(), nil)
+	err := r.LoadFirst(t.Context(), nil)
 	require.ErrorIs(t, err, ErrUnusable)
 	require.ErrorContains(t, err, "configuration of plugins: --config-file /c: line 1, column 1: a: unknown field")
 	r.readError = errors.New("no route")
-	err = r.Load(t.Context(), nil)
+	err = r.LoadFirst(t.Context(), nil)
 	require.EqualError(t, err, "read --config-file /c: no route")
 	require.NotErrorIs(t, err, ErrUnusable)
 	r.text, r.readError, r.unprepared = config("queue-scorer"), nil, errors.New("no CA")
-	err = r.Load(t.Context(), nil)
+	err = r.LoadFirst(t.Context(), nil)
 	require.EqualError(t, err, "configuration of plugins: no CA")
 	require.ErrorIs(t, err, ErrUnusable)
 	assert.Equal(t, "default", r.Current().Hash)
@@ -234,7 +234,7 @@ func TestLoadUsesWhatWasReadAlready(t *testing.T) {
 	require.NoError(t, err)
 	r.text = config("load-aware-scorer")
 	r.expectLoaded()
-	require.NoError(t, r.Load(t.Context(), first))
+	require.NoError(t, r.LoadFirst(t.Context(), first))
 	assert.Same(t, first.Config, r.Current())
 	r.source.AssertNumberOfCalls(t, "Read", 1)
 }
@@ -245,7 +245,7 @@ func TestWarningsAreLogged(t *testing.T) {
 	r.text = config("by-label-selector, parameters: {matchLabels: {a: b}}") + "featureGates: [dataLayer]\n"
 	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() {}, nil })
 	r.expectLoaded()
-	require.NoError(t, r.Load(t.Context(), nil))
+	require.NoError(t, r.LoadFirst(t.Context(), nil))
 	assert.Len(t, r.logs.FilterMessage("Configuration has a warning").All(), 2)
 }
 
@@ -256,7 +256,7 @@ func TestDefaultNeedsNoSource(t *testing.T) {
 	r := New(Params{Options: options, Log: zap.NewNop(), Observer: observed})
 	published := false
 	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() { published = true }, nil })
-	require.NoError(t, r.Load(t.Context(), nil))
+	require.NoError(t, r.LoadFirst(t.Context(), nil))
 	r.Run(t.Context()) // ends immediately
 	assert.Equal(t, "predicted-wait-scorer", r.Current().Profile.Scorers[0].Name)
 	assert.True(t, published, "the parts need the default configuration, too")

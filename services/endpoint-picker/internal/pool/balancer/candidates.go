@@ -53,7 +53,7 @@ type pick struct {
 // parseRequest parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
 func (p *pick) parseRequest(rc *exchange.RequestContext, blocks int) error {
 	r := &p.incoming
-	if err := r.Parse(p.config.Parsers, rc.Incoming, blocks*prefixindex.BlockTokens); err != nil {
+	if err := r.ParseIncoming(p.config.Parsers, rc.Incoming, blocks*prefixindex.BlockTokens); err != nil {
 		return err
 	}
 	rc.Model = r.Model

@@ -84,7 +84,7 @@ func (p *pick) scheduleRequest() error {
 	rc.Placements[exchange.Decode] = p.acquireLease(rc)
 	p.lacks.MarkPlaced(rc.Endpoint, p.request.Now)
 	rc.Destination = p.destinationHeader(endpoints)
-	rc.Conformance = config.TestHeader != "" && rc.Incoming.Headers.Get(config.TestHeader) != ""
+	rc.Conformance = config.TestHeader != "" && rc.Incoming.Headers.ValueOf(config.TestHeader) != ""
 	p.rewriteModel(rc)
 	if p.incoming.API.Stores {
 		b.captureResponseID(rc)

@@ -177,7 +177,7 @@ func maxWait(ctx context.Context, rc *exchange.RequestContext) time.Duration {
 	if deadline, has := ctx.Deadline(); has {
 		limit = time.Until(deadline)
 	}
-	if ms, err := strconv.ParseUint(rc.Incoming.Headers.Get(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
+	if ms, err := strconv.ParseUint(rc.Incoming.Headers.ValueOf(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
 		limit = min(limit, time.Duration(ms)*time.Millisecond)
 	}
 	limit -= answerMargin

@@ -29,8 +29,8 @@ func (f *byLabel) Filter(_ *scheduling.Request, candidates []scheduling.Candidat
 	return keepServers(f, candidates)
 }
 
-// Accepts reports whether a server has one of the values.
-func (f *byLabel) Accepts(s *scheduling.Server) bool {
+// AcceptsServer reports whether a server has one of the values.
+func (f *byLabel) AcceptsServer(s *scheduling.Server) bool {
 	value, ok := s.Labels[f.Label]
 	if !ok {
 		return f.AllowsNoLabel
@@ -40,5 +40,5 @@ func (f *byLabel) Accepts(s *scheduling.Server) bool {
 
 // keepServers keeps the candidates whose servers a filter accepts.
 func keepServers(f scheduling.ServerFilter, candidates []scheduling.Candidate) []scheduling.Candidate {
-	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return f.Accepts(c.Server) })
+	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return f.AcceptsServer(c.Server) })
 }

@@ -23,7 +23,7 @@ func (*headerBasedTestingFilter) ApplyTo(b *Builder) {
 
 // Filter keeps the named candidates, or all if none is named.
 func (*headerBasedTestingFilter) Filter(r *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
-	named := r.Headers.Get(api.HeaderSelection)
+	named := r.Headers.ValueOf(api.HeaderSelection)
 	if named == "" {
 		return candidates
 	}

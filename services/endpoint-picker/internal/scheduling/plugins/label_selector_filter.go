@@ -44,7 +44,7 @@ func (f *labelSelectorFilter) Filter(_ *scheduling.Request, candidates []schedul
 	return keepServers(f, candidates)
 }
 
-// Accepts reports whether the selector matches a server.
-func (f *labelSelectorFilter) Accepts(s *scheduling.Server) bool {
+// AcceptsServer reports whether the selector matches a server.
+func (f *labelSelectorFilter) AcceptsServer(s *scheduling.Server) bool {
 	return f.selector.Matches(labels.Set(s.Labels))
 }

@@ -268,8 +268,8 @@ func compile(t *testing.T, typed Type, parameters string) (result string, warnin
 	document.Decode(p)
 	c := document.Checker("")
 	p.Validate(&Check{Checker: c, Plugins: noPlugins{}})
-	if document.Err() != nil {
-		return "", nil, document.Err()
+	if document.AllProblems() != nil {
+		return "", nil, document.AllProblems()
 	}
 	parts := &Parts{}
 	parts.Scraping.Extractor = attributeExtractor
@@ -291,7 +291,7 @@ func compile(t *testing.T, typed Type, parameters string) (result string, warnin
 		}
 	}
 	play(&s, p)
-	return s.String(), document.Warnings(), document.Err()
+	return s.String(), document.Warnings(), document.AllProblems()
 }
 
 // play runs a plugin on random pools.
@@ -360,7 +360,7 @@ func TestSessionSourcesOfAProducer(t *testing.T) {
 		p.Strategy, p.ByID.Sources = sessionByID, []sessionIDSource{{Attribute: sessionIDAttribute, Producer: "mine"}}
 		var c strictyaml.Checker
 		p.Validate(&Check{Checker: &c, Plugins: onePlugin{"mine", typeSessionIDProducer, &tt.producer}})
-		require.NoError(t, c.Err())
+		require.NoError(t, c.AllProblems())
 		assert.Equal(t, []sessionIDHeader{tt.want}, p.settings.sources)
 	}
 }

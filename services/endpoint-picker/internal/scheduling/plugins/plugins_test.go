@@ -51,7 +51,7 @@ func build[T any](t testing.TB, typeName, parameters string) T {
 		parts.Scraping.Extractor = attributeExtractor
 		session.ApplyTo(&Builder{Checker: &c, Reference: &c, Parts: parts})
 	}
-	require.NoError(t, c.Err())
+	require.NoError(t, c.AllProblems())
 	return p.(T)
 }
 

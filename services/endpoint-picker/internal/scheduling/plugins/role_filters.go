@@ -67,8 +67,8 @@ func (f *roleFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candi
 	return keepServers(f, candidates)
 }
 
-// Accepts reports whether a server has one of the roles.
-func (f *roleFilter) Accepts(s *scheduling.Server) bool {
+// AcceptsServer reports whether a server has one of the roles.
+func (f *roleFilter) AcceptsServer(s *scheduling.Server) bool {
 	role, ok := s.Labels[RoleLabel]
 	if !ok {
 		return f.withoutRole

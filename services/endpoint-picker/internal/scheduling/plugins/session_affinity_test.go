@@ -145,7 +145,7 @@ func install(t *testing.T, parameters string, previous *Parts) *Parts {
 	p.Validate(&Check{Checker: c, Plugins: noPlugins{}})
 	parts := &Parts{}
 	p.(Installer).ApplyTo(&Builder{Checker: c, Reference: c, Parts: parts, Previous: previous})
-	require.NoError(t, c.Err())
+	require.NoError(t, c.AllProblems())
 	require.Len(t, parts.Binders, 1)
 	return parts
 }

@@ -47,7 +47,7 @@ func (b binding) matches(s *scheduling.Server) bool {
 // findBinding returns the endpoint that the session of a request is bound to.
 func (s *Sessions) findBinding(r *scheduling.Request, buffer *sessionBuffer) (binding, bool) {
 	if s.settings.strategy == sessionInHeader {
-		return decodeToken(r.Headers.Get(s.settings.header), buffer)
+		return decodeToken(r.Headers.ValueOf(s.settings.header), buffer)
 	}
 	id := s.sessionID(r.Headers)
 	if id == "" {
@@ -99,7 +99,7 @@ func (s *Sessions) Bind(r *scheduling.Request, chosen *scheduling.Server) (name,
 // sessionID returns the identifier of the session of a request; empty without a session.
 func (s *Sessions) sessionID(headers api.Headers) string {
 	for _, source := range s.settings.sources {
-		id := headers.Get(source.header)
+		id := headers.ValueOf(source.header)
 		if source.cookie != "" {
 			id = cookieValue(id, source.cookie)
 		}
