@@ -73,7 +73,7 @@ const (
 )
 
 // Page is the section of the documentation with all types.
-const Page = "docs/services/endpoint-picker.md, section Custom scheduling"
+const Page = "docs/services/endpoint-picker-configuration.md"
 
 // Reason says which reference has an effect on a plugin.
 func (s Section) Reason() string {
