@@ -34,6 +34,9 @@ const (
 	staticLabel = "example.com/static-pods"
 	// yurthubPort is that of Yurthub's proxy with TLS, to which it sends pods.
 	yurthubPort = "10268"
+	// settled is longer than the rounds after which a probed address stays (liveaddress, five rounds of 2 s and a scan of the range). After the
+	// reconnection, a pod that is no static one starts with the same port before the cache is online.
+	settled = 25 * time.Second
 	// tokenSeconds outlives the test.
 	tokenSeconds = int64(24 * 60 * 60)
 )
@@ -78,7 +81,7 @@ func TestReboot(t *testing.T) {
 	}
 	s.awaitRecovery(entrances)
 	timeline.phase("offline")
-	time.Sleep(2 * window)
+	time.Sleep(settled)
 
 	for pool, e := range entrances {
 		now := s.view(t, e)
