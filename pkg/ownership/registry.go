@@ -205,7 +205,7 @@ func (r *Registry) decideQueued() []Owner {
 	return slices.SortedFunc(maps.Keys(changed), byName)
 }
 
-// findWinner returns the first granted claim in the order that conflicts with a later one, nil if there is none.
+// findWinner returns the first granted claim, in the order of claims, that conflicts with a later one. It returns nil if no claim does.
 func (x *index) findWinner(a *ask) *Conflict {
 	var first *ask
 	x.eachConflict(a, func(other *ask) {

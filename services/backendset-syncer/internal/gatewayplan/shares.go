@@ -15,7 +15,7 @@ import (
 // the set: when the Service comes, the set stays, and only its backends change.
 //
 // The responder fails HTTP health checks, because it answers all requests with errors. With such a check, and without a responder, the
-// other backendRefs of the rule get the share, and the condition ResolvedRefs says so.
+// other backendRefs of the rule get the share, and the condition ResolvedRefs names the reason.
 
 // Consequences of an invalid backendRef, in the message of ResolvedRefs.
 const (

@@ -78,8 +78,8 @@ type Params struct {
 	Meter    meter
 	Enqueue  func(cache.ObjectName)
 	Clock    clock.PassiveClock
-	// WakePod is called for pods that wait for the readiness gate when the state of a backend set of theirs may have changed. Nil: there are
-	// no gates.
+	// WakePod is called for a pod that waits for its readiness gate, when the state of one of its backend sets may have changed. It is nil
+	// without readiness gates.
 	WakePod func(cache.ObjectName)
 	// Namespace is the namespace of the records.
 	Namespace string

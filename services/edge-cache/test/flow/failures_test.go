@@ -298,8 +298,8 @@ func TestNameThatCannotBeResolved(t *testing.T) {
 	})
 }
 
-// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer knows the changes in between. It says so
-// by an event in the watch.
+// TestCompactedHistory compacts etcd while the cache is cut off, so that the API server no longer has the changes in between. The
+// watch gets an error event.
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, func(c *clusterapi.Config) {

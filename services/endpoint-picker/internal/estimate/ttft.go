@@ -38,7 +38,7 @@ func (c *Costs) estimateUncached(tokens, expected, history float64) float64 {
 	return tokens - c.ExpectedHitRate*expected - c.HistoryHitRate*history
 }
 
-// PrefillWork returns the work for a prompt in tokens without a context: it costs as much as so many tokens of a short prompt.
+// PrefillWork returns the work of a prefill, as the number of tokens of a short prompt that cost as much.
 func (c *Costs) PrefillWork(p Prefill) float64 {
 	tokens := c.UncachedTokens(p)
 	return tokens + p.pairCount(tokens)*c.PerPair/c.PerToken
