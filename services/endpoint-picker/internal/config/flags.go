@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // camelFlags are the names of flags of the Inference Extension up to 0.5 that have a hyphenated name since then.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // Flags of the metrics pages of model servers, as the Inference Extension had them. They are defaults of the parameters of the plugin

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 const (

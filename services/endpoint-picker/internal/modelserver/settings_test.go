@@ -20,8 +20,8 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 func TestDefaultSettingsAreValid(t *testing.T) {

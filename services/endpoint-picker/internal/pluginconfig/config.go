@@ -13,12 +13,12 @@ package pluginconfig
 import (
 	"time"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // MaxBytes is the maximum size of a text: that of a ConfigMap.

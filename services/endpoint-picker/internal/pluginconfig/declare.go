@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // plugin is a declared or a default plugin.

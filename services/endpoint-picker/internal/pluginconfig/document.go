@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // API versions and kind of a configuration.

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/golden"
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"

@@ -3,9 +3,9 @@ package pluginconfig
 import (
 	"slices"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 const profileName = "default"

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // compileDataLayer compiles the scraping and the source of endpoints.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // MaxBytes is the maximum size of the file.

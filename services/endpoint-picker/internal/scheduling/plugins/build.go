@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // Parts are the parts of a configuration that plugins set, other than their places in the profile.

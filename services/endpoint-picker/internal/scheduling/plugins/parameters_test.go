@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 // parameterCase shows what each parameter of a type does, beside the parameters in base: one text for each parameter, by its

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 type (

@@ -3,8 +3,8 @@ package plugins
 import (
 	"cmp"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 var prefixCacheScorerType = Type{

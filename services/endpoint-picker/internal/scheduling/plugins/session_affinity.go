@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 var (

@@ -1,6 +1,6 @@
 package plugins
 
-import "fairlead.dev/services/endpoint-picker/internal/strictyaml"
+import "fairlead.dev/pkg/strictyaml"
 
 var tokenProducerType = Type{
 	Name: "token-producer", Aliases: []string{"tokenizer"}, Section: SectionNone,

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
-	"fairlead.dev/services/endpoint-picker/internal/strictyaml"
 )
 
 var utilizationFilterType = Type{
