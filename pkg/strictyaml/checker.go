@@ -19,6 +19,9 @@ func (c *Checker) PathOf(field string) string {
 	return c.path + "." + field
 }
 
+// Below returns a Checker for the mapping in a field.
+func (c *Checker) Below(field string) *Checker { return c.doc().Checker(c.PathOf(field)) }
+
 // HasField reports whether the text has the field.
 func (c *Checker) HasField(field string) bool { return c.doc().HasField(c.PathOf(field)) }
 

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"math"
@@ -20,9 +21,13 @@ const (
 	// because each takes at least two bytes. With aliases it could have as many as the square of its length.
 	maxValues = 1 << 19
 
-	nullTag  = "!!null"
-	mergeTag = "!!merge"
+	nullTag   = "!!null"
+	mergeTag  = "!!merge"
+	stringTag = "!!str"
 )
+
+// oldBooleans are the booleans of YAML 1.1 besides true and false. The parser still converts them.
+var oldBooleans = []string{"y", "Y", "yes", "on", "n", "N", "no", "off"}
 
 var (
 	rawType      = reflect.TypeFor[Raw]()
@@ -128,11 +133,11 @@ type Field struct {
 	Type  reflect.Type
 }
 
-// Fields returns the fields of a struct that a text can set: the exported ones with a yaml tag other than "-".
+// Fields returns the fields of a struct that a text can set: the exported ones with a yaml tag, or else a json tag, other than "-".
 func Fields(t reflect.Type) []Field {
 	var fields []Field
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, _, _ := strings.Cut(cmp.Or(f.Tag.Get("yaml"), f.Tag.Get("json")), ",")
 		if f.IsExported() && !f.Anonymous && name != "" && name != "-" {
 			fields = append(fields, Field{Name: name, Index: f.Index, Type: f.Type})
 		}
@@ -202,10 +207,10 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	ok := tag == "!!int" || tag == "!!float"
 	switch v.Kind() {
 	case reflect.String:
-		ok, wanted = tag == "!!str", "not a string: put it in quotes if it should be"
+		ok, wanted = tag == stringTag || tag == "!!timestamp", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
-		ok, wanted = tag == "!!bool", "neither true nor false"
-	case reflect.Int:
+		ok, wanted = tag == "!!bool" || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value), "neither true nor false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		ok, wanted = tag == "!!int", "not a whole number"
 	}
 	if !ok {

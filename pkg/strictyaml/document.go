@@ -1,10 +1,10 @@
-// Package strictyaml reads YAML that people write, into structs with yaml tags.
+// Package strictyaml reads YAML that people write, into structs with yaml tags or, as those of Kubernetes, json tags.
 //
 // It is strict: fields that a struct does not have, duplicate fields and values of another type are problems. A Document
 // collects all problems of a text, each with its line, its path and a hint, so that one look at the text fixes them all.
 // Null and missing fields leave the struct unchanged: it contains the defaults.
 //
-// A struct may have fields of these types: string, bool, int, float64, time.Duration, encoding.TextUnmarshaler, Raw, and
+// A struct may have fields of these types: string, bool, int, int32, int64, float64, time.Duration, encoding.TextUnmarshaler, Raw, and
 // pointers, slices, maps and structs of them. The fields of an embedded struct belong to the outer one.
 package strictyaml
 
@@ -24,7 +24,7 @@ type Options struct {
 	MaxBytes int
 	// Aliases allows anchors and aliases. Without it they are problems.
 	Aliases bool
-	// Empty is what to do instead of giving an empty text.
+	// Empty is what to do instead of giving an empty text. If it is not set, an empty text is a mapping without fields.
 	Empty string
 }
 
@@ -52,6 +52,14 @@ func (r Raw) IsEmpty() bool {
 	return r.node == nil || r.node.ShortTag() == nullTag || r.node.Kind != yaml.ScalarNode && len(r.node.Content) == 0
 }
 
+// Text returns the value if it is a string.
+func (r Raw) Text() (text string, ok bool) {
+	if r.node == nil || r.node.ShortTag() != stringTag {
+		return "", false
+	}
+	return r.node.Value, true
+}
+
 // Parse parses a text that consists of one document. Its error is of type TextError.
 func Parse(text []byte, o Options) (*Document, error) {
 	if len(text) > o.MaxBytes {
@@ -60,6 +68,8 @@ func Parse(text []byte, o Options) (*Document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, more yaml.Node
 	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF) && o.Empty == "":
+		document.Content = []*yaml.Node{{Kind: yaml.MappingNode, Tag: "!!map"}}
 	case errors.Is(err, io.EOF):
 		return nil, TextError{{Message: "it is empty: " + o.Empty}}
 	case err != nil:
@@ -89,6 +99,20 @@ func syntaxProblem(err error) Problem {
 		}
 	}
 	return Problem{Message: "it is not YAML: " + message}
+}
+
+// FieldOf returns the value of a field of the whole text, without decoding it; of the whole text, if the field is empty.
+func (d *Document) FieldOf(field string) Raw {
+	if field == "" {
+		return Raw{d.root}
+	}
+	var value Raw
+	for i := 0; d.root.Kind == yaml.MappingNode && i+1 < len(d.root.Content); i += 2 {
+		if d.root.Content[i].Value == field {
+			value = Raw{resolveAlias(d.root.Content[i+1])}
+		}
+	}
+	return value
 }
 
 // FindText returns the path of the first scalar that matches, other than the whole text, and records its place.

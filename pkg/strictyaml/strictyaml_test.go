@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // inner is embedded in sample.
@@ -66,6 +67,8 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		{name: "JSON", give: `{"name": "a", "count": 3}`, want: sample{Name: "a", Count: 3}},
+		{name: "booleans of YAML 1.1", give: "{on: yes}", want: sample{Name: "default", On: true, Count: 7}},
+		{name: "a date as a string", give: "name: 2026-11-28", want: sample{Name: "2026-11-28", Count: 7}},
 		{name: "a number without a fraction for one with", give: "share: 1", want: sample{inner: inner{1}, Name: "default", Count: 7}},
 	}
 	for _, tt := range tests {
@@ -99,6 +102,7 @@ func TestProblems(t *testing.T) {
 		{name: "a merge", give: "labels: {<<: {a: b}}", want: "line 1, column 10: labels.<<: merge keys are not supported: write the fields out"},
 		{name: "not a string", give: "name: 1", want: `line 1, column 7: name: "1" is not a string: put it in quotes if it should be`},
 		{name: "not a boolean", give: "on: 1", want: `line 1, column 5: on: "1" is neither true nor false`},
+		{name: "a boolean in quotes", give: "on: 'yes'", want: `line 1, column 5: on: "yes" is neither true nor false`},
 		{name: "not a whole number", give: "count: 1.5", want: `line 1, column 8: count: "1.5" is not a whole number`},
 		{name: "not a number", give: "share: a", want: `line 1, column 8: share: "a" is not a number`},
 		{name: "infinite", give: "share: .inf", want: `line 1, column 8: share: ".inf" is out of range`},
@@ -145,6 +149,60 @@ func TestRaw(t *testing.T) {
 		assert.True(t, s.Rest.IsEmpty(), empty)
 		assert.Equal(t, strings.HasSuffix(empty, "}") && empty != "{}" || strings.HasSuffix(empty, "]"), s.Rest.IsSet(), empty)
 	}
+}
+
+// Types of Kubernetes have json tags only.
+func TestDecodeTypesOfKubernetes(t *testing.T) {
+	t.Parallel()
+	d, err := Parse([]byte("matchLabels: {a: b}\nmatchExpressions:\n- {key: c, operator: In, value: [d]}"), Options{MaxBytes: 1 << 10})
+	require.NoError(t, err)
+	var s metav1.LabelSelector
+	d.Decode(&s)
+	assert.Equal(t, map[string]string{"a": "b"}, s.MatchLabels)
+	assert.Equal(t, []metav1.LabelSelectorRequirement{{Key: "c", Operator: "In"}}, s.MatchExpressions)
+	require.EqualError(t, d.AllProblems(), `line 3, column 26: matchExpressions[0].value: unknown field: did you mean "values"?`)
+
+	d, err = Parse([]byte("a: 1.5\nb: 3000000000"), Options{MaxBytes: 1 << 10})
+	require.NoError(t, err)
+	var numbers struct {
+		A int64 `json:"a"`
+		B int32 `json:"b"`
+	}
+	d.Decode(&numbers)
+	require.EqualError(t, d.AllProblems(), "line 1, column 4: a: \"1.5\" is not a whole number\nline 2, column 4: b: \"3000000000\" is out of range")
+}
+
+func TestEmptyTextsThatAreAllowed(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "# only a comment", "---", "null"} {
+		d, err := Parse([]byte(text), Options{MaxBytes: 1 << 10})
+		require.NoError(t, err, text)
+		s := sample{Name: "default"}
+		d.Decode(&s)
+		require.NoError(t, d.AllProblems(), text)
+		assert.Equal(t, sample{Name: "default"}, s, text)
+	}
+}
+
+func TestFieldOf(t *testing.T) {
+	t.Parallel()
+	d, err := Parse([]byte("other: &o {share: 1}\nname: a\npart: *o\nlist: [b]"), Options{MaxBytes: 1 << 10, Aliases: true})
+	require.NoError(t, err)
+	name, ok := d.FieldOf("name").Text()
+	assert.True(t, ok)
+	assert.Equal(t, "a", name)
+	_, ok = d.FieldOf("part").Text()
+	assert.False(t, ok)
+	var part inner
+	d.DecodeAt("part", d.FieldOf("part"), &part)
+	require.NoError(t, d.AllProblems())
+	assert.Equal(t, inner{1}, part)
+	assert.False(t, d.FieldOf("missing").IsSet())
+	_, ok = d.FieldOf("missing").Text()
+	assert.False(t, ok)
+	var whole inner
+	d.DecodeAt("", d.FieldOf(""), &whole)
+	require.ErrorContains(t, d.AllProblems(), "line 2, column 1: name: unknown field: use one of share")
 }
 
 func TestAliases(t *testing.T) {
@@ -227,7 +285,8 @@ func TestCheckerOfAText(t *testing.T) {
 	second.Errorf("share", "it is missing")
 	second.Errorf("", "it is empty")
 	first.Warnf("share", "it is large")
-	require.EqualError(t, d.AllProblems(), "line 2, column 11: parts[0].share: 2 is out of range: give 0 to 1\n"+
+	d.Checker("").Below("labels").Below("a").Errorf("b", "it is deep")
+	require.EqualError(t, d.AllProblems(), "line 1, column 1: labels.a.b: it is deep\nline 2, column 11: parts[0].share: 2 is out of range: give 0 to 1\n"+
 		"line 3, column 3: parts[1].share: it is missing\nline 3, column 3: parts[1]: it is empty")
 	assert.EqualError(t, TextError(d.Warnings()), "line 2, column 11: parts[0].share: it is large")
 }
