@@ -209,7 +209,7 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	case reflect.String:
 		ok, wanted = tag == stringTag || tag == "!!timestamp", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
-		ok, wanted = tag == "!!bool" || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value), "neither true nor false"
+		ok, wanted = isBoolean(n), "neither true nor false"
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		ok, wanted = tag == "!!int", "not a whole number"
 	}
@@ -223,6 +223,12 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 		return
 	}
 	v.Set(read)
+}
+
+// isBoolean reports whether a value is a boolean of YAML 1.2 or 1.1.
+func isBoolean(n *yaml.Node) bool {
+	tag := n.ShortTag()
+	return tag == "!!bool" || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value)
 }
 
 // describeNode formats a value for a message.

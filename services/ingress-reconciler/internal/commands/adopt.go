@@ -111,7 +111,7 @@ func (l *leftOver) isPolicy() bool {
 
 // adoptServices deletes left-overs of the selected services.
 func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
-	config, err := o.sources.readConfig(w, log)
+	config, err := o.sources.readConfig(w)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestPlanFails(t *testing.T) {
 		name, stdin, want string
 		args              []string
 	}{
-		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`},
+		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: line 1, column 11: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`},
 		{name: "no such file", args: []string{"-f", "testdata/nothing"}, want: "read manifests: lstat testdata/nothing: no such file or directory"},
 		{name: "no YAML", stdin: "a: [", args: []string{"-f", "-"}, want: "read manifests: stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		{name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"}, want: "nothing could be planned: there are no InferenceServices to plan"},

@@ -158,7 +158,7 @@ func readWorld(ctx context.Context, files []string, in io.Reader, cluster *conne
 
 // createPlanner returns a planner for a world.
 func (o *planOptions) createPlanner(w *world, log io.Writer) (*planner, error) {
-	cfg, err := o.sources.readConfig(w, log)
+	cfg, err := o.sources.readConfig(w)
 	if err != nil {
 		return nil, err
 	}

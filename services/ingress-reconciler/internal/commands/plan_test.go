@@ -125,7 +125,7 @@ func TestFlagsThatHaveNoEffectAreRefused(t *testing.T) {
 		`--assume-components "worker" is not one of router, engine, decoder`:                        {"-f", "-", "--assume-components=worker"},
 		"--assume-port 0 is not a port":                                                             {"-f", "-", "--assume-port=0"},
 		"--selector: found '=='":                                                                    {"-f", "-", "-l", "=="},
-		"read configuration: config is neither an object nor a text":                                {"-f", "testdata/world", "--config", file(t, "config: [1]")},
+		"configuration: line 1, column 9: config: a list has no fields":                             {"-f", "testdata/world", "--config", file(t, "config: [1]")},
 		"give --request METHOD URL, such as --request GET http://chat.models.example.com/v1/models": {"-f", "-", "--request="},
 	} {
 		t.Run(want, func(t *testing.T) {

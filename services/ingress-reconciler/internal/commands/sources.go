@@ -1,14 +1,11 @@
 package commands
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -42,18 +39,11 @@ func (s *sources) configMaps() []cache.ObjectName {
 }
 
 // readConfig reads the configuration as the program does when it serves.
-func (s *sources) readConfig(w *world, log io.Writer) (settings.Config, error) {
+func (s *sources) readConfig(w *world) (settings.Config, error) {
 	c := settings.Config{ClusterDomain: s.ClusterDomain}
-	text, err := s.configText(w)
-	if err != nil {
+	var err error
+	if c.Document, err = s.readDocument(w); err != nil {
 		return c, err
-	}
-	var warnings []string
-	if c.Document, warnings, err = settings.Parse([]byte(text)); err != nil {
-		return c, err
-	}
-	for _, warning := range warnings {
-		fmt.Fprintln(log, "configuration:", warning)
 	}
 	if text, found := w.ConfigMap(cache.ObjectName(s.OMEConfigMap), settings.KeyOME); found {
 		c.Inherited, err = settings.ParseInherited([]byte(text), s.ClusterDomain)
@@ -61,43 +51,21 @@ func (s *sources) readConfig(w *world, log io.Writer) (settings.Config, error) {
 	return c, err
 }
 
-// configText returns the text of the configuration.
-func (s *sources) configText(w *world) (string, error) {
+// readDocument reads the file or the ConfigMap with the configuration.
+func (s *sources) readDocument(w *world) (*settings.Document, error) {
 	if s.file != "" {
 		text, err := os.ReadFile(s.file)
 		if err != nil {
-			return "", fmt.Errorf("read configuration: %w", err)
+			return nil, fmt.Errorf("read configuration: %w", err)
 		}
-		return configFromValues(text)
+		return settings.ParseFile(text)
 	}
 	if s.ConfigMap.Name == "" {
-		return "", nil
+		return &settings.Document{}, nil
 	}
 	text, found := w.ConfigMap(cache.ObjectName(s.ConfigMap), settings.Key)
 	if !found {
-		return "", fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.ConfigMap.String(), settings.Key)
+		return nil, fmt.Errorf("there is no ConfigMap %s with key %s: give --config or --config-map", s.ConfigMap.String(), settings.Key)
 	}
-	return text, nil
-}
-
-// configFromValues returns the value of key config, which contains the configuration in values of the Helm chart. Without this key, the
-// text itself is the configuration.
-func configFromValues(text []byte) (string, error) {
-	var values map[string]any
-	if yaml.Unmarshal(text, &values) != nil { // the parser of the configuration reports the problem
-		return string(text), nil //nolint:nilerr // see above
-	}
-	switch below := values["config"].(type) {
-	case nil:
-		return string(text), nil
-	case string:
-		return below, nil
-	case map[string]any:
-		text, err := yaml.Marshal(below)
-		if err != nil {
-			return "", fmt.Errorf("read configuration: %w", err)
-		}
-		return string(text), nil
-	}
-	return "", errors.New("read configuration: config is neither an object nor a text")
+	return settings.Parse([]byte(text))
 }

@@ -88,7 +88,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 	require.NoError(t, err)
 	f := fixed{problem: "nothing is configured"}
 	if config != "" {
-		f.config.Document, _, err = settings.Parse([]byte(config))
+		f.config.Document, err = settings.Parse([]byte(config))
 		require.NoError(t, err)
 		f.problem = ""
 	}

@@ -108,7 +108,7 @@ func observed(t *testing.T, config string, manifests ...string) Observation {
 	}
 	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
 	require.NoError(t, err)
-	d, _, err := settings.Parse([]byte(config))
+	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	o, found := New(caches).ObserveAny(cache.ObjectName{Namespace: "models", Name: "chat"}, settings.Config{Document: d})
 	require.True(t, found)

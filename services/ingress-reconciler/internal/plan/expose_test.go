@@ -284,7 +284,7 @@ func TestComponentsDoNotShareAHost(t *testing.T) {
 func tenant(t *testing.T, config string, annotations map[string]string) Plan {
 	t.Helper()
 	in := input(t, byGateway, isvc.Engine)
-	d, _, err := settings.Parse([]byte(config))
+	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	in.Service.Annotations, in.Service.Labels = annotations, map[string]string{"host": "label.example.net"}
 	in.Settings, in.SettingsErr = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(in.Service)
@@ -418,7 +418,7 @@ func BenchmarkRefuseDomains(b *testing.B) {
 		domains = append(domains, fmt.Sprintf("d%d.example.com", i))
 	}
 	service := &isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{"ome.io/ingress-additional-domains": strings.Join(domains, ",")}}
-	d, _, err := settings.Parse([]byte(byGateway))
+	d, err := settings.Parse([]byte(byGateway))
 	require.NoError(b, err)
 	config := &settings.Config{Document: d, ClusterDomain: "cluster.local"}
 	for b.Loop() {

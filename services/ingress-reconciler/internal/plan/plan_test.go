@@ -45,9 +45,8 @@ func input(t *testing.T, config string, roles ...isvc.Role) *Input {
 			},
 		})
 	}
-	d, warnings, err := settings.Parse([]byte(config))
+	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
-	require.Empty(t, warnings)
 	in.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(in.Service)
 	require.NoError(t, err)
 	return in

@@ -16,7 +16,7 @@ import (
 // inherit resolves settings on top of a ConfigMap of OME.
 func inherit(t *testing.T, in *Input, config, ome string) {
 	t.Helper()
-	d, _, err := settings.Parse([]byte(config))
+	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	inherited, err := settings.ParseInherited([]byte(ome), "cluster.local")
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 			Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080}}},
 		})
 	}
-	d, _, err := settings.Parse([]byte(config))
+	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
 	in.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(s)
 	require.NoError(t, err)

@@ -112,9 +112,8 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	}
 	text, err := yaml.Marshal(in.Config)
 	require.NoError(t, err)
-	d, warnings, err := settings.Parse(text)
+	d, err := settings.Parse(text)
 	require.NoError(t, err)
-	require.Empty(t, warnings)
 	input.Settings, err = (&settings.Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(s)
 	require.NoError(t, err)
 	p := plan.Build(input)

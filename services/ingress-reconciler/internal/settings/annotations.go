@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // Annotations of OME that configure how a service is exposed.
@@ -143,8 +145,9 @@ func annotationValues(annotations map[string]string) (Values, error) {
 	if name := annotations[AnnotationPool]; name != "" {
 		v.InferencePool = &InferencePool{Name: name}
 	}
-	if err := v.validate("annotations: "); err != nil {
-		return v, err
+	var check strictyaml.Checker
+	if v.validate(&check); check.AllProblems() != nil {
+		return v, fmt.Errorf("annotations: %w", check.AllProblems())
 	}
 	return v, nil
 }

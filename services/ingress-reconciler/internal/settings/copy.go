@@ -1,13 +1,10 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -143,54 +140,6 @@ func computedAnnotations() map[string]string {
 		}
 	}
 	return keys
-}
-
-// validateCopyAnnotations rejects items that would have no effect.
-func validateCopyAnnotations(path string, items []string) error {
-	if len(items) == 0 {
-		return nil
-	}
-	instead := computedAnnotations()
-	return validateCopied(path, items, func(item string) string {
-		if setting, found := instead[item]; found {
-			return "this controller sets this annotation: use " + setting
-		}
-		return ""
-	})
-}
-
-func validateCopyLabels(path string, items []string) error {
-	return validateCopied(path, items, func(string) string { return "" })
-}
-
-// validateCopied rejects items that are not valid keys, that are never copied, or that fail a check.
-func validateCopied(path string, items []string, check func(item string) string) error {
-	var errs []error
-	for i, item := range items {
-		problem := check(item)
-		sample := strings.ToLower(item)
-		if item == "*" || strings.HasSuffix(item, "/*") {
-			sample = strings.TrimSuffix(sample, "*") + "any"
-		}
-		if problems := validation.IsQualifiedName(sample); len(problems) > 0 {
-			problem = "must be a key, prefix/* or *: " + problems[0]
-		}
-		if neverCopied(item) {
-			problem = "this key is never copied: OME, this controller or a deployment tool would act on the copy"
-		}
-		if problem != "" {
-			errs = append(errs, fmt.Errorf("%s[%d] %q: %s", path, i, item, problem))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// validateRemoved rejects a key of earlier releases. Ignoring the key would copy annotations that its list excluded.
-func validateRemoved(path string, list []string) error {
-	if list != nil {
-		return fmt.Errorf("%sannotationPrefixes is no longer supported: list keys in %scopyAnnotations, or prefix/* for all keys with a prefix", path, path)
-	}
-	return nil
 }
 
 // FallbackAnnotations returns the annotations of the fallback Service. The administrator's annotations override copied ones.

@@ -17,9 +17,8 @@ import (
 // copied returns the labels and annotations that are copied from a service under a configuration.
 func copied(t *testing.T, config string, labels, annotations map[string]string) Settings {
 	t.Helper()
-	d, warnings, err := Parse([]byte(config))
+	d, err := Parse([]byte(config))
 	require.NoError(t, err)
-	require.Empty(t, warnings)
 	s, err := (&Config{Document: d, ClusterDomain: "cluster.local"}).ResolveSettings(&isvc.Service{
 		Namespace: "models", Name: "chat", Labels: labels, Annotations: annotations,
 	})
@@ -86,9 +85,12 @@ func TestUnsafeKeys(t *testing.T) {
 			assert.Contains(t, defaultCopyAnnotations, safe.Key)
 		}
 	}
-	require.NoError(t, validateCopyAnnotations("", defaultCopyAnnotations))
-	require.NoError(t, validateCopyAnnotations("", defaultCopyFallbackAnnotations))
-	require.NoError(t, validateCopyLabels("", defaultCopyLabels))
+	for _, key := range slices.Concat(defaultCopyAnnotations, defaultCopyFallbackAnnotations) {
+		require.NoError(t, validateCopiedAnnotation(key))
+	}
+	for _, key := range defaultCopyLabels {
+		require.NoError(t, validateCopiedKey(key))
+	}
 }
 
 // Tools identify their objects by these keys: they would prune an object with a copied key.
@@ -104,7 +106,7 @@ func TestNeverCopied(t *testing.T) {
 	for _, key := range keys {
 		labels[key] = "x"
 		assert.True(t, neverCopied(key), key)
-		require.Error(t, validateCopyLabels("copyLabels", []string{key}), "a list cannot select these keys")
+		require.Error(t, validateCopiedKey(key), "a list cannot select these keys")
 	}
 	var lists []string
 	for _, key := range keys {

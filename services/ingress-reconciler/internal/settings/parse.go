@@ -5,32 +5,60 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/pkg/strictyaml"
 )
 
-// Parse parses the configuration of this program. Unknown keys cause warnings, not errors, because a newer release may define them.
-func Parse(text []byte) (d *Document, warnings []string, err error) {
-	raw, err := yaml.YAMLToJSONStrict(text)
+// maxBytes is the limit of a ConfigMap.
+const maxBytes = 1 << 20
+
+// Parse parses the configuration of this program. It returns all problems of the text.
+func Parse(text []byte) (*Document, error) {
+	parsed, err := parseText(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse configuration: %w", err)
+		return nil, err
 	}
-	d = &Document{}
-	unknown, err := kjson.UnmarshalStrict(raw, d, kjson.DisallowUnknownFields)
+	return decodeDocument(parsed, "")
+}
+
+// ParseFile parses a file with the configuration, or with values of the Helm chart, which contain the configuration, as an object or
+// as a text, in key config.
+func ParseFile(text []byte) (*Document, error) {
+	parsed, err := parseText(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse configuration: %w", err)
+		return nil, err
 	}
-	for _, e := range unknown {
-		warnings = append(warnings, e.Error())
+	below := parsed.FieldOf(Key)
+	if inner, ok := below.Text(); ok {
+		return Parse([]byte(inner))
 	}
+	if below.IsSet() {
+		return decodeDocument(parsed, Key)
+	}
+	return decodeDocument(parsed, "")
+}
+
+func parseText(text []byte) (*strictyaml.Document, error) {
+	parsed, err := strictyaml.Parse(text, strictyaml.Options{MaxBytes: maxBytes, Aliases: true})
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return parsed, nil
+}
+
+// decodeDocument decodes a field of a text; the whole text, if the field is empty.
+func decodeDocument(text *strictyaml.Document, field string) (*Document, error) {
+	d := &Document{}
+	text.DecodeAt(field, text.FieldOf(field), d)
 	d.normalize()
 	for i := range d.Overrides {
 		d.Overrides[i].normalize()
 	}
-	if err := d.validate(); err != nil {
-		return nil, nil, fmt.Errorf("configuration: %w", err)
+	d.validate(text.Checker(field))
+	if err := text.AllProblems(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return d, warnings, nil
+	return d, nil
 }
 
 // GatewayRef names a Gateway, or one of its listeners.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -265,8 +266,9 @@ func allowedDomain(text, namespace string) (string, error) {
 
 // setValues sets the fields from merged values. It validates them first, because inherited values have not been validated.
 func (s *Settings) setValues(v *Values) error {
-	if err := v.validate(""); err != nil {
-		return err
+	var check strictyaml.Checker
+	if v.validate(&check); check.AllProblems() != nil {
+		return check.AllProblems()
 	}
 	s.setHosting(v.hostingSettings())
 	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(valueOf(v.URLScheme), defaultURLScheme)

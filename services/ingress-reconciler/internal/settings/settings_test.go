@@ -57,9 +57,8 @@ const shipped13 = `{
 // resolve resolves the settings of service chat in namespace models.
 func resolve(t *testing.T, config, ome string, annotations map[string]string) (Settings, error) {
 	t.Helper()
-	d, warnings, err := Parse([]byte(config))
+	d, err := Parse([]byte(config))
 	require.NoError(t, err)
-	require.Empty(t, warnings)
 	c := Config{Document: d, ClusterDomain: "cluster.local"}
 	if ome != "" {
 		c.Inherited, err = ParseInherited([]byte(ome), "cluster.local")
@@ -289,64 +288,64 @@ func TestResolveErrors(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{
-		{"no YAML", "a: [", "parse configuration: "},
-		{"a key twice", "enabled: true\nenabled: false", `key "enabled" already set in map`},
-		{"a type", "enabled: maybe", "cannot unmarshal string"},
+		{"no YAML", "a: [", "configuration: line 1, column 1: it is not YAML: "},
+		{"a key twice", "enabled: true\nenabled: false", "line 2, column 1: enabled: it is listed twice, first in line 1: keep one"},
+		{"a type", "enabled: maybe", `enabled: "maybe" is neither true nor false`},
 		{"strategy", "strategy: nginx", `strategy: "nginx" is not one of auto, httproute, ingress, virtualservice`},
 		{"no listener", "omeIngressGateway: a/b/", `omeIngressGateway: "a/b/" is not a Gateway`},
 		{"not a name", "omeIngressGateway: 'a b/c'", `omeIngressGateway: "a b/c" is not a Gateway`},
 		{"too many parts", "omeIngressGateway: a/b/c/d", `omeIngressGateway: "a/b/c/d" is not a Gateway`},
-		{"time beyond all measure", "defaultRouteTimeoutSeconds: 10000000000", "defaultRouteTimeoutSeconds 10000000000 is more than 30 days"},
-		{"hold beyond all measure", "holdSeconds: 10000000000", "holdSeconds 10000000000 is more than 30 days"},
+		{"time beyond all measure", "defaultRouteTimeoutSeconds: 10000000000", "defaultRouteTimeoutSeconds: 10000000000 is more than 30 days"},
+		{"hold beyond all measure", "holdSeconds: 10000000000", "holdSeconds: 10000000000 is more than 30 days"},
 		{"size", "maxRequestBodySize: many", `maxRequestBodySize: "many" is not a size, such as 64Mi`},
 		{"negative size", "maxRequestBodySize: -1", `maxRequestBodySize: "-1" is not a size, such as 64Mi`},
 		{"size beyond all measure", "maxRequestBodySize: 100E", `maxRequestBodySize: "100E" is not a size, such as 64Mi`},
-		{"a size of another type", "maxRequestBodySize: [1]", "parse configuration: "},
+		{"a size of another type", "maxRequestBodySize: [1]", "maxRequestBodySize: a list is not a string"},
 		{"secret", "tlsSecretName: '{{ range }}'", "tlsSecretName: parse template"},
 		{"issuer", "tlsIssuer: letsencrypt", `tlsIssuer: "letsencrypt" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"issuer without a name", "tlsIssuer: Issuer/", `tlsIssuer: "Issuer/" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"issuer of a name that is none", "tlsIssuer: Issuer/a/b", `tlsIssuer: "Issuer/a/b" is neither Issuer/<name> nor ClusterIssuer/<name>`},
 		{"header", "modelBasedRoutingHeaderName: 'X Model'", `modelBasedRoutingHeaderName: "X Model": `},
 		{"model name", "modelNameTemplate: '{{ .Nam'", "modelNameTemplate: parse template"},
-		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool.name and inferencePool.endpointPickerRef are both set: set one of them"},
-		{"pool", "inferencePool: {name: A}", `inferencePool.name "A": `},
-		{"picker", "inferencePool: {endpointPickerRef: {}}", `inferencePool.endpointPickerRef.name "": `},
-		{"picker of a name that is none", "inferencePool: {endpointPickerRef: {name: a.b}}", `inferencePool.endpointPickerRef.name "a.b": `},
+		{"pool of two kinds", "inferencePool: {name: a, endpointPickerRef: {name: b}}", "inferencePool: name and endpointPickerRef are both set: set one of them"},
+		{"pool", "inferencePool: {name: A}", `inferencePool.name: "A": `},
+		{"picker", "inferencePool: {endpointPickerRef: {}}", `inferencePool.endpointPickerRef.name: "": `},
+		{"picker of a name that is none", "inferencePool: {endpointPickerRef: {name: a.b}}", `inferencePool.endpointPickerRef.name: "a.b": `},
 		{"picker of a template that is none", "inferencePool: {endpointPickerRef: {name: '{{ .Nam'}}", "inferencePool.endpointPickerRef.name: parse template"},
 		{"picker of a template that is not allowed", "inferencePool: {endpointPickerRef: {name: '{{ range .Labels }}x{{ end }}'}}", "inferencePool.endpointPickerRef.name: template"},
-		{"picker's port", "inferencePool: {endpointPickerRef: {name: a, port: 65536}}", "inferencePool.endpointPickerRef.port 65536 is not a port"},
+		{"picker's port", "inferencePool: {endpointPickerRef: {name: a, port: 65536}}", "inferencePool.endpointPickerRef.port: 65536 is not a port"},
 		{"picker's failure", "inferencePool: {endpointPickerRef: {name: a, failureMode: Fail}}", `inferencePool.endpointPickerRef.failureMode: "Fail" is not one of FailClose, FailOpen`},
-		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix "external" must be a dash`},
-		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix "-abcdefghijklmnopqrst" must be a dash`},
-		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix "-engine" is reserved for a Service of OME`},
+		{"suffix", "fallbackService: {enabled: true, suffix: external}", `fallbackService.suffix: "external" must be a dash`},
+		{"suffix too long", "fallbackService: {enabled: true, suffix: -abcdefghijklmnopqrst}", `fallbackService.suffix: "-abcdefghijklmnopqrst" must be a dash`},
+		{"suffix of OME's", "fallbackService: {enabled: true, suffix: -engine}", `fallbackService.suffix: "-engine" is reserved for a Service of OME`},
 		{"type", "fallbackService: {enabled: true, type: ExternalName}", `fallbackService.type: "ExternalName" is not one of ClusterIP, NodePort, LoadBalancer`},
-		{"a key of earlier releases", "annotationPrefixes: []", "annotationPrefixes is no longer supported: list keys in copyAnnotations, or prefix/* for all keys with a prefix"},
-		{"a key of earlier releases, of some", "overrides: [{annotationPrefixes: [a/]}]", "overrides[0].annotationPrefixes is no longer supported: list keys in overrides[0].copyAnnotations"},
-		{"a key of earlier releases, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/]}", "fallbackService.annotationPrefixes is no longer supported"},
-		{"no key to copy", "copyAnnotations: [a, '']", `copyAnnotations[1] "": must be a key, prefix/* or *: `},
-		{"a prefix alone", "copyAnnotations: [example.com/]", `copyAnnotations[0] "example.com/": must be a key, prefix/* or *: `},
-		{"part of a prefix", "copyLabels: ['exam*']", `copyLabels[0] "exam*": must be a key, prefix/* or *: `},
-		{"part of a name", "fallbackService: {enabled: true, copyAnnotations: [example.com/a*]}", `fallbackService.copyAnnotations[0] "example.com/a*": must be a key, prefix/* or *: `},
-		{"OME's keys", "copyAnnotations: [ome.io/*]", `copyAnnotations[0] "ome.io/*": this key is never copied: `},
-		{"our keys", "copyLabels: [fairlead.dev/slot]", `copyLabels[0] "fairlead.dev/slot": this key is never copied: `},
-		{"a label of OME", "copyLabels: [component]", `copyLabels[0] "component": this key is never copied: `},
-		{"keys of a tool", "overrides: [{copyLabels: [app.kubernetes.io/instance]}]", `overrides[0].copyLabels[0] "app.kubernetes.io/instance": this key is never copied: `},
-		{"an annotation that is computed", "copyAnnotations: [nginx.ingress.kubernetes.io/proxy-read-timeout]", `copyAnnotations[0] "nginx.ingress.kubernetes.io/proxy-read-timeout": this controller sets this annotation: use defaultRouteTimeoutSeconds`},
-		{"a rewrite", "copyAnnotations: [haproxy.org/path-rewrite]", `copyAnnotations[0] "haproxy.org/path-rewrite": this controller sets this annotation: `},
-		{"the class", "copyAnnotations: [kubernetes.io/ingress.class]", `copyAnnotations[0] "kubernetes.io/ingress.class": this controller sets this annotation: use ingressClassName`},
-		{"the class, of all", "annotations: {kubernetes.io/ingress.class: nginx}", "annotations: kubernetes.io/ingress.class: use ingressClassName"},
-		{"an annotation of the fallback", "fallbackService: {enabled: true, annotations: {'a b': c}}", "fallbackService.annotations: a b: "},
-		{"label", "labels: {'a b': c}", "labels: a b: c: "},
-		{"value of a label", "labels: {a: 'b c'}", "labels: a: b c: "},
-		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels: ome.io/inferenceservice: chat: the key is reserved"},
-		{"OME's other label", "overrides: [{labels: {component: engine}}]", "overrides[0].labels: component: engine: the key is reserved"},
-		{"our label", "labels: {fairlead.dev/slot: entry}", "labels: fairlead.dev/slot: entry: the key is reserved"},
-		{"annotation", "annotations: {'a b': c}", "annotations: a b: "},
-		{"our annotation", "annotations: {fairlead.dev/applied: x}", "annotations: fairlead.dev/applied: the key is reserved"},
+		{"a key of earlier releases", "annotationPrefixes: []", "annotationPrefixes: it is no longer supported: list keys in copyAnnotations, or prefix/* for all keys with a prefix"},
+		{"a key of earlier releases, of some", "overrides: [{annotationPrefixes: [a/]}]", "overrides[0].annotationPrefixes: it is no longer supported: list keys in copyAnnotations"},
+		{"a key of earlier releases, of the fallback", "fallbackService: {enabled: true, annotationPrefixes: [a/]}", "fallbackService.annotationPrefixes: it is no longer supported"},
+		{"no key to copy", "copyAnnotations: [a, '']", `copyAnnotations[1]: "": must be a key, prefix/* or *: `},
+		{"a prefix alone", "copyAnnotations: [example.com/]", `copyAnnotations[0]: "example.com/": must be a key, prefix/* or *: `},
+		{"part of a prefix", "copyLabels: ['exam*']", `copyLabels[0]: "exam*": must be a key, prefix/* or *: `},
+		{"part of a name", "fallbackService: {enabled: true, copyAnnotations: [example.com/a*]}", `fallbackService.copyAnnotations[0]: "example.com/a*": must be a key, prefix/* or *: `},
+		{"OME's keys", "copyAnnotations: [ome.io/*]", `copyAnnotations[0]: "ome.io/*": this key is never copied: `},
+		{"our keys", "copyLabels: [fairlead.dev/slot]", `copyLabels[0]: "fairlead.dev/slot": this key is never copied: `},
+		{"a label of OME", "copyLabels: [component]", `copyLabels[0]: "component": this key is never copied: `},
+		{"keys of a tool", "overrides: [{copyLabels: [app.kubernetes.io/instance]}]", `overrides[0].copyLabels[0]: "app.kubernetes.io/instance": this key is never copied: `},
+		{"an annotation that is computed", "copyAnnotations: [nginx.ingress.kubernetes.io/proxy-read-timeout]", `copyAnnotations[0]: "nginx.ingress.kubernetes.io/proxy-read-timeout": this controller sets this annotation: use defaultRouteTimeoutSeconds`},
+		{"a rewrite", "copyAnnotations: [haproxy.org/path-rewrite]", `copyAnnotations[0]: "haproxy.org/path-rewrite": this controller sets this annotation: `},
+		{"the class", "copyAnnotations: [kubernetes.io/ingress.class]", `copyAnnotations[0]: "kubernetes.io/ingress.class": this controller sets this annotation: use ingressClassName`},
+		{"the class, of all", "annotations: {kubernetes.io/ingress.class: nginx}", "annotations.kubernetes.io/ingress.class: use ingressClassName"},
+		{"an annotation of the fallback", "fallbackService: {enabled: true, annotations: {'a b': c}}", "fallbackService.annotations.a b: "},
+		{"label", "labels: {'a b': c}", "labels.a b: c: "},
+		{"value of a label", "labels: {a: 'b c'}", "labels.a: b c: "},
+		{"OME's label", "labels: {ome.io/inferenceservice: chat}", "labels.ome.io/inferenceservice: chat: the key is reserved"},
+		{"OME's other label", "overrides: [{labels: {component: engine}}]", "overrides[0].labels.component: engine: the key is reserved"},
+		{"our label", "labels: {fairlead.dev/slot: entry}", "labels.fairlead.dev/slot: entry: the key is reserved"},
+		{"annotation", "annotations: {'a b': c}", "annotations.a b: "},
+		{"our annotation", "annotations: {fairlead.dev/applied: x}", "annotations.fairlead.dev/applied: the key is reserved"},
 		{"domain", "ingressDomain: '*.example.com'", `ingressDomain: host "*.example.com"`},
 		{"template", "domainTemplate: '{{ .Name'", "domainTemplate: parse template"},
-		{"timeout", "defaultRouteTimeoutSeconds: -1", "defaultRouteTimeoutSeconds -1 is negative"},
-		{"hold", "holdSeconds: -1", "holdSeconds -1 is negative"},
+		{"timeout", "defaultRouteTimeoutSeconds: -1", "defaultRouteTimeoutSeconds: -1 is negative"},
+		{"hold", "holdSeconds: -1", "holdSeconds: -1 is negative"},
 		{"override", "overrides: [{}, {urlScheme: ftp}]", `overrides[1].urlScheme: "ftp" is not one of http, https`},
 		{"selector", "overrides: [{selector: {matchExpressions: [{key: a, operator: Like}]}}]", "overrides[0].selector: "},
 		{"gateway of a namespace", "namespaceIngressGateways: {models: {primary: {omeIngressGateway: a}}}", `namespaceIngressGateways.models.primary.omeIngressGateway: "a" is not a Gateway`},
@@ -356,19 +355,55 @@ func TestParse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := Parse([]byte(tt.give))
+			_, err := Parse([]byte(tt.give))
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
 
-	d, warnings, err := Parse([]byte(`{"enableGatewayApi": true, "ingresDomain": "example.com", "overrides": [{"nam": 1}]}`))
+	d, err := Parse([]byte(`{"enableGatewayApi": true}`))
 	require.NoError(t, err, "JSON is YAML")
 	assert.True(t, *d.EnableGatewayAPI)
-	assert.Equal(t, []string{`unknown field "ingresDomain"`, `unknown field "overrides[0].nam"`}, warnings)
 	assert.Equal(t, 5*time.Minute, d.HoldDuration())
-	zero, _, err := Parse([]byte("holdSeconds: 0"))
+	zero, err := Parse([]byte("holdSeconds: 0"))
 	require.NoError(t, err)
 	assert.Zero(t, zero.HoldDuration())
+}
+
+func TestParseNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte("ingresDomain: example.com\noverrides:\n- {nam: [a], urlScheme: ftp}\nholdSeconds: -1\nlabels: {ome.io/a: b}"))
+	require.EqualError(t, err, `configuration: line 1, column 1: ingresDomain: unknown field: did you mean "ingressDomain"?
+line 3, column 4: overrides[0].nam: unknown field: did you mean "names"?
+line 3, column 25: overrides[0].urlScheme: "ftp" is not one of http, https
+line 4, column 14: holdSeconds: -1 is negative
+line 5, column 20: labels.ome.io/a: b: the key is reserved`)
+}
+
+func TestParseFile(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, give, want, err string }{
+		{name: "empty"},
+		{name: "the configuration", give: "urlScheme: https", want: "https"},
+		{name: "values of the chart", give: "replicas: 2\nconfig:\n  urlScheme: https", want: "https"},
+		{name: "values of the chart without configuration", give: "config:"},
+		{name: "a text in values of the chart", give: "config: |\n  urlScheme: https", want: "https"},
+		{name: "a problem", give: "urlSchem: https", err: "configuration: line 1, column 1: urlSchem: unknown field"},
+		{name: "a problem in values of the chart", give: "replicas: 2\nconfig:\n  urlScheme: ftp", err: `configuration: line 3, column 14: config.urlScheme: "ftp" is not one of http, https`},
+		{name: "a list", give: "config: [a]", err: "configuration: line 1, column 9: config: a list has no fields"},
+		{name: "no YAML", give: "a: [", err: "configuration: line 1, column 1: it is not YAML"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := ParseFile([]byte(tt.give))
+			if tt.err != "" {
+				require.ErrorContains(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, valueOf(d.URLScheme))
+		})
+	}
 }
 
 func TestParseInherited(t *testing.T) {
@@ -495,7 +530,7 @@ func TestResolvePoolsAndFallback(t *testing.T) {
 func TestResolveDoesNotChangeTheDocument(t *testing.T) {
 	t.Parallel()
 	parse := func() *Document {
-		d, _, err := Parse([]byte("ingressDomain: example.com\ninferencePool: {endpointPickerRef: {name: a}}\nfallbackService: {enabled: true}\nomeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}]"))
+		d, err := Parse([]byte("ingressDomain: example.com\ninferencePool: {endpointPickerRef: {name: a}}\nfallbackService: {enabled: true}\nomeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}]"))
 		require.NoError(t, err)
 		return d
 	}
@@ -510,10 +545,10 @@ func TestErrorsAreInOneOrder(t *testing.T) {
 	t.Parallel()
 	const text = "labels: {'a b': c, 'c d': e, 'e f': g}\nannotations: {'a b': c, 'c d': e}\nallowedDomains: {a: [p], b: [q], c: [r]}\n" +
 		"namespaceIngressGateways: {a: {primary: {omeIngressGateway: x}}, b: {primary: {omeIngressGateway: z}}}"
-	_, _, want := Parse([]byte(text))
+	_, want := Parse([]byte(text))
 	require.ErrorContains(t, want, "omeIngressGateway", "all errors")
 	for range 30 {
-		_, _, err := Parse([]byte(text))
+		_, err := Parse([]byte(text))
 		require.EqualError(t, err, want.Error())
 	}
 }
@@ -527,7 +562,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("labels: {a: b}\nannotations: {A/b: c}\ncopyAnnotations: [a/b, 'c/*']\ncopyLabels: ['*']\noverrides: [{namespaces: [a], enabled: false, selector: {}}]")
 	f.Add("namespaceIngressGateways: {a: {primary: {omeIngressGateway: a/b}}}\nallowedDomains: {'*': [a.b]}\nholdSeconds: 0")
 	f.Fuzz(func(t *testing.T, text string) {
-		d, _, err := Parse([]byte(text))
+		d, err := Parse([]byte(text))
 		if err != nil {
 			assert.Nil(t, d)
 			return
@@ -535,9 +570,8 @@ func FuzzParse(f *testing.F) {
 		assert.GreaterOrEqual(t, d.HoldDuration(), time.Duration(0))
 		written, err := json.Marshal(d)
 		require.NoError(t, err)
-		again, warnings, err := Parse(written)
+		again, err := Parse(written)
 		require.NoError(t, err, "%s", written)
-		require.Empty(t, warnings)
 		rewritten, err := json.Marshal(again)
 		require.NoError(t, err)
 		require.JSONEq(t, string(written), string(rewritten))
@@ -552,7 +586,7 @@ func FuzzResolve(f *testing.F) {
 	f.Add("ingressDomain: example.com", shipped, "{{ .Name }}.a.b", "[]")
 	f.Add("overrides: [{selector: {}}]", `{}`, "x", `[{"omeIngressGateway":"a/b"}]`)
 	f.Fuzz(func(t *testing.T, config, ome, template, gateways string) {
-		d, _, err := Parse([]byte(config))
+		d, err := Parse([]byte(config))
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -21,32 +21,31 @@ import (
 // maxSeconds is the longest duration that can be configured. A longer duration is a mistake.
 const maxSeconds = int64(30 * 24 * time.Hour / time.Second)
 
-// validate returns all errors in the document, in a stable order.
-func (d *Document) validate() error {
-	errs := []error{d.Values.validate(""), validateSeconds("holdSeconds", d.HoldSeconds)}
+// validate records all problems of the document.
+func (d *Document) validate(c *strictyaml.Checker) {
+	d.Values.validate(c)
+	validateSeconds(c, "holdSeconds", d.HoldSeconds)
 	for _, namespace := range slices.Sorted(maps.Keys(d.NamespaceIngressGateways)) {
-		g, path := d.NamespaceIngressGateways[namespace], "namespaceIngressGateways."+namespace
+		g, of := d.NamespaceIngressGateways[namespace], c.Below("namespaceIngressGateways."+namespace)
 		if g.Primary != nil {
-			errs = append(errs, g.Primary.validate(path+".primary."))
+			g.Primary.validate(of.Below("primary"))
 		}
-		errs = append(errs, validateGateways(path+".additional", g.Additional))
+		validateGateways(of, "additional", g.Additional)
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(d.AllowedDomains)) {
-		errs = append(errs, validateAllowedDomains("allowedDomains."+namespace, d.AllowedDomains[namespace]))
+		validateTexts(c, "allowedDomains."+namespace, d.AllowedDomains[namespace], validateAllowedDomain)
 	}
 	for i := range d.Overrides {
-		o, path := &d.Overrides[i], fmt.Sprintf("overrides[%d].", i)
-		errs = append(errs, o.Values.validate(path))
+		o, of := &d.Overrides[i], c.Below(strictyaml.Indexed("overrides", i))
+		o.Values.validate(of)
 		if _, err := metav1.LabelSelectorAsSelector(o.Selector); err != nil {
-			errs = append(errs, fmt.Errorf("%sselector: %w", path, err))
+			of.Errorf("selector", "%v", err)
 		}
 	}
-	return errors.Join(errs...)
 }
 
-// validate returns all errors in the values, each with its path.
-func (v *Values) validate(path string) error {
-	var errs []error
+// validate records all problems of the values.
+func (v *Values) validate(c *strictyaml.Checker) {
 	strategy := string(v.Strategy)
 	for _, text := range []struct {
 		key   string
@@ -65,110 +64,110 @@ func (v *Values) validate(path string) error {
 		{"modelBasedRoutingHeaderName", v.ModelHeader, validateHeaderName},
 		{"modelNameTemplate", v.ModelNameTemplate, validateTemplate},
 	} {
-		if valueOf(text.value) == "" {
-			continue
-		}
-		if err := text.check(*text.value); err != nil {
-			errs = append(errs, fmt.Errorf("%s%s: %w", path, text.key, err))
-		}
+		validateOptional(c, text.key, valueOf(text.value), text.check)
 	}
-	return errors.Join(append(errs,
-		v.InferencePool.validate(path+"inferencePool."), v.FallbackService.validate(path+"fallbackService."),
-		validateLabels(path+"labels", valueOf(v.Labels)), validateAnnotations(path+"annotations", valueOf(v.Annotations)),
-		validateCopyLabels(path+"copyLabels", valueOf(v.CopyLabels)), validateCopyAnnotations(path+"copyAnnotations", valueOf(v.CopyAnnotations)),
-		validateRemoved(path, valueOf(v.AnnotationPrefixes)),
-		validateDomains(path+"additionalIngressDomains", valueOf(v.AdditionalIngressDomains)),
-		validateGateways(path+"additionalIngressGateways", valueOf(v.AdditionalIngressGateways)),
-		validateSeconds(path+"defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds), validatePort(path+"urlPort", v.URLPort),
-	)...)
+	v.InferencePool.validate(c.Below("inferencePool"))
+	v.FallbackService.validate(c.Below("fallbackService"))
+	validateLabels(c, "labels", valueOf(v.Labels))
+	validateAnnotations(c, "annotations", valueOf(v.Annotations))
+	validateTexts(c, "copyLabels", valueOf(v.CopyLabels), validateCopiedKey)
+	validateTexts(c, "copyAnnotations", valueOf(v.CopyAnnotations), validateCopiedAnnotation)
+	validateRemoved(c, valueOf(v.AnnotationPrefixes))
+	validateTexts(c, "additionalIngressDomains", valueOf(v.AdditionalIngressDomains), hostname.Validate)
+	validateGateways(c, "additionalIngressGateways", valueOf(v.AdditionalIngressGateways))
+	validateSeconds(c, "defaultRouteTimeoutSeconds", v.DefaultRouteTimeoutSeconds)
+	validatePort(c, "urlPort", valueOf(v.URLPort))
 }
 
-func validatePort(path string, v *int64) error {
-	if n := valueOf(v); n < 0 || n > 65535 {
-		return fmt.Errorf("%s: %d is not a port", path, n)
+// validateOptional records the error of a check of a text that is set.
+func validateOptional(c *strictyaml.Checker, field, text string, check func(string) error) {
+	if text != "" {
+		validateText(c, field, text, check)
 	}
-	return nil
 }
 
-func (g *Gateway) validate(path string) error {
-	err := validateGatewayName(g.OMEIngressGateway)
-	if err != nil {
-		err = fmt.Errorf("%someIngressGateway: %w", path, err)
+// validateText records the error of a check.
+func validateText(c *strictyaml.Checker, field, text string, check func(string) error) {
+	if err := check(text); err != nil {
+		c.Errorf(field, "%v", err)
 	}
-	if g.IngressDomain != "" {
-		err = errors.Join(err, validateDomain(path+"ingressDomain", g.IngressDomain))
-	}
-	return err
 }
 
-func (p *InferencePool) validate(path string) error {
+// validateTexts records the errors of a check of each item of a list.
+func validateTexts(c *strictyaml.Checker, field string, list []string, check func(string) error) {
+	for i, item := range list {
+		validateText(c, strictyaml.Indexed(field, i), item, check)
+	}
+}
+
+// validatePort accepts 0, which is the default.
+func validatePort(c *strictyaml.Checker, field string, port int64) {
+	c.Require(port >= 0 && port <= 65535, field, "%d is not a port", port)
+}
+
+func (g *Gateway) validate(c *strictyaml.Checker) {
+	validateText(c, "omeIngressGateway", g.OMEIngressGateway, validateGatewayName)
+	validateOptional(c, "ingressDomain", g.IngressDomain, hostname.Validate)
+}
+
+func validateGateways(c *strictyaml.Checker, field string, gateways []Gateway) {
+	for i := range gateways {
+		gateways[i].validate(c.Below(strictyaml.Indexed(field, i)))
+	}
+}
+
+func (p *InferencePool) validate(c *strictyaml.Checker) {
 	switch {
 	case p == nil:
-		return nil
 	case p.Name != "" && p.EndpointPickerRef != nil:
-		return fmt.Errorf("%sname and %sendpointPickerRef are both set: set one of them", path, path)
+		c.Errorf("", "name and endpointPickerRef are both set: set one of them")
 	case p.Name != "":
-		return validateDNSName(path+"name", p.Name)
-	case p.EndpointPickerRef == nil:
-		return nil // turns off the pool of a lower level
+		validateText(c, "name", p.Name, validateObjectName)
+	case p.EndpointPickerRef != nil: // without both, it turns off the pool of a lower level
+		ref := p.EndpointPickerRef
+		c = c.Below("endpointPickerRef")
+		validateText(c, "name", ref.Name, validatePickerName)
+		validatePort(c, "port", int64(ref.Port))
+		validateOptional(c, "failureMode", ref.FailureMode, validateEnum(FailClose, FailOpen))
 	}
-	ref := p.EndpointPickerRef
-	err := validatePickerName(path+"endpointPickerRef.name", ref.Name)
-	if ref.Port < 0 || ref.Port > 65535 {
-		err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.port %d is not a port", path, ref.Port))
-	}
-	if ref.FailureMode != "" {
-		if e := validateEnum(FailClose, FailOpen)(ref.FailureMode); e != nil {
-			err = errors.Join(err, fmt.Errorf("%sendpointPickerRef.failureMode: %w", path, e))
-		}
-	}
-	return err
 }
 
-func (f *FallbackService) validate(path string) error {
+func (f *FallbackService) validate(c *strictyaml.Checker) {
 	if f == nil {
-		return nil
+		return
 	}
-	errs := []error{
-		validateAnnotations(path+"annotations", f.Annotations), validateCopyAnnotations(path+"copyAnnotations", f.CopyAnnotations),
-		validateRemoved(path, f.AnnotationPrefixes),
-	}
-	if f.Suffix != "" {
-		if problems := validation.IsDNS1035Label("a" + f.Suffix); len(problems) > 0 || !strings.HasPrefix(f.Suffix, "-") || len(f.Suffix) > maxSuffix {
-			errs = append(errs, fmt.Errorf("%ssuffix %q must be a dash followed by letters and digits, with at most %d characters", path, f.Suffix, maxSuffix))
-		}
-		if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return f.Suffix == "-"+string(r) }) {
-			errs = append(errs, fmt.Errorf("%ssuffix %q is reserved for a Service of OME", path, f.Suffix))
-		}
-	}
-	if f.Type != "" {
-		if err := validateEnum("ClusterIP", "NodePort", "LoadBalancer")(f.Type); err != nil {
-			errs = append(errs, fmt.Errorf("%stype: %w", path, err))
-		}
-	}
-	return errors.Join(errs...)
+	validateAnnotations(c, "annotations", f.Annotations)
+	validateTexts(c, "copyAnnotations", f.CopyAnnotations, validateCopiedAnnotation)
+	validateRemoved(c, f.AnnotationPrefixes)
+	validateOptional(c, "suffix", f.Suffix, validateSuffix)
+	validateOptional(c, "type", f.Type, validateEnum("ClusterIP", "NodePort", "LoadBalancer"))
 }
 
 // maxSuffix leaves at least 43 of the 63 characters of a Service name for the name of the InferenceService.
 const maxSuffix = 20
 
+func validateSuffix(suffix string) error {
+	if problems := validation.IsDNS1035Label("a" + suffix); len(problems) > 0 || !strings.HasPrefix(suffix, "-") || len(suffix) > maxSuffix {
+		return fmt.Errorf("%q must be a dash followed by letters and digits, with at most %d characters", suffix, maxSuffix)
+	}
+	if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return suffix == "-"+string(r) }) {
+		return fmt.Errorf("%q is reserved for a Service of OME", suffix)
+	}
+	return nil
+}
+
 // validateLabels rejects reserved labels: OME deletes objects with its labels, and the labels of this program identify its objects.
-func validateLabels(path string, labels map[string]string) error {
-	var errs []error
+func validateLabels(c *strictyaml.Checker, field string, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		problems := append(content.IsLabelKey(key), content.IsLabelValue(labels[key])...)
 		if key == "component" || IsReserved(key) {
 			problems = append(problems, "the key is reserved")
 		}
-		if len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %s: %s: %s", path, key, labels[key], problems[0]))
-		}
+		c.Require(len(problems) == 0, field+"."+key, "%s: %s", labels[key], strings.Join(problems, ", "))
 	}
-	return errors.Join(errs...)
 }
 
-func validateAnnotations(path string, annotations map[string]string) error {
-	var errs []error
+func validateAnnotations(c *strictyaml.Checker, field string, annotations map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		problems := content.IsLabelKey(strings.ToLower(key))
 		if IsReserved(key) {
@@ -177,11 +176,8 @@ func validateAnnotations(path string, annotations map[string]string) error {
 		if key == annotationClass {
 			problems = append(problems, "use ingressClassName")
 		}
-		if len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %s: %s", path, key, problems[0]))
-		}
+		c.Require(len(problems) == 0, field+"."+key, "%s", strings.Join(problems, ", "))
 	}
-	return errors.Join(errs...)
 }
 
 // IsReserved reports whether OME or this controller defines a label or annotation.
@@ -190,69 +186,35 @@ func IsReserved(key string) bool {
 	return found && (isWithin(domain, "ome.io") || isWithin(domain, "fairlead.dev"))
 }
 
-func validateDomains(path string, domains []string) error {
-	var errs []error
-	for i, d := range domains {
-		errs = append(errs, validateDomain(fmt.Sprintf("%s[%d]", path, i), d))
-	}
-	return errors.Join(errs...)
+// validateAllowedDomain validates a domain, which may be a template with the field Namespace.
+func validateAllowedDomain(text string) error {
+	_, err := allowedDomain(text, "namespace")
+	return err
 }
 
-// validateAllowedDomains validates domains, which may be templates with the field Namespace.
-func validateAllowedDomains(path string, domains []string) error {
-	var errs []error
-	for i, d := range domains {
-		if _, err := allowedDomain(d, "namespace"); err != nil {
-			errs = append(errs, fmt.Errorf("%s[%d]: %w", path, i, err))
-		}
-	}
-	return errors.Join(errs...)
+func validateSeconds(c *strictyaml.Checker, field string, n *int64) {
+	c.Require(valueOf(n) >= 0, field, "%d is negative", valueOf(n))
+	c.Require(valueOf(n) <= maxSeconds, field, "%d is more than 30 days", valueOf(n))
 }
 
-func validateDomain(path, domain string) error {
-	if err := hostname.Validate(domain); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+func validateObjectName(name string) error {
+	return quoteProblem(name, validation.IsDNS1123Subdomain(name))
 }
 
-func validateGateways(path string, gateways []Gateway) error {
-	var errs []error
-	for i := range gateways {
-		errs = append(errs, gateways[i].validate(fmt.Sprintf("%s[%d].", path, i)))
+// quoteProblem returns the first problem of a text.
+func quoteProblem(text string, problems []string) error {
+	if len(problems) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
-}
-
-func validateSeconds(path string, n *int64) error {
-	switch {
-	case valueOf(n) < 0:
-		return fmt.Errorf("%s %d is negative", path, *n)
-	case valueOf(n) > maxSeconds:
-		return fmt.Errorf("%s %d is more than 30 days", path, *n)
-	}
-	return nil
-}
-
-func validateDNSName(path, name string) error {
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return fmt.Errorf("%s %q: %s", path, name, problems[0])
-	}
-	return nil
+	return fmt.Errorf("%q: %s", text, problems[0])
 }
 
 // validatePickerName validates the name of a Service, or a template that renders such a name.
-func validatePickerName(path, name string) error {
-	if !strings.Contains(name, "{{") {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return fmt.Errorf("%s %q: %s", path, name, problems[0])
-		}
-		return nil
+func validatePickerName(name string) error {
+	if strings.Contains(name, "{{") {
+		return validateTemplate(name)
 	}
-	if err := validateTemplate(name); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return quoteProblem(name, validation.IsDNS1123Label(name))
 }
 
 func validateTemplate(text string) error {
@@ -282,10 +244,7 @@ func validateIssuer(text string) error {
 }
 
 func validateHeaderName(text string) error {
-	if problems := validation.IsHTTPHeaderName(text); len(problems) > 0 {
-		return fmt.Errorf("%q: %s", text, problems[0])
-	}
-	return nil
+	return quoteProblem(text, validation.IsHTTPHeaderName(text))
 }
 
 func validateEnum(allowed ...string) func(string) error {
@@ -295,4 +254,36 @@ func validateEnum(allowed ...string) func(string) error {
 		}
 		return fmt.Errorf("%q is not one of %s", s, strings.Join(allowed, ", "))
 	}
+}
+
+// validateCopiedKey rejects an item of a list of keys to copy that is not a valid key, or that is never copied.
+func validateCopiedKey(item string) error {
+	sample := strings.ToLower(item)
+	if item == "*" || strings.HasSuffix(item, "/*") {
+		sample = strings.TrimSuffix(sample, "*") + "any"
+	}
+	if neverCopied(item) {
+		return fmt.Errorf("%q: this key is never copied: OME, this controller or a deployment tool would act on the copy", item)
+	}
+	if problems := validation.IsQualifiedName(sample); len(problems) > 0 {
+		return fmt.Errorf("%q: must be a key, prefix/* or *: %s", item, problems[0])
+	}
+	return nil
+}
+
+// validateCopiedAnnotation also rejects annotations that this controller computes: a copy would have no effect.
+func validateCopiedAnnotation(item string) error {
+	if err := validateCopiedKey(item); err != nil {
+		return err
+	}
+	if setting, found := computedAnnotations()[item]; found {
+		return fmt.Errorf("%q: this controller sets this annotation: use %s", item, setting)
+	}
+	return nil
+}
+
+// validateRemoved rejects a key of earlier releases. Ignoring the key would copy annotations that its list excluded.
+func validateRemoved(c *strictyaml.Checker, list []string) {
+	c.Require(list == nil, "annotationPrefixes",
+		"it is no longer supported: list keys in copyAnnotations, or prefix/* for all keys with a prefix")
 }

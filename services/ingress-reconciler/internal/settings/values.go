@@ -89,6 +89,12 @@ func (s *Size) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(s))
 }
 
+// UnmarshalText implements encoding.TextUnmarshaler for YAML.
+func (s *Size) UnmarshalText(text []byte) error {
+	*s = Size(text)
+	return nil
+}
+
 // InferencePool is the backend of the entry's HTTPRoutes instead of a Service: an existing InferencePool, or one that this
 // controller creates.
 type InferencePool struct {

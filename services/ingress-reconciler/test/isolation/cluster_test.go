@@ -66,7 +66,7 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 		objects: map[key]*unstructured.Unstructured{}, queue: map[cache.ObjectName]bool{}, observer: &observe.Observer{}, afterWrite: func(string) {},
 	}
 	var err error
-	c.config.Document, _, err = settings.Parse([]byte(config))
+	c.config.Document, err = settings.Parse([]byte(config))
 	require.NoError(t, err, config)
 	c.config.ClusterDomain = "cluster.local"
 	for _, manifest := range []string{
