@@ -9,18 +9,21 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"fairlead.dev/pkg/protoscan"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
-// Field numbers of the messages.
+// Fields of the messages.
 const (
-	sliceMetadata      = 1
-	sliceEndpoints     = 2
-	endpointNodeName   = 6
-	subsets            = 2
-	subsetAddresses    = 1
-	subsetNotReady     = 2
-	addressNodeName    = 4
+	sliceEndpoints   = 2<<3 | protoscan.Bytes
+	endpointNodeName = 6<<3 | protoscan.Bytes
+	subsets          = 2<<3 | protoscan.Bytes
+	subsetAddresses  = 1<<3 | protoscan.Bytes
+	subsetNotReady   = 2<<3 | protoscan.Bytes
+	addressNodeName  = 4<<3 | protoscan.Bytes
+)
+
+const (
 	serviceNameLabel   = "kubernetes.io/service-name"
 	apiServerService   = "kubernetes"
 	apiServerHomeSpace = "default"
@@ -64,18 +67,18 @@ func FilterSlice(object []byte, p Params) (Result, error) {
 	isAPIServer := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
 	f := filter{params: p, nodeField: endpointNodeName, acceptAll: isAPIServer}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.ForEachField(object, func(num int, content, encoding []byte) error {
-		if num != sliceEndpoints {
-			f.out = append(f.out, encoding...)
-			return nil
+	fields := protoscan.Scan(object)
+	for fields.Next() {
+		if fields.Tag == sliceEndpoints {
+			if accepted, err := f.acceptEndpoint(fields.Bytes); err != nil {
+				return Result{}, err
+			} else if !accepted {
+				continue
+			}
 		}
-		accepted, err := f.acceptEndpoint(content)
-		if accepted {
-			f.out = append(f.out, encoding...)
-		}
-		return err
-	})
-	return f.buildResult(), err
+		f.out = append(f.out, fields.Encoding()...)
+	}
+	return f.buildResult(), fields.Err()
 }
 
 // FilterEndpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
@@ -86,23 +89,26 @@ func FilterEndpoints(object []byte, p Params) (Result, error) {
 	}
 	f := filter{params: p, nodeField: addressNodeName, acceptAll: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
 	f.out = make([]byte, 0, min(len(object), 1024))
-	err = wire.ForEachField(object, func(num int, content, encoding []byte) error {
-		if num != subsets {
-			f.out = append(f.out, encoding...)
-			return nil
+	fields := protoscan.Scan(object)
+	for fields.Next() {
+		if fields.Tag != subsets {
+			f.out = append(f.out, fields.Encoding()...)
+			continue
 		}
-		subset, err := f.filterSubset(content)
+		subset, err := f.filterSubset(fields.Bytes)
+		if err != nil {
+			return Result{}, err
+		}
 		if subset != nil {
 			f.out = wire.AppendField(f.out, subsets, subset)
 		}
-		return err
-	})
-	return f.buildResult(), err
+	}
+	return f.buildResult(), fields.Err()
 }
 
 type filter struct {
 	params    Params
-	nodeField int
+	nodeField protoscan.Tag
 	acceptAll bool
 	out       []byte
 	nodes     []uint32
@@ -119,35 +125,35 @@ func (f *filter) buildResult() Result {
 func (f *filter) filterSubset(content []byte) ([]byte, error) {
 	out := []byte{}
 	addresses := 0
-	err := wire.ForEachField(content, func(num int, content, encoding []byte) error {
-		if num != subsetAddresses && num != subsetNotReady {
-			out = append(out, encoding...)
-			return nil
-		}
-		accepted, err := f.acceptEndpoint(content)
-		if accepted {
+	fields := protoscan.Scan(content)
+	for fields.Next() {
+		if fields.Tag == subsetAddresses || fields.Tag == subsetNotReady {
+			if accepted, err := f.acceptEndpoint(fields.Bytes); err != nil {
+				return nil, err
+			} else if !accepted {
+				continue
+			}
 			addresses++
-			out = append(out, encoding...)
 		}
-		return err
-	})
-	if addresses == 0 {
-		return nil, err
+		out = append(out, fields.Encoding()...)
 	}
-	return out, err
+	if addresses == 0 {
+		return nil, fields.Err()
+	}
+	return out, fields.Err()
 }
 
 // acceptEndpoint decides on one endpoint.
 func (f *filter) acceptEndpoint(endpoint []byte) (bool, error) {
 	var node []byte
-	err := wire.ForEachField(endpoint, func(num int, content, _ []byte) error {
-		if num == f.nodeField {
-			node = content
+	fields := protoscan.Scan(endpoint)
+	for fields.Next() {
+		if fields.Tag == f.nodeField {
+			node = fields.Bytes
 		}
-		return nil
-	})
-	if err != nil {
-		return false, err
+	}
+	if fields.Err() != nil {
+		return false, fields.Err()
 	}
 	accepted := f.params.Unlocated != DropUnlocated
 	if len(node) > 0 {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fairlead.dev/pkg/protoscan"
 )
 
 // InitialEventsEnd is the annotation of the bookmark after the initial events of a watch.
@@ -26,7 +28,7 @@ func appendEnvelopeStart(b []byte, apiVersion, kind string, size int) []byte {
 	typeMeta := appendString(appendString(nil, typeAPIVersion, apiVersion), typeKind, kind)
 	b = append(b, magic...)
 	b = AppendField(b, unknownTypeMeta, typeMeta)
-	b = protowire.AppendTag(b, unknownRaw, protowire.BytesType)
+	b = appendTag(b, unknownRaw)
 	return protowire.AppendVarint(b, uint64(size))
 }
 
@@ -42,11 +44,11 @@ type ListWriter struct {
 }
 
 // ItemSize returns the size that an item of a list adds to it.
-func ItemSize(size int) int { return protowire.SizeTag(fieldItems) + protowire.SizeBytes(size) }
+func ItemSize(size int) int { return sizeField(fieldItems, size) }
 
 // NewListWriter writes the start of a list whose items take itemsSize bytes: the sum of ItemSize.
 func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
-	meta := appendString(nil, 1, "") // selfLink; encoders of Kubernetes write it
+	meta := appendString(nil, listSelfLink, "") // encoders of Kubernetes write it
 	meta = appendString(meta, listResourceVersion, m.ResourceVersion)
 	meta = appendString(meta, listContinue, m.Continue)
 	head := AppendField(nil, fieldMetadata, meta)
@@ -60,7 +62,7 @@ func (l *ListWriter) WriteItem(item []byte) {
 	if l.err != nil {
 		return
 	}
-	head := protowire.AppendVarint(protowire.AppendTag(make([]byte, 0, 12), fieldItems, protowire.BytesType), uint64(len(item)))
+	head := protowire.AppendVarint(appendTag(make([]byte, 0, 12), fieldItems), uint64(len(item)))
 	if _, l.err = l.w.Write(head); l.err == nil {
 		_, l.err = l.w.Write(item)
 	}
@@ -77,14 +79,12 @@ func (l *ListWriter) Close() error {
 // EncodeEvent returns a frame of a watch in protobuf.
 func EncodeEvent(typ, apiVersion, kind string, raw []byte) []byte {
 	sealed := EnvelopeSize(apiVersion, kind, len(raw))
-	extension := protowire.SizeTag(rawRaw) + protowire.SizeBytes(sealed)
-	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(eventObject) + protowire.SizeBytes(extension)
+	extension := sizeField(rawRaw, sealed)
+	size := sizeField(eventType, len(typ)) + sizeField(eventObject, extension)
 	out := binary.BigEndian.AppendUint32(make([]byte, 0, size+4), uint32(size))
 	out = appendString(out, eventType, typ)
-	out = protowire.AppendTag(out, eventObject, protowire.BytesType)
-	out = protowire.AppendVarint(out, uint64(extension))
-	out = protowire.AppendTag(out, rawRaw, protowire.BytesType)
-	out = protowire.AppendVarint(out, uint64(sealed))
+	out = protowire.AppendVarint(appendTag(out, eventObject), uint64(extension))
+	out = protowire.AppendVarint(appendTag(out, rawRaw), uint64(sealed))
 	out = appendEnvelopeStart(out, apiVersion, kind, len(raw))
 	return appendEnvelopeEnd(append(out, raw...))
 }
@@ -101,35 +101,15 @@ func EncodeBookmark(rv uint64, annotations map[string]string) []byte {
 // BookmarkAnnotation returns the value of an annotation of a protobuf object.
 func BookmarkAnnotation(object []byte, name string) string {
 	var found string
-	_ = forEachField(object, func(f field) error {
-		if f.num != fieldMetadata {
-			return nil
+	for f := protoscan.Scan(findField(object, fieldMetadata)); f.Next(); {
+		if key, value, err := mapEntry(f.Bytes); f.Tag == metaAnnotations && err == nil && string(key) == name {
+			found = string(value)
 		}
-		return forEachField(f.val, func(f field) error {
-			if f.num == metaAnnotations {
-				if key, value, err := mapEntry(f.val); err == nil && string(key) == name {
-					found = string(value)
-				}
-			}
-			return nil
-		})
-	})
+	}
 	return found
 }
 
 // BookmarkRV returns metadata.resourceVersion of an object without a name.
 func BookmarkRV(object []byte) string {
-	var rv string
-	_ = forEachField(object, func(f field) error {
-		if f.num != fieldMetadata {
-			return nil
-		}
-		return forEachField(f.val, func(f field) error {
-			if f.num == metaResourceVersion {
-				rv = string(f.val)
-			}
-			return nil
-		})
-	})
-	return rv
+	return string(findField(findField(object, fieldMetadata), metaResourceVersion))
 }

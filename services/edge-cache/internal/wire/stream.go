@@ -10,6 +10,8 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fairlead.dev/pkg/protoscan"
 )
 
 // magic begins every protobuf message of the Kubernetes API, except for the frames of a watch.
@@ -61,7 +63,7 @@ type listReader struct {
 func (l *listReader) readEnvelope() error {
 	hasRaw := false
 	for {
-		num, size, err := l.readTag()
+		tag, size, err := l.readTag()
 		if errors.Is(err, io.EOF) {
 			if !hasRaw {
 				return io.ErrUnexpectedEOF
@@ -71,7 +73,7 @@ func (l *listReader) readEnvelope() error {
 		if err != nil {
 			return err
 		}
-		if num == unknownRaw {
+		if tag == unknownRaw {
 			hasRaw = true
 			if err := l.readRaw(size); err != nil {
 				return err
@@ -82,7 +84,7 @@ func (l *listReader) readEnvelope() error {
 		if err != nil {
 			return err
 		}
-		if num == unknownTypeMeta {
+		if tag == unknownTypeMeta {
 			if l.meta.APIVersion, l.meta.Kind, err = parseTypeMeta(content); err != nil {
 				return err
 			}
@@ -93,22 +95,22 @@ func (l *listReader) readEnvelope() error {
 // readRaw reads the fields of a list whose encoding has size bytes.
 func (l *listReader) readRaw(size uint64) error {
 	for read := uint64(0); read < size; {
-		num, length, err := l.readTag()
+		tag, length, err := l.readTag()
 		if err != nil {
 			return unexpectedEOF(err)
 		}
 		limit := maxSmall
-		if num == fieldItems {
+		if tag == fieldItems {
 			limit = l.params.MaxItem
 		}
 		content, err := l.readContent(length, limit)
 		if err != nil {
 			return err
 		}
-		if read += uint64(protowire.SizeTag(num)+protowire.SizeVarint(length)) + length; read > size {
-			return errMalformed
+		if read += uint64(protowire.SizeVarint(uint64(tag))+protowire.SizeVarint(length)) + length; read > size {
+			return protoscan.ErrMalformed
 		}
-		switch num {
+		switch tag {
 		case fieldMetadata:
 			err = l.meta.parseMetadata(content)
 		case fieldItems:
@@ -122,32 +124,32 @@ func (l *listReader) readRaw(size uint64) error {
 }
 
 func (m *ListMeta) parseMetadata(content []byte) error {
-	return forEachField(content, func(f field) error {
-		switch f.num {
+	f := protoscan.Scan(content)
+	for f.Next() {
+		switch f.Tag {
 		case listResourceVersion:
-			m.ResourceVersion = string(f.val)
+			m.ResourceVersion = string(f.Bytes)
 		case listContinue:
-			m.Continue = string(f.val)
+			m.Continue = string(f.Bytes)
 		}
-		return nil
-	})
+	}
+	return f.Err()
 }
 
 // readTag reads the tag and the length of a length-delimited field. Envelopes and lists have no other fields.
-func (l *listReader) readTag() (protowire.Number, uint64, error) {
+func (l *listReader) readTag() (protoscan.Tag, uint64, error) {
 	tag, err := binary.ReadUvarint(l.r)
 	if err != nil {
 		return 0, 0, err
 	}
-	num, typ := protowire.DecodeTag(tag)
-	if num < 1 || typ != protowire.BytesType {
-		return 0, 0, errMalformed
+	if num, typ := protowire.DecodeTag(tag); num < 1 || typ != protowire.BytesType {
+		return 0, 0, protoscan.ErrMalformed
 	}
 	size, err := binary.ReadUvarint(l.r)
 	if err != nil {
 		return 0, 0, unexpectedEOF(err)
 	}
-	return num, size, nil
+	return protoscan.Tag(tag), size, nil
 }
 
 func (l *listReader) readContent(size uint64, limit int) ([]byte, error) {
@@ -170,16 +172,16 @@ func unexpectedEOF(err error) error {
 }
 
 func parseTypeMeta(content []byte) (apiVersion, kind string, err error) {
-	err = forEachField(content, func(f field) error {
-		switch f.num {
+	f := protoscan.Scan(content)
+	for f.Next() {
+		switch f.Tag {
 		case typeAPIVersion:
-			apiVersion = string(f.val)
+			apiVersion = string(f.Bytes)
 		case typeKind:
-			kind = string(f.val)
+			kind = string(f.Bytes)
 		}
-		return nil
-	})
-	return apiVersion, kind, err
+	}
+	return apiVersion, kind, f.Err()
 }
 
 // DecodeEnvelope returns the content of a protobuf envelope and its type.
@@ -188,18 +190,18 @@ func DecodeEnvelope(message []byte) (apiVersion, kind string, raw []byte, err er
 	if !found {
 		return "", "", nil, errors.New("message is not Kubernetes protobuf")
 	}
-	err = forEachField(rest, func(f field) error {
-		switch f.num {
+	f := protoscan.Scan(rest)
+	for f.Next() {
+		switch f.Tag {
 		case unknownTypeMeta:
-			var err error
-			apiVersion, kind, err = parseTypeMeta(f.val)
-			return err
+			if apiVersion, kind, err = parseTypeMeta(f.Bytes); err != nil {
+				return "", "", nil, err
+			}
 		case unknownRaw:
-			raw = f.val
+			raw = f.Bytes
 		}
-		return nil
-	})
-	return apiVersion, kind, raw, err
+	}
+	return apiVersion, kind, raw, f.Err()
 }
 
 // Event is one event of a watch. Object is valid until the next event is read.
@@ -256,23 +258,19 @@ func (e *EventReader) Next() (Event, error) {
 func parseEvent(frame []byte) (Event, error) {
 	var out Event
 	var object []byte
-	err := forEachField(frame, func(f field) error {
-		switch f.num {
+	f := protoscan.Scan(frame)
+	for f.Next() {
+		switch f.Tag {
 		case eventType:
-			out.Type = string(f.val)
+			out.Type = string(f.Bytes)
 		case eventObject:
-			return forEachField(f.val, func(f field) error {
-				if f.num == rawRaw {
-					object = f.val
-				}
-				return nil
-			})
+			object = findField(f.Bytes, rawRaw)
 		}
-		return nil
-	})
-	if err != nil {
-		return Event{}, err
 	}
+	if f.Err() != nil {
+		return Event{}, f.Err()
+	}
+	var err error
 	out.APIVersion, out.Kind, out.Object, err = DecodeEnvelope(object)
 	return out, err
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fairlead.dev/pkg/protoscan"
 )
 
 // Format is the encoding of an object.
@@ -23,34 +25,35 @@ const (
 	JSON
 )
 
-// Field numbers of ObjectMeta, RawExtension, Unknown, TypeMeta, ListMeta and WatchEvent. They are part of the API and never change.
+// Fields of ObjectMeta, RawExtension, Unknown, TypeMeta, ListMeta and WatchEvent. They are part of the API and never change.
 const (
-	fieldMetadata = 1
-	fieldItems    = 2
+	fieldMetadata = 1<<3 | protoscan.Bytes
+	fieldItems    = 2<<3 | protoscan.Bytes
 
-	metaName            = 1
-	metaNamespace       = 3
-	metaUID             = 5
-	metaResourceVersion = 6
-	metaGeneration      = 7
-	metaLabels          = 11
-	metaAnnotations     = 12
-	metaManagedFields   = 17
+	metaName            = 1<<3 | protoscan.Bytes
+	metaNamespace       = 3<<3 | protoscan.Bytes
+	metaUID             = 5<<3 | protoscan.Bytes
+	metaResourceVersion = 6<<3 | protoscan.Bytes
+	metaGeneration      = 7<<3 | protoscan.Varint
+	metaLabels          = 11<<3 | protoscan.Bytes
+	metaAnnotations     = 12<<3 | protoscan.Bytes
+	metaManagedFields   = 17<<3 | protoscan.Bytes
 
-	mapKey   = 1
-	mapValue = 2
+	mapKey   = 1<<3 | protoscan.Bytes
+	mapValue = 2<<3 | protoscan.Bytes
 
-	unknownTypeMeta = 1
-	unknownRaw      = 2
-	typeAPIVersion  = 1
-	typeKind        = 2
+	unknownTypeMeta = 1<<3 | protoscan.Bytes
+	unknownRaw      = 2<<3 | protoscan.Bytes
+	typeAPIVersion  = 1<<3 | protoscan.Bytes
+	typeKind        = 2<<3 | protoscan.Bytes
 
-	listResourceVersion = 2
-	listContinue        = 3
+	listSelfLink        = 1<<3 | protoscan.Bytes
+	listResourceVersion = 2<<3 | protoscan.Bytes
+	listContinue        = 3<<3 | protoscan.Bytes
 
-	eventType   = 1
-	eventObject = 2
-	rawRaw      = 1
+	eventType   = 1<<3 | protoscan.Bytes
+	eventObject = 2<<3 | protoscan.Bytes
+	rawRaw      = 1<<3 | protoscan.Bytes
 )
 
 // lastApplied is the annotation in which kubectl apply keeps a whole second copy of the object.
@@ -58,8 +61,6 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // lastChangeTrigger changes with each change of a slice, also with changes that a pool does not see.
 const lastChangeTrigger = "endpoints.kubernetes.io/last-change-trigger-time"
-
-var errMalformed = errors.New("malformed protobuf message")
 
 // Meta is the part of the metadata that the cache needs.
 type Meta struct {
@@ -89,52 +90,31 @@ func ParseRV(s string) (uint64, error) {
 	return rv, nil
 }
 
-// field is one field of a message.
-type field struct {
-	num  protowire.Number
-	typ  protowire.Type
-	val  []byte // content of a length-delimited field
-	full []byte // tag and value
-}
-
-// forEachField calls each for the fields of a message in order, until it returns an error.
-func forEachField(message []byte, each func(f field) error) error {
-	for rest := message; len(rest) > 0; {
-		num, typ, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return errMalformed
-		}
-		m := protowire.ConsumeFieldValue(num, typ, rest[n:])
-		if m < 0 {
-			return errMalformed
-		}
-		f := field{num: num, typ: typ, full: rest[:n+m]}
-		if typ == protowire.BytesType {
-			f.val, _ = protowire.ConsumeBytes(rest[n:])
-		}
-		if err := each(f); err != nil {
-			return err
-		}
-		rest = rest[n+m:]
-	}
-	return nil
-}
-
-// ForEachField calls each with the number, the content and the encoding of every length-delimited field of a message, and with nil
-// content for other fields.
-func ForEachField(message []byte, each func(num int, content, encoding []byte) error) error {
-	return forEachField(message, func(f field) error { return each(int(f.num), f.val, f.full) })
-}
-
 // AppendField appends a length-delimited field.
-func AppendField(b []byte, num int, content []byte) []byte {
-	b = protowire.AppendTag(b, protowire.Number(num), protowire.BytesType)
-	return protowire.AppendBytes(b, content)
+func AppendField(b []byte, tag protoscan.Tag, content []byte) []byte {
+	return protowire.AppendBytes(appendTag(b, tag), content)
 }
 
-func appendString(b []byte, num protowire.Number, s string) []byte {
-	b = protowire.AppendTag(b, num, protowire.BytesType)
-	return protowire.AppendString(b, s)
+func appendString(b []byte, tag protoscan.Tag, s string) []byte {
+	return protowire.AppendString(appendTag(b, tag), s)
+}
+
+func appendTag(b []byte, tag protoscan.Tag) []byte { return protowire.AppendVarint(b, uint64(tag)) }
+
+// sizeField returns the size of a length-delimited field.
+func sizeField(tag protoscan.Tag, content int) int {
+	return protowire.SizeVarint(uint64(tag)) + protowire.SizeBytes(content)
+}
+
+// findField returns the content of the last field with a tag, nil if there is none.
+func findField(message []byte, tag protoscan.Tag) []byte {
+	var content []byte
+	for f := protoscan.Scan(message); f.Next(); {
+		if f.Tag == tag {
+			content = f.Bytes
+		}
+	}
+	return content
 }
 
 // ParseMeta returns the metadata of an object.
@@ -143,77 +123,92 @@ func ParseMeta(format Format, object []byte) (Meta, error) {
 		return parseJSONMeta(object)
 	}
 	var m Meta
-	found := false
-	err := forEachField(object, func(f field) error {
-		if f.num != fieldMetadata || f.val == nil {
-			return nil
+	f := protoscan.Scan(object)
+	for f.Next() {
+		if f.Tag == fieldMetadata {
+			if err := m.addFields(f.Bytes); err != nil {
+				return Meta{}, err
+			}
 		}
-		found = true
-		return forEachField(f.val, m.addField)
-	})
-	if err != nil {
-		return Meta{}, err
 	}
-	if !found || m.Name == "" {
+	if f.Err() != nil {
+		return Meta{}, f.Err()
+	}
+	if m.Name == "" {
 		return Meta{}, errors.New("object has no metadata.name")
 	}
 	return m, nil
 }
 
-func (m *Meta) addField(f field) error {
-	switch f.num {
-	case metaName:
-		m.Name = string(f.val)
-	case metaNamespace:
-		m.Namespace = string(f.val)
-	case metaUID:
-		m.UID = string(f.val)
-	case metaResourceVersion:
-		m.ResourceVersion = string(f.val)
-	case metaLabels:
-		key, value, err := mapEntry(f.val)
-		if err != nil {
-			return err
+// addFields adds the fields of an ObjectMeta.
+func (m *Meta) addFields(meta []byte) error {
+	f := protoscan.Scan(meta)
+	for f.Next() {
+		switch f.Tag {
+		case metaName:
+			m.Name = string(f.Bytes)
+		case metaNamespace:
+			m.Namespace = string(f.Bytes)
+		case metaUID:
+			m.UID = string(f.Bytes)
+		case metaResourceVersion:
+			m.ResourceVersion = string(f.Bytes)
+		case metaLabels:
+			key, value, err := mapEntry(f.Bytes)
+			if err != nil {
+				return err
+			}
+			if m.Labels == nil {
+				m.Labels = map[string]string{}
+			}
+			m.Labels[string(key)] = string(value)
 		}
-		if m.Labels == nil {
-			m.Labels = map[string]string{}
-		}
-		m.Labels[string(key)] = string(value)
 	}
-	return nil
+	return f.Err()
 }
 
 func mapEntry(entry []byte) (key, value []byte, err error) {
-	err = forEachField(entry, func(f field) error {
-		switch f.num {
+	f := protoscan.Scan(entry)
+	for f.Next() {
+		switch f.Tag {
 		case mapKey:
-			key = f.val
+			key = f.Bytes
 		case mapValue:
-			value = f.val
+			value = f.Bytes
 		}
-		return nil
-	})
-	return key, value, err
+	}
+	return key, value, f.Err()
 }
 
-// editMeta returns a copy of a protobuf object, whose ObjectMeta is the result of edit.
-func editMeta(object []byte, edit func(dst, meta []byte) ([]byte, error)) ([]byte, error) {
+// editMeta returns a copy of a protobuf object. Edit appends the edited fields of an ObjectMeta.
+func editMeta(object []byte, edit func(dst []byte, meta protoscan.Fields) ([]byte, error)) ([]byte, error) {
 	out := make([]byte, 0, len(object)+16)
 	var scratch []byte
-	err := forEachField(object, func(f field) error {
-		if f.num != fieldMetadata || f.val == nil {
-			out = append(out, f.full...)
-			return nil
+	f := protoscan.Scan(object)
+	for f.Next() {
+		if f.Tag != fieldMetadata {
+			out = append(out, f.Encoding()...)
+			continue
 		}
-		meta, err := edit(scratch[:0], f.val)
-		if err != nil {
-			return err
+		var err error
+		if scratch, err = edit(scratch[:0], protoscan.Scan(f.Bytes)); err != nil {
+			return nil, err
 		}
-		scratch = meta
-		out = AppendField(out, fieldMetadata, meta)
-		return nil
+		out = AppendField(out, fieldMetadata, scratch)
+	}
+	return out, f.Err()
+}
+
+// withoutMeta returns a copy of a protobuf object without some fields of its ObjectMeta.
+func withoutMeta(object []byte, remove func(f *protoscan.Fields) bool) ([]byte, error) {
+	return editMeta(object, func(dst []byte, meta protoscan.Fields) ([]byte, error) {
+		for meta.Next() {
+			if !remove(&meta) {
+				dst = append(dst, meta.Encoding()...)
+			}
+		}
+		return dst, meta.Err()
 	})
-	return out, err
 }
 
 // StripMetadata returns a copy of an object without managedFields and without kubectl's last applied configuration.
@@ -221,15 +216,8 @@ func StripMetadata(format Format, object []byte) ([]byte, error) {
 	if format == JSON {
 		return stripJSON(object)
 	}
-	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
-		err := forEachField(meta, func(f field) error {
-			if f.num == metaManagedFields || f.num == metaAnnotations && annotationIs(f.val, lastApplied) {
-				return nil
-			}
-			dst = append(dst, f.full...)
-			return nil
-		})
-		return dst, err
+	return withoutMeta(object, func(f *protoscan.Fields) bool {
+		return f.Tag == metaManagedFields || f.Tag == metaAnnotations && annotationIs(f.Bytes, lastApplied)
 	})
 }
 
@@ -247,49 +235,40 @@ func WithResourceVersion(format Format, object []byte, rv uint64) ([]byte, error
 			return nil
 		})
 	}
-	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
+	return editMeta(object, func(dst []byte, meta protoscan.Fields) ([]byte, error) {
 		done := false
-		err := forEachField(meta, func(f field) error {
+		for meta.Next() {
 			// Encoders write fields in ascending order, and the bytes of equal objects stay equal.
-			if f.num >= metaResourceVersion && !done {
+			if meta.Tag >= metaResourceVersion && !done {
 				dst, done = appendString(dst, metaResourceVersion, text), true
 			}
-			if f.num != metaResourceVersion {
-				dst = append(dst, f.full...)
+			if meta.Tag != metaResourceVersion {
+				dst = append(dst, meta.Encoding()...)
 			}
-			return nil
-		})
+		}
 		if !done {
 			dst = appendString(dst, metaResourceVersion, text)
 		}
-		return dst, err
+		return dst, meta.Err()
 	})
 }
 
 // ComparableContent returns a copy of a protobuf object without the metadata that changes together with something else: resourceVersion,
 // generation, and the time of the trigger of a slice. Two objects with the same essence look the same to an ingress controller.
 func ComparableContent(object []byte) ([]byte, error) {
-	return editMeta(object, func(dst, meta []byte) ([]byte, error) {
-		err := forEachField(meta, func(f field) error {
-			switch {
-			case f.num == metaResourceVersion, f.num == metaGeneration, f.num == metaAnnotations && annotationIs(f.val, lastChangeTrigger):
-			default:
-				dst = append(dst, f.full...)
-			}
-			return nil
-		})
-		return dst, err
+	return withoutMeta(object, func(f *protoscan.Fields) bool {
+		return f.Tag == metaResourceVersion || f.Tag == metaGeneration || f.Tag == metaAnnotations && annotationIs(f.Bytes, lastChangeTrigger)
 	})
 }
 
 // MetadataOnly returns the encoding of a PartialObjectMetadata of a protobuf object.
 func MetadataOnly(object []byte) ([]byte, error) {
 	var out []byte
-	err := forEachField(object, func(f field) error {
-		if f.num == fieldMetadata {
-			out = append(out, f.full...)
+	f := protoscan.Scan(object)
+	for f.Next() {
+		if f.Tag == fieldMetadata {
+			out = append(out, f.Encoding()...)
 		}
-		return nil
-	})
-	return out, err
+	}
+	return out, f.Err()
 }

@@ -3,7 +3,7 @@ package answer
 import (
 	"encoding/binary"
 
-	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
+	"fairlead.dev/pkg/protoscan"
 )
 
 const (

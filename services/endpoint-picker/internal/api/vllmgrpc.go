@@ -6,8 +6,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"fairlead.dev/pkg/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 )
 
 // vllmGRPC is vLLM's gRPC service: vllm_engine.proto. Its requests name no model.

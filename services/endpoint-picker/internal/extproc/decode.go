@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"fairlead.dev/pkg/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

@@ -1,6 +1,6 @@
 package extproc
 
-import "fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
+import "fairlead.dev/pkg/protoscan"
 
 // tag is a field's number and wire type, as encoded before the field's value.
 type tag = protoscan.Tag

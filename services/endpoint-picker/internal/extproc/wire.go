@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"fairlead.dev/services/endpoint-picker/internal/scan/protoscan"
+	"fairlead.dev/pkg/protoscan"
 )
 
 // lookupEntry returns the value of a map's entry, nil if there is none. The last of several counts.

@@ -27,6 +27,7 @@ const (
 // Fields iterates over the fields of a message.
 type Fields struct {
 	message []byte
+	start   int // offset of the field
 	next    int // offset of the next field
 
 	Tag    Tag
@@ -66,9 +67,12 @@ func (f *Fields) Next() bool {
 		f.broken = true
 		return false
 	}
-	f.next += n + size
+	f.start, f.next = f.next, f.next+n+size
 	return true
 }
+
+// Encoding returns the tag and the value of the field, a part of the message.
+func (f *Fields) Encoding() []byte { return f.message[f.start:f.next] }
 
 // Err returns an error if the message was invalid.
 func (f *Fields) Err() error {

@@ -90,6 +90,12 @@ func FuzzFields(f *testing.F) {
 		for _, one := range got {
 			require.Equal(t, one.text, string(message[one.at:one.at+len(one.text)]))
 		}
+		var copied []byte
+		for s := Scan(message); s.Next(); {
+			copied = append(copied, s.Encoding()...)
+		}
+		require.Equal(t, string(message[:len(copied)]), string(copied), "the encodings are the message")
+		require.True(t, err != nil || len(copied) == len(message))
 		var unknown emptypb.Empty // all fields of a message without fields are kept
 		if proto.Unmarshal(message, &unknown) != nil {
 			return // it also checks what is in groups
