@@ -26,8 +26,8 @@ PORT ?= 8080
 BIN  := $(CURDIR)/bin
 
 # In go.work, in the order in which they depend on each other.
-WORKSPACE_MODULES  := pkg services/endpoint-picker services/ingress-reconciler services/backendset-syncer \
-	services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
+WORKSPACE_MODULES  := pkg services/endpoint-picker services/endpoint-picker/simulator services/ingress-reconciler \
+	services/backendset-syncer services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
 STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
@@ -44,7 +44,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -X fairlead.dev/pkg/version.version=$(VERSION) -X fairlead.dev/pkg/version.commit=$(COMMIT)
 
 # What is released as an image, for which platforms, and where the layouts go.
-RELEASE_IMAGES ?= endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver
+RELEASE_IMAGES ?= endpoint-picker endpoint-picker-replay ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver
 PLATFORMS      ?= linux/amd64,linux/arm64
 OCI            ?= $(BIN)/oci
 SOURCE_URL     ?= https://fairlead.dev

@@ -44,6 +44,7 @@ for file in "${files[@]}"; do
 	*.md | docs/* | mkdocs.yml | services/* | pkg/*) affect docs ;; # pages, and programs whose flags they list
 	esac
 	case $file in
+	services/endpoint-picker/simulator/*) affect services/endpoint-picker/simulator ;;
 	services/endpoint-picker/*) affect services/endpoint-picker chart demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	services/ingress-reconciler/*) affect services/ingress-reconciler chart e2e/ingress ;;
 	services/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;;

@@ -20,7 +20,8 @@ expect "doctor verify lint" "" "" .github/dependabot.yml LICENSE
 expect "doctor verify lint docs" "" "" docs/adr/0001-client-go-without-controller-runtime.md CONTRIBUTING.md mkdocs.yml
 expect "doctor verify lint docs chart e2e" "" ./ingress/... charts/ingress-reconciler/README.md
 expect "doctor verify lint docs test chart test-system e2e" services/ingress-reconciler ./ingress/... services/ingress-reconciler/main.go
-expect "doctor verify lint docs test chart demo test-system e2e" services/endpoint-picker "./picker/... ./ingress/... ./syncer/... ./autoscaler/..." services/endpoint-picker/main.go
+expect "doctor verify lint docs test chart demo test-system e2e" "services/endpoint-picker services/endpoint-picker/simulator" "./picker/... ./ingress/... ./syncer/... ./autoscaler/..." services/endpoint-picker/main.go
+expect "doctor verify lint docs test test-system" services/endpoint-picker/simulator "" services/endpoint-picker/simulator/README.md
 expect "doctor verify lint docs chart e2e" "" ./autoscaler/... deploy/examples/variant-autoscaler/keda-external.yaml deploy/examples/README.md
 # What requires the changed module is affected too, over several steps.
 expect "doctor verify lint test demo test-system e2e" "services/ingress-reconciler services/backendset-syncer services/variant-autoscaler deploy/emulators deploy/local/e2e services/variant-autoscaler/test/promql" \

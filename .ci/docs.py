@@ -35,6 +35,7 @@ PAGES = {
     "deploy/emulators/README.md": "project/emulators.md",
     "deploy/local/README.md": "project/local.md",
     "services/*/README.md": "project/{}.md",
+    "services/endpoint-picker/simulator/README.md": "project/endpoint-picker-simulator.md",
     "charts/*/README.md": "reference/charts/{}.md",
 }
 # Folders that links lead to, and the titles of their pages, which list the pages of the folder.
@@ -43,6 +44,8 @@ FOLDERS = {
     "docs/operations": "Operations",
     "docs/services": "Services",
 }
+# Programs beside those of the services: module and package.
+PROGRAMS = {"endpoint-picker-replay": ("services/endpoint-picker/simulator", "./cmd/endpoint-picker-replay")}
 METRICS = re.compile(r"<!-- metrics:.*?-->\n(.*?)<!-- end of metrics -->", re.DOTALL)
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
@@ -72,8 +75,8 @@ def services():
 def generated():
     """Returns the functions that write the generated pages, by page."""
     pages = {"reference/metrics.md": metrics_page}
-    for service in services():
-        pages[f"reference/flags/{service}.md"] = functools.partial(flags_page, service)
+    for program in [*services(), *PROGRAMS]:
+        pages[f"reference/flags/{program}.md"] = functools.partial(flags_page, program)
     for folder, title in FOLDERS.items():
         pages[folder.removeprefix(DOCS) + "/index.md"] = functools.partial(folder_page, folder, title)
     return pages
@@ -131,13 +134,14 @@ def on_files(files, config):
 # Reference
 
 
-def run_help(service, *command):
-    """Returns what a service prints for --help. The go command caches the program."""
-    program = ["go", "run", ".", *command, "--help"]
+def run_help(name, *command):
+    """Returns what a program prints for --help. The go command caches it."""
+    module, package = PROGRAMS.get(name, (f"services/{name}", "."))
+    program = ["go", "run", package, *command, "--help"]
     environment = {k: v for k, v in os.environ.items() if k != "NAMESPACE"} | {"GOWORK": "off"}  # --pool-namespace has it as its default
-    done = subprocess.run(program, cwd=os.path.join(ROOT, "services", service), env=environment, capture_output=True, text=True)
+    done = subprocess.run(program, cwd=os.path.join(ROOT, module), env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        raise PluginError(f"{' '.join(program)} of {service}: {done.stderr.strip()}")
+        raise PluginError(f"{' '.join(program)} of {name}: {done.stderr.strip()}")
     return done.stdout
 
 

@@ -3,7 +3,7 @@
 
 usage: names.py [--list] <folder>...
 
---list prints each one-word name with the number of its definitions. Tests and generated code do not count.
+--list prints each one-word name with the number of its definitions. Tests, generated code and modules below the folder do not count.
 """
 import collections
 import pathlib
@@ -18,8 +18,10 @@ MOST_ONE_WORD, MOST_SHARED = 40, 10  # percent
 
 
 def names(folder):
-    for path in sorted(pathlib.Path(folder).rglob("*.go")):
-        if path.name.endswith("_test.go") or "testdata" in path.parts:
+    root = pathlib.Path(folder)
+    modules = [path.parent for path in root.rglob("go.mod") if path.parent != root]
+    for path in sorted(root.rglob("*.go")):
+        if path.name.endswith("_test.go") or "testdata" in path.parts or any(module in path.parents for module in modules):
             continue
         text = path.read_text()
         if not GENERATED.search(text):

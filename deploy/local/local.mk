@@ -6,8 +6,9 @@ CRDS      := $(BIN)/crds
 # Where local-up keeps its state.
 LOCAL_DIR ?= $(CURDIR)/.local/cluster
 # What becomes an image for this machine: name = module and package of the binary.
-IMAGE_BINARIES := endpoint-picker ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver webhook echo ome ocilb probe
+IMAGE_BINARIES := endpoint-picker endpoint-picker-replay ingress-reconciler backendset-syncer variant-autoscaler nodepool-ingress edge-cache modelserver webhook echo ome ocilb probe
 IMAGE_SOURCE_endpoint-picker    := services/endpoint-picker .
+IMAGE_SOURCE_endpoint-picker-replay := services/endpoint-picker/simulator ./cmd/endpoint-picker-replay
 IMAGE_SOURCE_ingress-reconciler := services/ingress-reconciler .
 IMAGE_SOURCE_backendset-syncer  := services/backendset-syncer .
 IMAGE_SOURCE_variant-autoscaler := services/variant-autoscaler .

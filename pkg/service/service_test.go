@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,4 +122,26 @@ func TestAssemble(t *testing.T) {
 	refused := errors.New("the file is gone")
 	_, err = Assemble[testParts]([]any{func() (*testPart, error) { return nil, refused }})
 	require.Equal(t, refused, err, "without the words of the container")
+}
+
+func TestFlagError(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"unknown flag: --poolNam: did you mean --pool-name?": {"--poolNam=p"},
+		"unknown flag: -poolName: did you mean --pool-name?": {"-poolName", "p"},
+		"unknown flag: -x: see --help":                       {"-x"},
+		`--load "x" is not a number`:                         {"--load=x"},
+		"--load has no value: give one, as in --load=VALUE":  {"--load"},
+		"bad flag syntax: --=x: see --help":                  {"--=x"},
+		`--pods: ParseAddr("x"): unable to parse IP`:         {"--pods=x"},
+		"unknown flag: --secret: see --help":                 {"--secret"},
+	} {
+		fs := pflag.NewFlagSet("program", pflag.ContinueOnError)
+		fs.Float64("load", 0, "")
+		fs.String("pool-name", "", "")
+		fs.Bool("secrets", false, "")
+		require.NoError(t, fs.MarkHidden("secrets"))
+		fs.TextVar(&netip.Addr{}, "pods", netip.Addr{}, "")
+		assert.EqualError(t, FlagError(fs, fs.Parse(args)), want)
+	}
 }

@@ -26,14 +26,13 @@ func TestDependencies(t *testing.T) {
 		pattern string
 		want    []string // not to be imported
 	}{
-		{pattern: "./internal/app", want: []string{internal + "simulation/...", internal + "replay"}}, // no simulation in the hot path
 		{pattern: "./internal/discovery/podset", want: []string{clients, logger, container, sharedCode}},
 		{pattern: "./internal/endpoint", want: []string{internal + "estimate", internal + "scheduling", internal + "prefixindex"}}, // algorithms know endpoints
 		{pattern: "./internal/extproc", want: []string{clients, "k8s.io/api/...", container, "github.com/prometheus/..."}},
 		{pattern: "./internal/pluginconfig", want: []string{clients, container, gRPC, metrics}},
 		{pattern: "./internal/pool/rules", want: []string{"k8s.io/...", "go.uber.org/...", "math/rand/...", "fairlead.dev/..."}},
-		{pattern: "./internal/recording", want: []string{"k8s.io/...", "go.uber.org/...", "github.com/prometheus/...", sharedCode, "fairlead.dev/services/..."}}, // shared by service and simulation
 		{pattern: "./internal/scheduling", want: []string{clients, "k8s.io/api/...", logger, container, gRPC, metrics, envoy, sharedCode}},
+		{pattern: "./internal/telemetry/recorder", want: []string{clients, container, metrics, envoy, sharedCode}}, // the simulator reads recordings
 		{pattern: "./internal/scheduling/plugins", want: []string{clients, container, gRPC, metrics, envoy}},
 	}
 	for _, tt := range tests {

@@ -1,5 +1,4 @@
-// Package commands is the command line of the program. Without a subcommand, the program serves gateways. Subcommand replay plays a
-// recording offline.
+// Package commands is the command line of the program, which serves gateways.
 package commands
 
 import (
@@ -17,7 +16,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
-	"fairlead.dev/services/endpoint-picker/internal/replay"
 )
 
 // exitUsage is the exit code for flags, arguments and configurations of the plugins that are invalid.
@@ -41,10 +39,10 @@ func New(args []string, out, log io.Writer) *cobra.Command {
 		PrintGraph: app.PrintGraph,
 	}, out, log)
 	root.Args = noArguments
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(config.FlagError(cmd.Flags(), err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(service.FlagError(cmd.Flags(), err)) })
 	root.Flags().SortFlags = false
 	root.Flags().Bool("version", false, "Print the version and exit.")
-	root.AddCommand(newReplay(out, log))
+	root.AddCommand(newReplay())
 	root.SetArgs(config.DoubleDashes(root.Flags(), args))
 	return root
 }
@@ -71,35 +69,12 @@ func servePicker(ctx context.Context, cfg *config.Config, log *zap.Logger) error
 	return err
 }
 
-func newReplay(out, log io.Writer) *cobra.Command {
-	o := replay.DefaultOptions()
-	cmd := &cobra.Command{
-		Use:   "replay --recording FILE",
-		Short: "Play a recording in virtual time, and compare configurations",
-		Long: "Play a recording in virtual time against simulated model servers, and print how the default configuration, another one and\n" +
-			"reference policies compare. It needs no cluster and no GPU. Recordings of --record-file and Mooncake's traces are accepted, also\n" +
-			"compressed by gzip. Without --profile, servers resemble a model of 8 billion parameters on one H100.",
-		Example: "  endpoint-picker replay --recording=picks.jsonl --config=plugins.yaml\n" +
-			"  endpoint-picker replay --recording=mooncake.jsonl.gz --servers=16 --load=0.7",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Validate(); err != nil {
-				return usageError(err)
-			}
-			return replay.Run(cmd.Context(), o, out, log)
+// newReplay returns the command of earlier versions, which says what replays recordings now.
+func newReplay() *cobra.Command {
+	return &cobra.Command{
+		Use: "replay", Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError(errors.New("replay is a program of its own: run endpoint-picker-replay with the same flags"))
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.StringVar(&o.Recording, "recording", o.Recording, "File with the recording.")
-	fs.StringVar(&o.Config, "config", o.Config, "File with an EndpointPickerConfig to compare with the default configuration.")
-	fs.StringVar(&o.Profile, "profile", o.Profile, "File with a profile of the model servers. Empty: a model of 8 billion parameters on one H100.")
-	fs.IntVar(&o.Servers, "servers", o.Servers, "Number of model servers. 0: as many as the recorded pool had.")
-	fs.IntVar(&o.Replicas, "replicas", o.Replicas, "Number of independent replicas of the picker, which get the requests in turn.")
-	fs.Float64Var(&o.Load, "load", o.Load, "Play at this part of the rate that the greedy policy sustains. 0: at the recorded rate.")
-	fs.Float64Var(&o.Rate, "rate", o.Rate, "Play at this number of requests per second. 0: at the recorded rate.")
-	fs.StringVar(&o.Pool, "pool", o.Pool, "Play the requests of this pool, if the recording has several.")
-	fs.IntVar(&o.Requests, "requests", o.Requests, "Play this number of requests from the beginning. 0: all.")
-	fs.Uint64Var(&o.Seed, "seed", o.Seed, "Seed of the random numbers. The same seed gives the same table.")
-	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
@@ -164,7 +165,7 @@ func Parse(args []string, w io.Writer) (*Config, error) {
 	if err := fs.Parse(DoubleDashes(fs, args)); errors.Is(err, pflag.ErrHelp) {
 		return nil, err
 	} else if err != nil {
-		return nil, FlagError(fs, err)
+		return nil, service.FlagError(fs, err)
 	}
 	return c, c.Complete(fs)
 }

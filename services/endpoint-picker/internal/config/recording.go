@@ -23,7 +23,7 @@ type Recording struct {
 
 func (r *Recording) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.File, flagRecordFile, r.File,
-		"File to record picked requests in, for endpoint-picker replay: times, lengths and keyed hashes, without text. Empty: no recording.")
+		"File to record picked requests in, for endpoint-picker-replay: times, lengths and keyed hashes, without text. Empty: no recording.")
 	fs.Var(&r.MaxBytes, flagRecordMaxBytes, "Maximum total size of the recording: the file, and older parts with the suffixes .1 to .3.")
 }
 

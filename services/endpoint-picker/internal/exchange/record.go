@@ -100,10 +100,16 @@ type Record struct {
 	Code   codes.Code // final status of the stream
 	Span   Span
 	Scores []Score // of the candidates, if enabled
-	// Prefixes are hashes of the prompt's beginnings, if enabled: of each recording.BlockTokens tokens and everything before, and of the
-	// whole prompt if it ends between two of them. They end where the picker does not read on.
+	// Prefixes are hashes of the prompt's beginnings, if enabled: of each PrefixTokens tokens and everything before, and of the whole
+	// prompt if it ends between two of them. They end where the picker does not read on.
 	Prefixes []uint64
 }
+
+// PrefixTokens is the number of prompt tokens of each of a Record's Prefixes. The format of recordings fixes it.
+const PrefixTokens = 512
+
+// PrefixCount returns the number of prefixes of a prompt with a number of tokens.
+func PrefixCount(tokens int) int { return (tokens + PrefixTokens - 1) / PrefixTokens }
 
 // A Span is the request's part of a trace. Its ID is zero until the decision whether to trace it.
 type Span struct {

@@ -13,12 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/commands"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
-// A recording of the program has nothing that clients wrote, and the program replays it.
-func TestRecordingIsReplayed(t *testing.T) {
+// TestRecording checks that a recording has nothing that clients wrote. The simulator's TestReplayOfTheRecorder plays one.
+func TestRecording(t *testing.T) {
 	t.Parallel()
 	const marker, requests = "MARKER", 12
 	for _, m := range modes {
@@ -43,7 +42,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 			require.NoError(t, err)
 			assert.NotContains(t, strings.ToLower(string(text)), strings.ToLower(marker))
 			assert.NotContains(t, string(text), r.servers[0].address.Addr().String())
-			recorded, err := recording.Read(bytes.NewReader(text))
+			recorded, err := recorder.ReadRecording(bytes.NewReader(text))
 			require.NoError(t, err)
 			require.Len(t, recorded, requests)
 			first, other, again := recorded[0], recorded[1], recorded[2]
@@ -51,14 +50,6 @@ func TestRecordingIsReplayed(t *testing.T) {
 			assert.NotEqual(t, first.Hashes[0], other.Hashes[0])
 			assert.Equal(t, []int{10, 7, 5, 200, 2}, []int{first.Output, first.Prompt, *first.Cached, first.Status, first.Endpoints})
 			assert.NotNil(t, first.TTFT)
-
-			var out, log bytes.Buffer
-			command := commands.New([]string{"replay", "--recording=" + path, "--rate=2"}, &out, &log)
-			require.NoError(t, command.ExecuteContext(t.Context()))
-			assert.Contains(t, out.String(), "played at: 2/s on 2 servers")
-			for _, row := range []string{"recorded", "picker, default", "greedy", "roundrobin"} {
-				assert.Contains(t, out.String(), row)
-			}
 		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -133,7 +132,7 @@ func (p *pick) truncateBlocks(blocks int) {
 }
 
 // prefixBlocks is the number of blocks of one prefix in a record.
-const prefixBlocks = recording.BlockTokens / prefixindex.BlockTokens
+const prefixBlocks = exchange.PrefixTokens / prefixindex.BlockTokens
 
 // appendPrefixes appends the hashes of a prompt's prefixes: at most 1025, or eight kilobytes.
 func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
@@ -142,7 +141,7 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 	for i := range count {
 		to = append(to, c.Hashes[(i+1)*prefixBlocks-1])
 	}
-	if sum, covered := c.Sum(); covered >= tokens && recording.BlockCount(tokens) == count+1 {
+	if sum, covered := c.Sum(); covered >= tokens && exchange.PrefixCount(tokens) == count+1 {
 		to = append(to, sum)
 	}
 	return to

@@ -11,11 +11,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-const prefixBytes = recording.BlockTokens * prefixindex.BytesPerToken
+const prefixBytes = exchange.PrefixTokens * prefixindex.BytesPerToken
 
 // pickedPrompt returns the exchange of a completion with a prompt.
 func pickedPrompt(t *testing.T, r *rig, prompt string) *exchange.RequestContext {
@@ -60,7 +59,7 @@ func TestPrefixesEndWhereThePickerDoesNotReadOn(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.options.Prefixes = true
 	rc := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
-	assert.Greater(t, recording.BlockCount(rc.PromptTokens), 1000)
+	assert.Greater(t, exchange.PrefixCount(rc.PromptTokens), 1000)
 	assert.Len(t, rc.Prefixes, maxBlocks/prefixBlocks)
 }
 

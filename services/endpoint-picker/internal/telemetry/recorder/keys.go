@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-
-	"fairlead.dev/services/endpoint-picker/internal/recording"
 )
 
 // kind keeps hashes of different things apart.
@@ -41,5 +39,5 @@ func (k *keys) hashValue(domain kind, value uint64) uint64 {
 	binary.LittleEndian.PutUint64(b[:8], value)
 	binary.LittleEndian.PutUint64(b[8:], uint64(domain))
 	k.block.Encrypt(b[:], b[:])
-	return binary.LittleEndian.Uint64(b[:]) & recording.MaxHash
+	return binary.LittleEndian.Uint64(b[:]) & maxHash
 }

@@ -1,5 +1,9 @@
-// Package recorder writes picked requests to a recording: times, lengths, and hashes of prompts. It writes no text, no header and no
-// name of a client, and its hashes have a random key that is discarded at exit.
+// Package recorder writes picked requests to a recording, and reads recordings.
+//
+// The format is that of Mooncake's traces, with more fields that other readers ignore: one JSON object per line. It contains times, lengths
+// and hashes, but no text, no header and no name of a client. A hash stands for 512 tokens of a prompt and everything before them, so
+// that equal hashes mean equal text after equal text. Its random key is discarded at exit. The lines are in the order in which answers
+// ended; ReadRecording sorts them by arrival.
 //
 // Requests never wait for it. ObserveRequest puts a request in a queue, or drops it if the queue is full. Run writes the queue in
 // batches. A file that cannot be written is tried again after a while; until then requests are dropped. Memory and the size of the
@@ -18,8 +22,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 const (
@@ -32,14 +34,29 @@ const (
 	batchBytes = 64 << 10
 	// retryInterval is the time after a failed write.
 	retryInterval = 10 * time.Second
-	// maxEndpoints limits the table of endpoint numbers, 1 MB. Beyond it the table starts again, and endpoints get new numbers.
-	maxEndpoints = 10_000
+	// maxNumberedEndpoints limits the table of endpoint numbers, 1 MB. Beyond it the table starts again, and endpoints get new numbers.
+	maxNumberedEndpoints = 10_000
 )
+
+// A Loss is the reason why a request is not in the recording. Its values are values of a metric's label.
+type Loss string
+
+// The reasons of losses.
+const (
+	LostBusy      Loss = "busy"      // the writer was too slow
+	LostFile      Loss = "file"      // the file could not be written
+	LostUnseen    Loss = "unseen"    // the gateway did not show the answer
+	LostUncounted Loss = "uncounted" // the answer ended without a count of its tokens
+	LostPrompt    Loss = "prompt"    // the request has no prompt, or one beyond the limits of the format
+)
+
+// Losses returns all reasons.
+func Losses() []Loss { return []Loss{LostBusy, LostFile, LostUnseen, LostUncounted, LostPrompt} }
 
 // observer counts requests.
 type observer interface {
 	RequestsRecorded(n int)
-	RequestsLost(reason metrics.Loss, n int)
+	RequestsLost(reason Loss, n int)
 }
 
 // Recorder writes the recording of all pools.
@@ -93,7 +110,7 @@ func (r *Recorder) ForPool(name string) *Pool { return &Pool{recorder: r, name: 
 
 // queuedRequest is a request in the queue. Its hashes are made when it is written.
 type queuedRequest struct {
-	recording.Request
+	RecordedRequest
 
 	model    uint64 // hash of the name, without the key
 	endpoint endpoint.Identity
@@ -106,8 +123,8 @@ func (p *Pool) ObserveRequest(x *exchange.Record) {
 		return
 	}
 	output, loss := outputTokens(x)
-	if x.FixedTokens < 1 || x.FixedTokens > recording.MaxTokens || output > recording.MaxTokens {
-		loss = metrics.LostPrompt
+	if x.FixedTokens < 1 || x.FixedTokens > maxTokens || output > maxTokens {
+		loss = LostPrompt
 	}
 	if loss != "" {
 		p.recorder.observer.RequestsLost(loss, 1)
@@ -116,15 +133,15 @@ func (p *Pool) ObserveRequest(x *exchange.Record) {
 	select {
 	case p.recorder.queue <- p.newQueuedRequest(x, output):
 	default:
-		p.recorder.observer.RequestsLost(metrics.LostBusy, 1)
+		p.recorder.observer.RequestsLost(LostBusy, 1)
 	}
 }
 
 // outputTokens returns the tokens of an answer. An error counts as one, because readers of the format expect a token.
-func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
+func outputTokens(x *exchange.Record) (tokens int, loss Loss) {
 	switch {
 	case x.Outcome != exchange.Completed && x.Outcome != exchange.Interrupted:
-		return 0, metrics.LostUnseen
+		return 0, LostUnseen
 	case x.Status >= http.StatusBadRequest:
 		return 1, ""
 	case x.Usage.Known && x.Usage.Output > 0:
@@ -132,16 +149,16 @@ func outputTokens(x *exchange.Record) (tokens int, loss metrics.Loss) {
 	case x.Streaming && x.ContentPieces > 0:
 		return x.ContentPieces, "" // each is about one token
 	}
-	return 0, metrics.LostUncounted
+	return 0, LostUncounted
 }
 
 // newQueuedRequest returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
 func (p *Pool) newQueuedRequest(x *exchange.Record, output int) *queuedRequest {
 	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
 	request := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
-		Request: recording.Request{
+		RecordedRequest: RecordedRequest{
 			Timestamp: &at, Input: x.FixedTokens, Output: output,
-			Extension: recording.Extension{
+			Extension: Extension{
 				Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took,
 				Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
 			},
@@ -150,7 +167,7 @@ func (p *Pool) newQueuedRequest(x *exchange.Record, output int) *queuedRequest {
 		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
 		request.TTFT = &first
 	}
-	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= recording.MaxTokens {
+	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= maxTokens {
 		request.Prompt = x.Usage.Prompt
 		if cached := x.Usage.Cached; x.Usage.CachedKnown && cached >= 0 && cached <= x.Usage.Prompt {
 			request.Cached = &cached
@@ -202,14 +219,14 @@ func (r *Recorder) drainQueue() {
 // addLine appends the line of a request to the batch, and writes the batch if it is full.
 func (r *Recorder) addLine(p *queuedRequest) {
 	if r.failing && r.clock.Now().Before(r.retryAt) {
-		r.observer.RequestsLost(metrics.LostFile, 1)
+		r.observer.RequestsLost(LostFile, 1)
 		return
 	}
 	number := r.endpointNumber(p.endpoint)
 	p.Model, p.Endpoint, p.Hashes = r.keys.hashValue(kindModel, p.model), &number, r.promptHashes(p)
-	line, err := recording.AppendLine(r.batch, &p.Request)
+	line, err := appendLine(r.batch, &p.RecordedRequest)
 	if err != nil {
-		r.observer.RequestsLost(metrics.LostPrompt, 1) // unreachable: all its values can be written
+		r.observer.RequestsLost(LostPrompt, 1) // unreachable: all its values can be written
 		return
 	}
 	r.batch = line
@@ -221,7 +238,7 @@ func (r *Recorder) addLine(p *queuedRequest) {
 
 // promptHashes returns the hashes of a prompt, one for each block.
 func (r *Recorder) promptHashes(p *queuedRequest) []uint64 {
-	hashes := make([]uint64, recording.BlockCount(p.Input))
+	hashes := make([]uint64, exchange.PrefixCount(p.Input))
 	for i := range hashes {
 		if i < len(p.prefixes) {
 			hashes[i] = r.keys.hashValue(kindPrefix, p.prefixes[i])
@@ -239,7 +256,7 @@ func (r *Recorder) endpointNumber(e endpoint.Identity) int {
 	if known {
 		return number
 	}
-	if len(r.endpoints) >= maxEndpoints {
+	if len(r.endpoints) >= maxNumberedEndpoints {
 		clear(r.endpoints)
 	}
 	number = len(r.endpoints)
@@ -256,7 +273,7 @@ func (r *Recorder) flushBatch() {
 	n := r.lines
 	r.batch, r.lines = r.batch[:0], 0
 	if err != nil {
-		r.observer.RequestsLost(metrics.LostFile, n)
+		r.observer.RequestsLost(LostFile, n)
 		r.startPause(err)
 		return
 	}

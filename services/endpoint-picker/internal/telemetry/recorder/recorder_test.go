@@ -21,15 +21,13 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
 // counts is what an observer was told.
 type counts struct {
 	mu      sync.Mutex
 	written int
-	lost    map[metrics.Loss]int
+	lost    map[Loss]int
 }
 
 func (c *counts) RequestsRecorded(n int) {
@@ -38,11 +36,11 @@ func (c *counts) RequestsRecorded(n int) {
 	c.written += n
 }
 
-func (c *counts) RequestsLost(reason metrics.Loss, n int) {
+func (c *counts) RequestsLost(reason Loss, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost == nil {
-		c.lost = map[metrics.Loss]int{}
+		c.lost = map[Loss]int{}
 	}
 	c.lost[reason] += n
 }
@@ -101,12 +99,12 @@ func answered(e *endpoint.Endpoint) *exchange.Record {
 	}
 }
 
-func readRecording(t *testing.T, path string) []recording.Request {
+func readRecording(t *testing.T, path string) []RecordedRequest {
 	t.Helper()
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer file.Close()
-	requests, err := recording.Read(file)
+	requests, err := ReadRecording(file)
 	require.NoError(t, err)
 	return requests
 }
@@ -128,7 +126,7 @@ func TestRecording(t *testing.T) {
 		failed.Status, failed.Usage, failed.ContentPieces, failed.FirstContent = 503, exchange.Usage{}, 0, time.Time{}
 		one.ObserveRequest(failed)
 		long := answered(b)
-		long.FixedTokens, long.Usage = 5*recording.BlockTokens, exchange.Usage{}
+		long.FixedTokens, long.Usage = 5*exchange.PrefixTokens, exchange.Usage{}
 		one.ObserveRequest(long)
 		r.stop()
 		assert.Equal(t, &counts{written: 4}, r.counts)
@@ -138,9 +136,9 @@ func TestRecording(t *testing.T) {
 	require.Len(t, got, 4)
 	first, whole, failed, long := got[0], got[1], got[2], got[3]
 	no, yes, at, ttft, duration, zero, cached := false, true, 3500.0, 500.0, 1500.0, 0, 500
-	assert.Equal(t, recording.Request{
+	assert.Equal(t, RecordedRequest{
 		Timestamp: &at, Input: 600, Output: 10, Hashes: first.Hashes,
-		Extension: recording.Extension{
+		Extension: Extension{
 			Model: first.Model, Endpoint: &zero, Endpoints: 3, Streaming: &yes, Status: 200, TTFT: &ttft, Duration: &duration, Prompt: 640, Cached: &cached, Matched: 512,
 		},
 	}, first)
@@ -178,7 +176,7 @@ func TestRecordingHasNoSecrets(t *testing.T) {
 	assert.NotEqual(t, a.Hashes, b.Hashes, "each recording has its own key")
 	assert.NotEqual(t, a.Model, b.Model)
 	assert.NotContains(t, a.Hashes, uint64(11))
-	assert.LessOrEqual(t, max(a.Hashes[0], a.Hashes[1], a.Model), uint64(recording.MaxHash))
+	assert.LessOrEqual(t, max(a.Hashes[0], a.Hashes[1], a.Model), uint64(maxHash))
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &fields))
 	for name, value := range fields {
@@ -193,17 +191,17 @@ func TestLosses(t *testing.T) {
 	e := newEndpoint(1)
 	for name, tt := range map[string]struct {
 		change func(x *exchange.Record)
-		want   map[metrics.Loss]int
+		want   map[Loss]int
 	}{
 		"refused":        {change: func(x *exchange.Record) { x.Endpoint = nil }},
-		"early close":    {change: func(x *exchange.Record) { x.Outcome = exchange.Unseen }, want: map[metrics.Loss]int{metrics.LostUnseen: 1}},
-		"protocol error": {change: func(x *exchange.Record) { x.Outcome = exchange.Failed }, want: map[metrics.Loss]int{metrics.LostUnseen: 1}},
+		"early close":    {change: func(x *exchange.Record) { x.Outcome = exchange.Unseen }, want: map[Loss]int{LostUnseen: 1}},
+		"protocol error": {change: func(x *exchange.Record) { x.Outcome = exchange.Failed }, want: map[Loss]int{LostUnseen: 1}},
 		"no usage": {
-			change: func(x *exchange.Record) { x.Streaming, x.Usage = false, exchange.Usage{} }, want: map[metrics.Loss]int{metrics.LostUncounted: 1},
+			change: func(x *exchange.Record) { x.Streaming, x.Usage = false, exchange.Usage{} }, want: map[Loss]int{LostUncounted: 1},
 		},
-		"no prompt":   {change: func(x *exchange.Record) { x.FixedTokens = 0 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
-		"long prompt": {change: func(x *exchange.Record) { x.FixedTokens = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
-		"long answer": {change: func(x *exchange.Record) { x.Usage.Output = recording.MaxTokens + 1 }, want: map[metrics.Loss]int{metrics.LostPrompt: 1}},
+		"no prompt":   {change: func(x *exchange.Record) { x.FixedTokens = 0 }, want: map[Loss]int{LostPrompt: 1}},
+		"long prompt": {change: func(x *exchange.Record) { x.FixedTokens = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
+		"long answer": {change: func(x *exchange.Record) { x.Usage.Output = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -244,7 +242,7 @@ func TestSlowWriterLosesRequestsAndBlocksNone(t *testing.T) {
 	for range queueLength + 10 {
 		pool.ObserveRequest(x)
 	}
-	assert.Equal(t, map[metrics.Loss]int{metrics.LostBusy: 10}, r.counts.lost)
+	assert.Equal(t, map[Loss]int{LostBusy: 10}, r.counts.lost)
 }
 
 func TestLinesAreWrittenEachSecond(t *testing.T) {
@@ -278,7 +276,7 @@ func TestFullDisk(t *testing.T) {
 		for range 5 {
 			observe()
 		}
-		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 5}, r.counts.lost)
+		assert.Equal(t, map[Loss]int{LostFile: 5}, r.counts.lost)
 		require.Equal(t, 1, r.logs.Len(), "an outage is one line")
 		assert.Contains(t, r.logs.All()[0].ContextMap()["error"], "no space left on device")
 		room = 1 << 20
@@ -299,16 +297,16 @@ func TestUnwritableFileIsReportedAtStart(t *testing.T) {
 		require.Equal(t, 1, r.logs.FilterMessageSnippet("Could not write the recording").Len())
 		r.ForPool("").ObserveRequest(answered(newEndpoint(1)))
 		r.stop()
-		assert.Equal(t, map[metrics.Loss]int{metrics.LostFile: 1}, r.counts.lost)
+		assert.Equal(t, map[Loss]int{LostFile: 1}, r.counts.lost)
 	})
 }
 
 func TestEndpointNumbersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
-	for n := range maxEndpoints + 5 {
+	for n := range maxNumberedEndpoints + 5 {
 		number := r.endpointNumber(newEndpoint(n).Identity())
-		assert.Less(t, number, maxEndpoints)
+		assert.Less(t, number, maxNumberedEndpoints)
 	}
 	assert.Len(t, r.endpoints, 5)
 }

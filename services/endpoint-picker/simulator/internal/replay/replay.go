@@ -17,9 +17,9 @@ import (
 	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/recording"
-	"fairlead.dev/services/endpoint-picker/internal/simulation"
-	"fairlead.dev/services/endpoint-picker/internal/simulation/servers"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
+	"fairlead.dev/services/endpoint-picker/simulator/internal/simulation"
+	"fairlead.dev/services/endpoint-picker/simulator/internal/simulation/servers"
 )
 
 // Limits on flags.
@@ -174,7 +174,7 @@ func readFile(path string, most int64) ([]byte, error) {
 type playableRecording struct {
 	*simulation.Recording
 
-	requests []recording.Request
+	requests []recorder.RecordedRequest
 }
 
 func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
@@ -183,7 +183,7 @@ func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
 		return nil, fmt.Errorf("read --recording: %w", err)
 	}
 	defer func() { _ = file.Close() }() // opened only for reading
-	requests, err := recording.Read(file)
+	requests, err := recorder.ReadRecording(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Recording, err)
 	}
@@ -194,7 +194,7 @@ func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
 		requests = requests[:min(len(requests), o.Requests)]
 	}
 	all := len(requests)
-	requests = slices.DeleteFunc(requests, func(r recording.Request) bool { return r.Status >= http.StatusBadRequest })
+	requests = slices.DeleteFunc(requests, func(r recorder.RecordedRequest) bool { return r.Status >= http.StatusBadRequest })
 	if n := all - len(requests); n > 0 {
 		fmt.Fprintf(log, "%d requests are left out, because their answers were errors\n", n)
 	}
@@ -206,7 +206,7 @@ func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
 }
 
 // filterPool returns the requests of the chosen pool.
-func (o *Options) filterPool(requests []recording.Request) ([]recording.Request, error) {
+func (o *Options) filterPool(requests []recorder.RecordedRequest) ([]recorder.RecordedRequest, error) {
 	const mostNamed = 20
 	pools := map[string]bool{}
 	for i := range requests {
@@ -225,7 +225,7 @@ func (o *Options) filterPool(requests []recording.Request) ([]recording.Request,
 	case !pools[o.Pool]:
 		return nil, fmt.Errorf("%s has no requests of --pool %q: it has %s", o.Recording, o.Pool, named)
 	}
-	return slices.DeleteFunc(requests, func(r recording.Request) bool { return r.Pool != o.Pool }), nil
+	return slices.DeleteFunc(requests, func(r recorder.RecordedRequest) bool { return r.Pool != o.Pool }), nil
 }
 
 // newScenario returns the requests on servers at the chosen rate.

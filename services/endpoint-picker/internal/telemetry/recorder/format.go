@@ -1,27 +1,17 @@
-// Package recording is the format of recorded requests: Mooncake's traces, with more fields that other readers ignore.
-//
-// A recording has one JSON object per line. It contains times, lengths and hashes, and no text. A hash stands for 512 tokens of a
-// prompt and everything before them, so that equal hashes mean equal text after equal text. The lines are in the order in which
-// answers ended; Read sorts them by arrival.
-//
-// Files come from anywhere: Read bounds the length of a line, every number, and the sum of tokens.
-package recording
+package recorder
 
 import (
 	"encoding/json"
 	"fmt"
 )
 
-// BlockTokens is the number of prompt tokens of a hash. The format fixes it.
-const BlockTokens = 512
-
-// MaxHash is the largest hash that is written. Readers that have numbers of 64 bits with a fraction, as JavaScript, read it exactly.
-const MaxHash = 1<<53 - 1
+// maxHash is the largest hash that is written. Readers that have numbers of 64 bits with a fraction, as JavaScript, read it exactly.
+const maxHash = 1<<53 - 1
 
 // Limits on one request.
 const (
-	// MaxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models.
-	MaxTokens = 1 << 20
+	// maxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models.
+	maxTokens = 1 << 20
 	// maxMilliseconds is the largest time, ten years. Larger ones lose fractions of a millisecond.
 	maxMilliseconds = 10 * 366 * 24 * 3600 * 1e3
 	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs.
@@ -30,8 +20,8 @@ const (
 	maxEndpoints = 1 << 16
 )
 
-// A Request is one line.
-type Request struct {
+// A RecordedRequest is one line.
+type RecordedRequest struct {
 	Timestamp *float64 `json:"timestamp"`     // arrival, in milliseconds since any moment
 	Input     int      `json:"input_length"`  // tokens of the prompt
 	Output    int      `json:"output_length"` // tokens of the answer
@@ -55,14 +45,11 @@ type Extension struct {
 	Matched   int      `json:"matched_tokens,omitempty"` // of input_length, in the server's cache, as the picker estimated
 }
 
-// AppendLine appends the line of a request.
-func AppendLine(to []byte, r *Request) ([]byte, error) {
+// appendLine appends the line of a request.
+func appendLine(to []byte, r *RecordedRequest) ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return to, fmt.Errorf("encode request: %w", err)
 	}
 	return append(append(to, line...), '\n'), nil
 }
-
-// BlockCount returns the number of hashes of a prompt with a number of tokens.
-func BlockCount(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }

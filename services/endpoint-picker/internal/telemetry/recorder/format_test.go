@@ -1,4 +1,4 @@
-package recording
+package recorder
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
 const mooncake = `{"timestamp": 27482, "input_length": 1300, "output_length": 52, "hash_ids": [46, 47, 48]}
@@ -26,10 +28,10 @@ func TestReadMooncake(t *testing.T) {
 	for name, text := range map[string]string{"plain": mooncake, "compressed": zipped.String(), "with blank lines": "\n" + mooncake + "\r\n \n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Read(strings.NewReader(text))
+			got, err := ReadRecording(strings.NewReader(text))
 			require.NoError(t, err)
 			first, second := 27482.0, 27482.5
-			assert.Equal(t, []Request{
+			assert.Equal(t, []RecordedRequest{
 				{Timestamp: &first, Input: 1300, Output: 52, Hashes: []uint64{46, 47, 48}},
 				{Timestamp: &second, Input: 512, Output: 1, Hashes: []uint64{46}},
 			}, got)
@@ -43,7 +45,7 @@ func TestReadSortsByArrival(t *testing.T) {
 	for i, at := range []int{30, 10, 20, 10} {
 		fmt.Fprintf(&text, `{"timestamp": %d, "input_length": 1, "output_length": %d, "hash_ids": [1]}`+"\n", at, i+1)
 	}
-	got, err := Read(strings.NewReader(text.String()))
+	got, err := ReadRecording(strings.NewReader(text.String()))
 	require.NoError(t, err)
 	var order []int
 	for _, r := range got {
@@ -55,20 +57,20 @@ func TestReadSortsByArrival(t *testing.T) {
 func TestWrittenLinesAreRead(t *testing.T) {
 	t.Parallel()
 	at, first, took, endpoint, cached, streaming := 12.0, 0.5, 99.0, 0, 0, false
-	want := []Request{{
-		Timestamp: &at, Input: 513, Output: 7, Hashes: []uint64{MaxHash, 0},
+	want := []RecordedRequest{{
+		Timestamp: &at, Input: 513, Output: 7, Hashes: []uint64{maxHash, 0},
 		Extension: Extension{
 			Pool: "ns/pool", Model: 3, Endpoint: &endpoint, Endpoints: 8, Streaming: &streaming, Status: 200, TTFT: &first, Duration: &took,
 			Prompt: 500, Cached: &cached, Matched: 16,
 		},
 	}}
-	line, err := AppendLine(nil, &want[0])
+	line, err := appendLine(nil, &want[0])
 	require.NoError(t, err)
-	got, err := Read(bytes.NewReader(line))
+	got, err := ReadRecording(bytes.NewReader(line))
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 
-	_, err = AppendLine(nil, &Request{Timestamp: new(math.Inf(1))})
+	_, err = appendLine(nil, &RecordedRequest{Timestamp: new(math.Inf(1))})
 	require.ErrorContains(t, err, "encode request: ")
 }
 
@@ -107,7 +109,7 @@ func TestReadNamesTheLine(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Read(strings.NewReader(good + "\n" + tt.give + "\n"))
+			_, err := ReadRecording(strings.NewReader(good + "\n" + tt.give + "\n"))
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -120,9 +122,9 @@ func TestReadReportsBrokenCompression(t *testing.T) {
 	_, err := w.Write([]byte(strings.Repeat(mooncake, 1000)))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	_, err = Read(bytes.NewReader(zipped.Bytes()[:zipped.Len()/2]))
+	_, err = ReadRecording(bytes.NewReader(zipped.Bytes()[:zipped.Len()/2]))
 	require.ErrorContains(t, err, "unexpected EOF")
-	_, err = Read(bytes.NewReader(gzipMagic))
+	_, err = ReadRecording(bytes.NewReader(gzipMagic))
 	require.ErrorContains(t, err, "read recording: ")
 }
 
@@ -130,9 +132,9 @@ func TestReadReportsBrokenCompression(t *testing.T) {
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = `{"timestamp": 1, "input_length": 1, "output_length": 1048576, "hash_ids": [1]}` + "\n"
-	_, err := Read(strings.NewReader(strings.Repeat(most, maxTotal/MaxTokens+1)))
+	_, err := ReadRecording(strings.NewReader(strings.Repeat(most, maxTotal/maxTokens+1)))
 	require.ErrorContains(t, err, "the requests have more than 4294967296 tokens in all: split the file")
-	_, err = Read(strings.NewReader(strings.Repeat("\n", MaxRequests+1)))
+	_, err = ReadRecording(strings.NewReader(strings.Repeat("\n", maxRequests+1)))
 	require.ErrorContains(t, err, "it has more than 2097152 lines: split the file")
 }
 
@@ -142,20 +144,20 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[1],"endpoint":0,"ttft_ms":1e3,"streaming":false}`))
 	f.Add(append(bytes.Clone(gzipMagic), 8, 0))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := Read(bytes.NewReader(text))
+		got, err := ReadRecording(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
 		var again []byte
 		for i := range got {
 			r := &got[i]
-			assert.LessOrEqual(t, max(r.Input, r.Output), MaxTokens)
+			assert.LessOrEqual(t, max(r.Input, r.Output), maxTokens)
 			assert.Positive(t, min(r.Input, r.Output))
-			assert.Len(t, r.Hashes, BlockCount(r.Input))
-			again, err = AppendLine(again, r)
+			assert.Len(t, r.Hashes, exchange.PrefixCount(r.Input))
+			again, err = appendLine(again, r)
 			require.NoError(t, err)
 		}
-		same, err := Read(bytes.NewReader(again))
+		same, err := ReadRecording(bytes.NewReader(again))
 		require.NoError(t, err)
 		assert.Equal(t, got, same)
 	})

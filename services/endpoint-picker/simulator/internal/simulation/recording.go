@@ -10,13 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/recording"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
-const (
-	recordedBlock = recording.BlockTokens
-	manyFollow    = 16 // a block that more different ones follow belongs to a system prompt, not to a conversation
-)
+const manyFollow = 16 // a block that more different ones follow belongs to a system prompt, not to a conversation
 
 // A Recording contains recorded requests, by time of arrival.
 type Recording struct {
@@ -28,7 +26,7 @@ type Recording struct {
 
 // recordedRequest is one request. Equal hashes stand for equal text after equal text. The last one may stand for less text.
 type recordedRequest struct {
-	recording.Request
+	recorder.RecordedRequest
 
 	group  int
 	input  int  // tokens for the model server
@@ -37,7 +35,7 @@ type recordedRequest struct {
 
 // ReadRecording reads a recording.
 func ReadRecording(from io.Reader) (*Recording, error) {
-	requests, err := recording.Read(from)
+	requests, err := recorder.ReadRecording(from)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +43,10 @@ func ReadRecording(from io.Reader) (*Recording, error) {
 }
 
 // NewRecording returns a recording of requests that are sorted by time of arrival.
-func NewRecording(requests []recording.Request) (*Recording, error) {
+func NewRecording(requests []recorder.RecordedRequest) (*Recording, error) {
 	r := &Recording{tokens: serverTokens(requests)}
 	for i := range requests {
-		q := recordedRequest{Request: requests[i], input: requests[i].Input, stream: true}
+		q := recordedRequest{RecordedRequest: requests[i], input: requests[i].Input, stream: true}
 		if r.tokens > 0 {
 			q.input = max(1, int(math.Round(float64(q.Input)*r.tokens)))
 		}
@@ -66,7 +64,7 @@ func NewRecording(requests []recording.Request) (*Recording, error) {
 
 // serverTokens returns how many tokens the model servers counted for each token of the picker, which estimates; 0 if no server reported
 // any. One number for all requests keeps equal beginnings equal.
-func serverTokens(requests []recording.Request) float64 {
+func serverTokens(requests []recorder.RecordedRequest) float64 {
 	reported, estimated := 0.0, 0.0
 	for i := range requests {
 		if q := &requests[i]; q.Prompt > 0 {
@@ -142,7 +140,7 @@ func (q *recordedRequest) blockChain(g *generator, number int, tokens float64) [
 		end := (i+1)*g.blockTokens - 1 // the last token of the block
 		if end < q.input {
 			recorded := min(int(float64(end)/tokens), q.Input-1)
-			last = scramble(last, q.Hashes[recorded/recordedBlock], uint64(end))
+			last = scramble(last, q.Hashes[recorded/exchange.PrefixTokens], uint64(end))
 		} else {
 			last = scramble(last, math.MaxUint64-uint64(number), uint64(end))
 		}
@@ -184,14 +182,14 @@ func (r *recordedPrompt) promptText() string {
 		if r.recording.tokens > 0 {
 			bytes = charsPerToken // the lengths are those of a picker
 		}
-		size := int(math.Round(float64(min(left, recordedBlock)) * bytes))
-		start := fmt.Sprintf("%016x ", scramble(hash, recordedBlock)) // no two hashes have the same text
+		size := int(math.Round(float64(min(left, exchange.PrefixTokens)) * bytes))
+		start := fmt.Sprintf("%016x ", scramble(hash, exchange.PrefixTokens)) // no two hashes have the same text
 		start = start[:min(size, len(start))]
 		all := prose()
 		from := int(scramble(hash) % uint64(len(all)-size))
 		b.WriteString(start)
 		b.WriteString(all[from : from+size-len(start)])
-		left -= recordedBlock
+		left -= exchange.PrefixTokens
 	}
 	return b.String()
 }

@@ -1,4 +1,4 @@
-package recording
+package recorder
 
 import (
 	"bufio"
@@ -11,21 +11,24 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
-// Limits on a recording. Package simulation needs some hundred bytes for a request, and 4 bytes for each 16 tokens.
+// Limits on a recording. A simulation needs some hundred bytes for a request, and 4 bytes for each 16 tokens.
 const (
-	// MaxRequests is half an hour at 1000 requests per second: about 500 MB of lines.
-	MaxRequests = 2 << 20
-	// maxTotal limits the tokens of all requests: MaxRequests with 2048 tokens each, 1 GiB in a simulation.
+	// maxRequests is half an hour at 1000 requests per second: about 500 MB of lines.
+	maxRequests = 2 << 20
+	// maxTotal limits the tokens of all requests: maxRequests with 2048 tokens each, 1 GiB in a simulation.
 	maxTotal = 4 << 30
 )
 
 // gzipMagic is how files of gzip begin.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Read reads a recording, plain or compressed by gzip, and returns its requests by time of arrival. Errors name the line.
-func Read(from io.Reader) ([]Request, error) {
+// ReadRecording reads a recording, plain or compressed by gzip, and returns its requests by time of arrival. Files come from anywhere, so
+// it bounds the length of a line, every number, and the sum of tokens. Errors name the line.
+func ReadRecording(from io.Reader) ([]RecordedRequest, error) {
 	buffered := bufio.NewReader(from)
 	if head, _ := buffered.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) { // a shorter file is not of gzip
 		unzipped, err := gzip.NewReader(buffered)
@@ -37,14 +40,14 @@ func Read(from io.Reader) ([]Request, error) {
 	return readLines(buffered)
 }
 
-func readLines(from io.Reader) ([]Request, error) {
+func readLines(from io.Reader) ([]RecordedRequest, error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
-	var requests []Request
+	var requests []RecordedRequest
 	total, number := 0, 0
 	for lines.Scan() {
-		if number++; number > MaxRequests {
-			return nil, fmt.Errorf("line %d of the recording: it has more than %d lines: split the file", number, MaxRequests)
+		if number++; number > maxRequests {
+			return nil, fmt.Errorf("line %d of the recording: it has more than %d lines: split the file", number, maxRequests)
 		}
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
@@ -65,12 +68,12 @@ func readLines(from io.Reader) ([]Request, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read recording after line %d: %w", number, err)
 	}
-	slices.SortStableFunc(requests, func(a, b Request) int { return cmp.Compare(*a.Timestamp, *b.Timestamp) })
+	slices.SortStableFunc(requests, func(a, b RecordedRequest) int { return cmp.Compare(*a.Timestamp, *b.Timestamp) })
 	return requests, nil
 }
 
-func parseLine(line []byte) (Request, error) {
-	var r Request
+func parseLine(line []byte) (RecordedRequest, error) {
+	var r RecordedRequest
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if err := decoder.Decode(&r); err != nil {
 		return r, fmt.Errorf("parse JSON: %w", err)
@@ -81,7 +84,7 @@ func parseLine(line []byte) (Request, error) {
 	return r, cmp.Or(r.validateRequest(), r.Extension.validateExtension())
 }
 
-func (r *Request) validateRequest() error {
+func (r *RecordedRequest) validateRequest() error {
 	switch {
 	case r.Timestamp == nil:
 		return errors.New("timestamp is missing")
@@ -89,10 +92,10 @@ func (r *Request) validateRequest() error {
 		return fmt.Errorf("timestamp %v is out of range: it must be in milliseconds, from 0 to ten years", *r.Timestamp)
 	case r.Input < 1 || r.Output < 1:
 		return errors.New("input_length and output_length must be at least 1")
-	case r.Input > MaxTokens || r.Output > MaxTokens:
-		return fmt.Errorf("input_length and output_length must be at most %d", MaxTokens)
-	case len(r.Hashes) != BlockCount(r.Input):
-		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, BlockTokens)
+	case r.Input > maxTokens || r.Output > maxTokens:
+		return fmt.Errorf("input_length and output_length must be at most %d", maxTokens)
+	case len(r.Hashes) != exchange.PrefixCount(r.Input):
+		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, exchange.PrefixTokens)
 	}
 	return nil
 }
@@ -103,8 +106,8 @@ func (e *Extension) validateExtension() error {
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
-	case !validCount(&e.Prompt, MaxTokens) || !validCount(e.Cached, MaxTokens) || !validCount(&e.Matched, MaxTokens):
-		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", MaxTokens)
+	case !validCount(&e.Prompt, maxTokens) || !validCount(e.Cached, maxTokens) || !validCount(&e.Matched, maxTokens):
+		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", maxTokens)
 	}
 	return nil
 }

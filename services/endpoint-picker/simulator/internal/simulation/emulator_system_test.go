@@ -29,7 +29,7 @@ func buildEmulator(b *testing.B) string {
 	b.Helper()
 	program := filepath.Join(b.TempDir(), "modelserver")
 	build := exec.CommandContext(b.Context(), "go", "build", "-o", program, "./modelserver")
-	build.Dir, build.Env = filepath.Join("..", "..", "..", "..", "deploy", "emulators"), append(os.Environ(), "GOWORK=off")
+	build.Dir, build.Env = filepath.Join("..", "..", "..", "..", "..", "deploy", "emulators"), append(os.Environ(), "GOWORK=off")
 	out, err := build.CombinedOutput()
 	require.NoError(b, err, string(out))
 	return program

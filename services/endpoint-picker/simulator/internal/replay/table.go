@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/recording"
-	"fairlead.dev/services/endpoint-picker/internal/simulation"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
+	"fairlead.dev/services/endpoint-picker/simulator/internal/simulation"
 )
 
 // unknown is the cell of a figure that a recording does not contain.
@@ -62,7 +62,7 @@ func (t *table) addRow(name string, first, answer simulation.Times, rest ...stri
 
 // addRecorded adds the row of the real servers, if the recording contains anything about them. Like the others it leaves out the first
 // tenth of the time.
-func (t *table) addRecorded(requests []recording.Request) {
+func (t *table) addRecorded(requests []recorder.RecordedRequest) {
 	const warm = 0.1
 	begin, end := *requests[0].Timestamp, *requests[len(requests)-1].Timestamp
 	m := measurements{perServer: map[int]int{}}
@@ -92,7 +92,7 @@ type measurements struct {
 	perServer            map[int]int
 }
 
-func (m *measurements) addRequest(r *recording.Request) {
+func (m *measurements) addRequest(r *recorder.RecordedRequest) {
 	if r.Duration == nil {
 		return
 	}

@@ -54,7 +54,7 @@ const (
 )
 
 // sourceOfEstimate is the package with the constants.
-const sourceOfEstimate = "../estimate"
+const sourceOfEstimate = "../../../internal/estimate"
 
 // edit replaces a part of a file.
 type edit struct {
