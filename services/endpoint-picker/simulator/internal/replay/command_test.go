@@ -71,7 +71,7 @@ func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 
 func TestEveryFlagIsInTheREADME(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
 	require.NoError(t, err)
 	NewCommand(io.Discard, io.Discard).Flags().VisitAll(func(f *pflag.Flag) {
 		assert.True(t, bytes.Contains(readme, []byte("`--"+f.Name+"`")), f.Name)
