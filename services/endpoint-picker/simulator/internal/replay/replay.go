@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/simulator/internal/simulation"
-	"fairlead.dev/services/endpoint-picker/simulator/internal/simulation/servers"
 )
 
 // Limits on flags.
@@ -147,7 +146,7 @@ func (o *Options) readConfig(log io.Writer) (loader, error) {
 }
 
 func (o *Options) readProfile() (*simulation.Profile, error) {
-	text := servers.Usual
+	text := simulation.UsualProfile
 	if o.Profile != "" {
 		var err error
 		if text, err = readFile(o.Profile, maxProfile); err != nil {

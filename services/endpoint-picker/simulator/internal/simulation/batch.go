@@ -74,13 +74,6 @@ const (
 	Frozen PageFault = "frozen" // it does not change any more
 )
 
-// UsualEngine returns an engine like a model of 8 billion parameters on one recent GPU.
-func UsualEngine() Engine {
-	return Engine{
-		Slots: 48, Blocks: 4096, BlockTokens: 16, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
-	}
-}
-
 // job is one request on one server.
 type job struct {
 	*arrival

@@ -30,15 +30,6 @@ const (
 	AtRandom
 )
 
-// IndependentPickers is the real endpoint picker, with a number of replicas that tell each other nothing.
-func IndependentPickers(replicas int, split Split) Policy {
-	name := fmt.Sprintf("picker x%d", replicas)
-	if split == AtRandom {
-		name += " random"
-	}
-	return pickerOf(name, replicas, split, pluginconfig.Default)
-}
-
 // ConfiguredPicker is the same with requests in turn and a configuration. It calls load for each replica, because plugins have a state.
 func ConfiguredPicker(name string, replicas int, load func(o pluginconfig.Options) *pluginconfig.Config) Policy {
 	return pickerOf(name, replicas, InTurn, load)
@@ -48,67 +39,12 @@ func pickerOf(name string, replicas int, split Split, load func(o pluginconfig.O
 	return Policy{Name: name, start: func(f *fleet) chooser { return newPicker(f, replicas, split, load) }}
 }
 
-// ConnectedPickers is IndependentPickers with replicas that tell each other of their requests. The others hear of an event after the delay.
-func ConnectedPickers(replicas int, split Split, delay time.Duration) Policy {
-	p := IndependentPickers(replicas, split)
-	p.Name += " telling"
-	p.start = func(f *fleet) chooser {
-		started := newPicker(f, replicas, split, pluginconfig.Default)
-		for _, from := range started.replicas {
-			to := &listeners{delay: delay}
-			for _, r := range started.replicas {
-				if r != from {
-					to.addReplica(r)
-				}
-			}
-			from.factory.SetPublisher(to)
-		}
-		return started
-	}
-	return p
-}
-
 func newPicker(f *fleet, replicas int, split Split, load func(o pluginconfig.Options) *pluginconfig.Config) *picker {
 	p := &picker{split: split, random: rand.New(rand.NewPCG(f.seed, 2))}
 	for i := range replicas {
 		p.replicas = append(p.replicas, newReplica(f, load(PluginOptions()), uint64(i)))
 	}
 	return p
-}
-
-// listeners are the other replicas of one that publishes its events.
-type listeners struct {
-	delay time.Duration
-	apply []func(e estimate.Event, at time.Time)
-	after func(d time.Duration, do func())
-	now   func() time.Time
-}
-
-// addReplica adds a replica that hears of the events.
-func (l *listeners) addReplica(r *replica) {
-	view := r.factory.NewReplica()
-	l.after, l.now = r.timeline.scheduleAfter, r.timeline.Now
-	l.apply = append(l.apply, func(e estimate.Event, at time.Time) {
-		if e.Endpoint != nil {
-			i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint.Identity() == e.Endpoint.Identity() })
-			if i < 0 {
-				return
-			}
-			e.Endpoint = r.members[i].endpoint
-		}
-		view.ApplyEvent(e, at)
-	})
-}
-
-// PublishEvent implements estimate.Publisher.
-func (l *listeners) PublishEvent(e estimate.Event) {
-	e.Chain = slices.Clone(e.Chain)
-	at := l.now()
-	l.after(l.delay, func() {
-		for _, apply := range l.apply {
-			apply(e, at)
-		}
-	})
 }
 
 // PluginOptions are the options of configurations of simulated pickers.

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	_ "embed" // of the usual profile
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +59,12 @@ type ProfileFault struct {
 	After  float64   `json:"after_s"`
 }
 
-// ReadProfile reads a profile. What it lacks is as in UsualEngine.
+// UsualProfile is the profile of a model of 8 billion parameters on one H100.
+//
+//go:embed servers/8b-h100.json
+var UsualProfile []byte
+
+// ReadProfile reads a profile. What it lacks is that of a model of 8 billion parameters on one recent GPU.
 func ReadProfile(from io.Reader) (*Profile, error) {
 	p := &Profile{
 		Law:         ProfileLaw{Base: 6, PerSeq: 0.15, PerToken: 40},
@@ -128,16 +134,6 @@ func (p *Profile) Engines(n int) []Engine {
 		}
 	}
 	return engines
-}
-
-// WithProfile returns a scenario with as many servers of a profile, and text of its tokenizer. Slow servers stay slow.
-func (s Scenario) WithProfile(p *Profile) Scenario {
-	engines := p.Engines(len(s.Servers))
-	for i := range engines {
-		engines[i].Slowness *= s.Servers[i].Slowness
-	}
-	s.Servers, s.Workload.bytes = engines, p.BytesPerToken
-	return s
 }
 
 // WithBytesPerToken returns the scenario with text of a tokenizer.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -31,15 +30,6 @@ type recordedRequest struct {
 	group  int
 	input  int  // tokens for the model server
 	stream bool // the answer comes in pieces
-}
-
-// ReadRecording reads a recording.
-func ReadRecording(from io.Reader) (*Recording, error) {
-	requests, err := recorder.ReadRecording(from)
-	if err != nil {
-		return nil, err
-	}
-	return NewRecording(requests)
 }
 
 // NewRecording returns a recording of requests that are sorted by time of arrival.

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
 // Two conversations, one with two turns, and a prompt that has nothing in common with them.
@@ -226,4 +228,13 @@ func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
 	half, err := AtLoad(t.Context(), 0.5, 1, at)
 	require.NoError(t, err)
 	assert.InEpsilon(t, full.Workload.rate/2, half.Workload.rate, 1e-9)
+}
+
+// ReadRecording reads a recording.
+func ReadRecording(from io.Reader) (*Recording, error) {
+	requests, err := recorder.ReadRecording(from)
+	if err != nil {
+		return nil, err
+	}
+	return NewRecording(requests)
 }

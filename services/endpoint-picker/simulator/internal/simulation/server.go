@@ -48,17 +48,6 @@ func (s *server) usableBlocks(blocks int) int {
 	return blocks - blocks%max(s.Cache.Alignment, 1)
 }
 
-// promptLoad returns the uncached tokens of the prompts of requests without a first token.
-func (s *server) promptLoad() int {
-	tokens := 0
-	for _, j := range s.allJobs() {
-		if j.first == 0 {
-			tokens += j.prompt - j.hit
-		}
-	}
-	return tokens
-}
-
 // address returns its address.
 func (s *server) address() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(s.number >> 8), byte(s.number)}), 8000)

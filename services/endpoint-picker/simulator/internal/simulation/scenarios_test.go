@@ -151,3 +151,20 @@ func otherAnswers() []Scenario {
 		usualScenario("long-answers", chatty.Workload(20)),
 	}
 }
+
+// UsualEngine returns an engine like a model of 8 billion parameters on one recent GPU.
+func UsualEngine() Engine {
+	return Engine{
+		Slots: 48, Blocks: 4096, BlockTokens: 16, Batch: 2048, Law: steptime.Linear(), Slowness: 1,
+	}
+}
+
+// WithProfile returns a scenario with as many servers of a profile, and text of its tokenizer. Slow servers stay slow.
+func (s Scenario) WithProfile(p *Profile) Scenario {
+	engines := p.Engines(len(s.Servers))
+	for i := range engines {
+		engines[i].Slowness *= s.Servers[i].Slowness
+	}
+	s.Servers, s.Workload.bytes = engines, p.BytesPerToken
+	return s
+}
