@@ -111,7 +111,7 @@ def expand(items, pages):
 def check_names():
     """Fails for a label, annotation, finalizer or condition of the programs that docs/names.md does not list."""
     listed = open(os.path.join(ROOT, "docs/names.md"), encoding="utf-8").read()
-    for pattern in "services/*/internal/**/*.go", "pkg/**/*.go":
+    for pattern in "services/**/internal/**/*.go", "pkg/**/*.go":
         for path in glob.glob(os.path.join(ROOT, pattern), recursive=True):
             if path.endswith("_test.go"):
                 continue
