@@ -35,7 +35,6 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
 
@@ -426,16 +425,6 @@ func TestPickerWithoutKubernetes(t *testing.T) {
 	stream = r.open(t, r.gateway(t))
 	respond(t, stream, true)
 	require.NoError(t, stream.CloseSend())
-}
-
-func TestPickerWaitsForItsRules(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, config.Drain{})
-	one, ok := r.Finder.(*onePool)
-	require.True(t, ok)
-	require.NoError(t, one.CheckReady())
-	waiting := &onePool{runningPool: one.runningPool, rules: informers.NewRules(informers.RulesParams{Log: zap.NewNop()})}
-	require.ErrorIs(t, waiting.CheckReady(), informers.ErrRulesNotRead)
 }
 
 func TestPoolIsShown(t *testing.T) {

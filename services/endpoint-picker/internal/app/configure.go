@@ -48,6 +48,6 @@ func (p *parts) prepareConfig(c *pluginconfig.Config) (publish func(), err error
 		p.ExtProc.WantHeaders(c.Headers)
 		p.Decision.WantHeaders(c.Headers)
 		p.Proxy.WantHeaders(c.Headers)
-		p.Pools.applyPlan(plan, size)
+		p.Pools.ApplyPlan(plan, size)
 	}, nil
 }

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pools"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
@@ -47,10 +48,9 @@ type parts struct {
 	Config   *config.Config
 	Log      *zap.Logger
 	Clock    clock.Clock // of the delay of a drain
-	Pools    *runningPools
+	Pools    *pools.Registry
 	Replicas replicaNode
-	Finder   finder
-	Events   *poolEvents
+	Events   *pools.Events
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server
 	Decision *decision.Listener
@@ -80,14 +80,15 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// The configuration of the plugins.
 		newClients,
-		newPoolEvents,
+		func(c *clients, log *zap.Logger, now clock.RealClock) *pools.Events {
+			return pools.NewEvents(c.Core, log, now)
+		},
 		func(r *prometheus.Registry) *metrics.Config { return metrics.NewConfig(r) },
 		newReloader,
 
 		// The pools.
 		newReplicaNode,
-		newRunningPools,
-		newFinder,
+		newPools,
 
 		// Servers for gateways, probes and Prometheus.
 		newCertificates,
@@ -105,12 +106,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 // newParts creates every part, and starts none.
 func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
-	p, err := service.Assemble[parts](constructors(cfg, log))
-	if err != nil {
-		return nil, err
-	}
-	p.Events.pools = p.Pools.PoolReferences // pools report Events, and Events are about pools
-	return p, nil
+	return service.Assemble[parts](constructors(cfg, log))
 }
 
 // PrintGraph writes the dependency graph of the parts in the format of Graphviz.
@@ -126,7 +122,7 @@ type extProcParts struct {
 
 	Config   *config.Config
 	Log      *zap.Logger
-	Finder   finder
+	Pools    *pools.Registry
 	Tracer   *tracing.Tracer
 	Registry *prometheus.Registry
 	Clock    clock.RealClock
@@ -145,7 +141,7 @@ func newExtProc(p extProcParts) *extproc.Server {
 			LeaveEarly:     cfg.ExtProc.LeaveEarly,
 			EmitScores:     cfg.ExtProc.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Pools: p.Finder, Clock: p.Clock, NewID: uuid.NewString,
+		Log: p.Log.Named("extproc"), Pools: p.Pools, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
@@ -157,7 +153,7 @@ func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision
 	cfg := p.Config
 	params := decision.Params{
 		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
-		Log:     p.Log.Named("decision"), Pools: p.Finder, Ledger: l, Clock: p.Clock, NewID: uuid.NewString,
+		Log:     p.Log.Named("decision"), Pools: p.Pools, Ledger: l, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
@@ -182,7 +178,7 @@ type proxyParts struct {
 
 	Config       *config.Config
 	Log          *zap.Logger
-	Finder       finder
+	Pools        *pools.Registry
 	Tracer       *tracing.Tracer
 	Certificates *certificates
 	Ledger       *fairshare.Ledger
@@ -205,7 +201,7 @@ func newProxy(p proxyParts) *proxy.Server {
 			MaxAttempts:    cfg.Proxy.MaxAttempts,
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 		},
-		Log: p.Log.Named("proxy"), Pools: p.Finder, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+		Log: p.Log.Named("proxy"), Pools: p.Pools, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if p.Tracer.IsEnabled() {
 		params.Tracer = p.Tracer
@@ -217,7 +213,7 @@ func newProxy(p proxyParts) *proxy.Server {
 	return server
 }
 
-func newHealth(f finder) *health.Server { return health.NewServer(f, extproc.ServiceName) }
+func newHealth(r *pools.Registry) *health.Server { return health.NewServer(r, extproc.ServiceName) }
 
 // replyTimeout is the time for a gateway to read a reply, and to send the rest of a message.
 const replyTimeout = 30 * time.Second
@@ -280,7 +276,7 @@ type httpParts struct {
 
 	Config       *config.Config
 	Log          *zap.Logger
-	Pools        *runningPools
+	Pools        *pools.Registry
 	Health       *health.Server
 	Certificates *certificates
 	Protection   protection

@@ -93,7 +93,7 @@ func (p *parts) runParts(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	parts := []func(context.Context){p.Finder.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run}
+	parts := []func(context.Context){p.Pools.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run}
 	if p.Recorder != nil {
 		parts = append(parts, p.Recorder.Run)
 	}
@@ -147,7 +147,7 @@ func (p *parts) drainServers(work context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(work, limits.Timeout)
 	defer cancel()
-	defer time.AfterFunc(limits.Timeout-refusalTime, p.Pools.closeQueues).Stop()
+	defer time.AfterFunc(limits.Timeout-refusalTime, p.Pools.CloseQueues).Stop()
 	var ending sync.WaitGroup
 	ending.Go(func() {
 		if n := p.ExtProc.InFlight; !p.ExtProcListener.DrainStreams(bounded) && n() > 0 {

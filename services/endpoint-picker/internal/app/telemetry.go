@@ -9,6 +9,8 @@ import (
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/pools"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
@@ -41,4 +43,11 @@ func newGatherer(cfg *config.Config, r prometheus.Gatherer) prometheus.Gatherer 
 		return metrics.LegacyNames(r)
 	}
 	return r
+}
+
+func newDebugPage(cfg *config.Config, log *zap.Logger, r *pools.Registry, c clock.RealClock) *debugpage.Page {
+	return debugpage.New(debugpage.Params{
+		Log: log.Named("debugpage"), Version: version.String(), Pools: r.DebugPools, StaleAfter: cfg.Scraping.StaleAfter,
+		KeepsPicks: cfg.Telemetry.DebugPicks > 0, Clock: c,
+	})
 }

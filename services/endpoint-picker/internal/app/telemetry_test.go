@@ -1,20 +1,15 @@
 package app
 
 import (
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	zaptest "go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
@@ -35,48 +30,27 @@ func TestOlderNamesIfWanted(t *testing.T) {
 	}
 }
 
-// TestObservers counts the observers of exchanges besides the metrics.
-func TestObservers(t *testing.T) {
+func TestTracerOfTheEnvironment(t *testing.T) {
 	tests := []struct {
-		name        string
-		change      func(c *config.Config)
-		environment map[string]string
-		wantOthers  int
-		wantLines   int
+		name, variable, value string
+		off                   bool // by the flag
+		want                  bool
 	}{
 		{name: "by default"},
-		{name: "log", change: func(c *config.Config) { c.Telemetry.LogRequests = true }, wantOthers: 1, wantLines: 1},
-		{name: "picks", change: func(c *config.Config) { c.Telemetry.DebugPicks = 1 }, wantOthers: 1},
-		{name: "traces", environment: map[string]string{"OTEL_TRACES_EXPORTER": "console"}, wantOthers: 1},
-		{
-			name: "no traces, whatever the environment says", environment: map[string]string{"OTEL_TRACES_EXPORTER": "console"},
-			change: func(c *config.Config) { c.Telemetry.Tracing = false },
-		},
-		{
-			name: "all", environment: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317"}, wantOthers: 3, wantLines: 1,
-			change: func(c *config.Config) { c.Telemetry.DebugPicks, c.Telemetry.LogRequests = 1, true },
-		},
+		{name: "exporter", variable: "OTEL_TRACES_EXPORTER", value: "console", want: true},
+		{name: "endpoint", variable: "OTEL_EXPORTER_OTLP_ENDPOINT", value: "http://127.0.0.1:4317", want: true},
+		{name: "no traces, whatever the environment says", variable: "OTEL_TRACES_EXPORTER", value: "console", off: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for name, value := range tt.environment {
-				t.Setenv(name, value)
+			if tt.variable != "" {
+				t.Setenv(tt.variable, tt.value)
 			}
 			cfg := config.Default()
-			if tt.change != nil {
-				tt.change(cfg)
-			}
-			core, logs := zaptest.New(zap.InfoLevel)
-			tracer, err := newTracer(cfg, zap.New(core))
+			cfg.Telemetry.Tracing = cfg.Telemetry.Tracing && !tt.off
+			tracer, err := newTracer(cfg, zap.NewNop())
 			require.NoError(t, err)
-			pools := newRunningPools(poolParts{Config: cfg, Log: zap.New(core), Tracer: tracer})
-			enabled := pools.enabledObservers("ns/pool", debugpage.NewPicks(cfg.Telemetry.DebugPicks))
-			assert.Len(t, enabled, tt.wantOthers)
-			for _, o := range enabled {
-				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
-					EndTime: time.Now()})
-			}
-			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())
+			assert.Equal(t, tt.want, tracer.IsEnabled())
 		})
 	}
 }

@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // States of objects with rules.
 const (
@@ -72,13 +68,15 @@ func (n *NamespaceRules) setCount(resource, state string, now int) {
 type Pools struct {
 	served  prometheus.Gauge
 	refused *prometheus.GaugeVec
+	reasons []string
 	lost    prometheus.Counter
 }
 
-// NewPools creates and registers the metrics.
-func NewPools(r prometheus.Registerer) *Pools {
+// NewPools creates and registers the metrics. The reasons are those of refused pools.
+func NewPools(r prometheus.Registerer, reasons ...string) *Pools {
 	p := &Pools{
-		served: newGauge("pools", "InferencePools that the picker serves."),
+		reasons: reasons,
+		served:  newGauge("pools", "InferencePools that the picker serves."),
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "pools_refused",
 			Help: "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
@@ -93,10 +91,10 @@ func NewPools(r prometheus.Registerer) *Pools {
 }
 
 // ObservePools records the current pools.
-func (p *Pools) ObservePools(served int, refused map[pools.Refusal]int) {
+func (p *Pools) ObservePools(served int, refused map[string]int) {
 	p.served.Set(float64(served))
-	for _, reason := range pools.Refusals {
-		p.refused.WithLabelValues(string(reason)).Set(float64(refused[reason]))
+	for _, reason := range p.reasons {
+		p.refused.WithLabelValues(reason).Set(float64(refused[reason]))
 	}
 }
 

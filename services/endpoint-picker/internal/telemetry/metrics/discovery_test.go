@@ -9,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/services/endpoint-picker/internal/pool/pools"
 )
 
 func TestEndpointsFile(t *testing.T) {
@@ -41,9 +39,9 @@ fairlead_picker_rule_objects{resource="inferenceobjectives",state="read"} 4
 func TestPools(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	p := NewPools(r)
-	p.ObservePools(4, map[pools.Refusal]int{pools.Excess: 2, pools.Shadowed: 1})
-	p.ObservePools(3, map[pools.Refusal]int{pools.Shadowed: 1})
+	p := NewPools(r, "address", "conflict", "limit")
+	p.ObservePools(4, map[string]int{"limit": 2, "conflict": 1})
+	p.ObservePools(3, map[string]int{"conflict": 1})
 	p.StreamWithoutPool()
 	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
 # HELP fairlead_picker_pools InferencePools that the picker serves.

@@ -54,7 +54,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	RegisterReplicas(r, func() replicas.Stats { return replicas.Stats{} })
 	NewEndpointsFile(r)
 	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
-	NewPools(r)
+	NewPools(r, "conflict")
 	NewRecording(r)
 	m.ObserveEjection("failures")
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// An Address is how gateways name a picker: a port of a Service, as in the endpointPickerRef of an InferencePool. Unknown
+// An address is how gateways name a picker: a port of a Service, as in the endpointPickerRef of an InferencePool. Unknown
 // parts are zero.
-type Address struct {
-	Namespace, Service string
-	Port               int
+type address struct {
+	namespace, service string
+	port               int
 }
 
-// ParseAuthority reads the :authority of a stream. Gateways have different forms:
+// parseAuthority reads the :authority of a stream. Gateways have different forms:
 //
 //	Envoy AI Gateway, kgateway    epp.ns.svc:9002
 //	Istio                         outbound|9002||epp.ns.svc.cluster.local    the name of its Envoy cluster
@@ -21,7 +21,7 @@ type Address struct {
 //	kubectl port-forward, tests   127.0.0.1:9002
 //
 // An authority of another form has no known part, except its port.
-func ParseAuthority(authority string) Address {
+func parseAuthority(authority string) address {
 	host, port := authority, ""
 	if direction, rest, ok := strings.Cut(authority, "|"); ok && direction == "outbound" {
 		port, host, _ = strings.Cut(rest, "|")
@@ -29,16 +29,16 @@ func ParseAuthority(authority string) Address {
 	} else if at := strings.LastIndexByte(authority, ':'); at >= 0 {
 		host, port = authority[:at], authority[at+1:]
 	}
-	a := Address{Port: parsePort(port)}
+	a := address{port: parsePort(port)}
 	if isAddress(host) {
 		return a
 	}
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	switch {
 	case len(labels) == 1:
-		a.Service = labels[0]
+		a.service = labels[0]
 	case len(labels) == 2, labels[2] == "svc":
-		a.Service, a.Namespace = labels[0], labels[1]
+		a.service, a.namespace = labels[0], labels[1]
 	}
 	return a
 }

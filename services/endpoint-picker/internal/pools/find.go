@@ -1,0 +1,145 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"google.golang.org/grpc/metadata"
+
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+)
+
+const headerAuthority = ":authority"
+
+// A member is one pool.
+type member struct {
+	title   string  // no other member has it
+	address address // no other member has it; zero for the pool of all streams
+	pool    exchange.Pool
+}
+
+// finder finds pools. It is safe for concurrent use.
+type finder struct {
+	fallback  exchange.Pool // of streams and requests for none of the addresses
+	listeners []int         // ports of the HTTP listeners, whichever pool a request is for
+	current   atomic.Pointer[lookupTables]
+}
+
+// lookupTables find pools. They are never changed.
+type lookupTables struct {
+	addresses poolsByAddress
+	titles    map[string]exchange.Pool
+}
+
+// poolsByAddress finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
+type poolsByAddress map[address]exchange.Pool
+
+// newFinder returns a finder without members.
+func newFinder(fallback exchange.Pool, listeners ...int) *finder {
+	f := &finder{fallback: fallback, listeners: listeners}
+	f.current.Store(&lookupTables{})
+	return f
+}
+
+// replaceMembers replaces the members.
+func (f *finder) replaceMembers(members []member) {
+	next := lookupTables{addresses: poolsByAddress{}, titles: map[string]exchange.Pool{}}
+	for _, m := range members {
+		next.titles[m.title] = m.pool
+		if m.address == (address{}) {
+			continue
+		}
+		for _, form := range m.address.matchingForms() {
+			next.addresses.addForm(form, m.pool)
+		}
+	}
+	f.current.Store(&next)
+}
+
+// addForm adds a form of an address. A form that several pools have finds none of them.
+func (t poolsByAddress) addForm(a address, p exchange.Pool) {
+	if _, ambiguous := t[a]; ambiguous {
+		p = nil
+	}
+	t[a] = p
+}
+
+// matchingForms returns the forms in which gateways may name an address. A form without the port does not find a pool at another
+// port, and a form without the Service does not find a pool of another Service, because the pool of that address may be gone.
+func (a address) matchingForms() []address {
+	return []address{
+		a,
+		{namespace: a.namespace, service: a.service},
+		{service: a.service, port: a.port},
+		{service: a.service},
+		{port: a.port},
+	}
+}
+
+// FindPool returns the pool of a stream, by its context.
+func (f *finder) FindPool(ctx context.Context) exchange.Pool {
+	known := f.current.Load().addresses
+	if len(known) == 0 {
+		return f.fallback
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, headerAuthority); len(values) == 1 {
+		if p := known[parseAuthority(values[0])]; p != nil {
+			return p
+		}
+	}
+	return f.fallback
+}
+
+// FindTitle returns the pool with a title, or nil.
+func (f *finder) FindTitle(title string) exchange.Pool { return f.current.Load().titles[title] }
+
+// FindHost returns the pool of an HTTP request, by its host: the Service of an endpointPickerRef, without a port, with the port of the
+// endpointPickerRef, or with that of one of our listeners. A Service of several pools needs the port.
+func (f *finder) FindHost(host string) exchange.Pool {
+	known := f.current.Load().addresses
+	if len(known) == 0 {
+		return f.fallback
+	}
+	a := parseAuthority(host)
+	if a.service == "" {
+		return f.fallback
+	}
+	if a.port != 0 {
+		if p := known[a]; p != nil {
+			return p
+		}
+	}
+	if a.port == 0 || slices.Contains(f.listeners, a.port) {
+		a.port = 0
+		if p := known[a]; p != nil {
+			return p
+		}
+	}
+	return f.fallback
+}
+
+// missingPool is the pool of streams for none of the pools. It refuses all requests.
+type missingPool struct {
+	observe func() // called for each stream
+}
+
+var errMissing = errors.New("the picker serves no InferencePool at this address")
+
+// OnStart counts the stream.
+func (m missingPool) OnStart() { m.observe() }
+
+// PreparePick refuses the request.
+func (missingPool) PreparePick(*exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+	return nil, exchange.Unavailable(errMissing)
+}
+
+// OnPick does nothing.
+func (missingPool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
+
+// OnSend does nothing.
+func (missingPool) OnSend(*exchange.Record) {}
+
+// OnEnd does nothing.
+func (missingPool) OnEnd(*exchange.RequestContext) {}

@@ -1,0 +1,165 @@
+package pools
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/modelserver"
+	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/requestlog"
+)
+
+// A Pool is one pool of model servers with all its parts: its endpoints and their load, the rules for its requests, its metrics, and the
+// picks. It implements exchange.Pool.
+type Pool struct {
+	*balancer.Balancer
+
+	title     string // for people: namespace/name, or the selector or file of the endpoints
+	source    poolSource
+	rules     *rules.Rules
+	store     *datastore.Store
+	estimator *estimate.Estimator
+	picks     *debugpage.Picks
+	metrics   *metrics.Metrics
+	registry  *prometheus.Registry // of the pool's metrics
+	scraper   *modelserver.Scraper
+	expirer   *endpoint.Expirer
+	member    *replicas.Member // nil without other replicas
+	stop      func()           // ends a pool that streams select
+}
+
+// newPool returns a pool without endpoints. Run starts it.
+func (r *Registry) newPool(title string, from poolSource) *Pool {
+	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
+	p := &Pool{
+		title: title, source: from, rules: rules.New(), estimator: estimate.NewShared(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
+		registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
+	}
+	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
+	outliers := outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
+	p.scraper = modelserver.NewScraper(modelserver.ScraperParams{
+		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
+		Tokenizers: p.estimator, Clock: clock,
+	})
+	consumers := &endpointConsumers{p.scraper, outliers, p.expirer}
+	p.store = datastore.New(datastore.Params{
+		Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Observer: consumers, Clock: clock,
+	})
+	from.OnChange(p.store.MarkChanged)
+	p.Balancer = balancer.New(balancer.Params{
+		Options: balancer.Options{
+			Scores: cfg.ExtProc.EmitScores || cfg.Telemetry.DebugPicks > 0, Explain: cfg.ExtProc.Explain, Prefixes: r.params.Recorder != nil,
+		},
+		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
+		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,
+	})
+	*consumers = append(*consumers, p.Balancer)
+	reference, _ := from.Reference()
+	metrics.NewEndpointCollector(p.store, clock, p.registry)
+	metrics.NewPoolCollector(metrics.PoolParams{
+		Pool: reference.Name, Snapshots: p.store, Metrics: p.metrics, Queue: p.Queue(), Estimator: p.estimator,
+		StaleAfter: cfg.Scraping.StaleAfter, Saturation: p.PoolSaturation, Clock: clock,
+	}, p.registry)
+	if r.params.Replicas != nil {
+		p.member = r.params.Replicas.JoinPool(title, p.estimator, p.store)
+		metrics.RegisterReplicas(p.registry, p.member.ReplicaStats)
+	}
+	return p
+}
+
+// enabledObservers returns the enabled observers of a pool's requests, besides the metrics.
+func (r *Registry) enabledObservers(p *Pool) []observer {
+	var enabled []observer
+	if r.params.Tracer.IsEnabled() {
+		enabled = append(enabled, r.params.Tracer)
+	}
+	if p.picks.IsEnabled() {
+		enabled = append(enabled, p.picks)
+	}
+	if r.params.Config.Telemetry.LogRequests {
+		enabled = append(enabled, requestlog.New(r.params.Log.Named("requests")))
+	}
+	if r.params.Recorder != nil {
+		title := p.title
+		if !r.params.Config.Pool.IsMultiPool() {
+			title = "" // all lines are of one pool
+		}
+		enabled = append(enabled, r.params.Recorder.ForPool(title))
+	}
+	return enabled
+}
+
+// CheckReady returns an error while the pool is unknown, or waits for what other replicas know of the caches. Once the pool is known, the
+// wait is short (package replicas).
+func (p *Pool) CheckReady() error {
+	if err := p.store.CheckReady(); err != nil {
+		return err
+	}
+	if p.member == nil {
+		return nil
+	}
+	return p.member.CheckReady()
+}
+
+// applyPlan makes a plan of scraping and a size of caches effective.
+func (p *Pool) applyPlan(plan *modelserver.Plan, size estimate.CacheSize) {
+	p.scraper.SetPlan(plan)
+	p.estimator.SetCacheSize(size, p.store.Snapshot().Endpoints)
+}
+
+// Run follows the endpoints and their load until ctx ends.
+func (p *Pool) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){p.store.Run, p.scraper.Run, p.expirer.Run, p.Balancer.Run} {
+		running.Go(func() { run(ctx) })
+	}
+	if p.member != nil {
+		running.Go(func() { p.member.Run(ctx) })
+	}
+	running.Wait()
+	p.estimator.ReleaseMemory()
+}
+
+// endpointConsumers receive the list of endpoints.
+type endpointConsumers []interface {
+	SetEndpoints(endpoints []*endpoint.Endpoint)
+}
+
+// SetEndpoints passes the endpoints to all consumers.
+func (c endpointConsumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
+	for _, consumer := range c {
+		consumer.SetEndpoints(endpoints)
+	}
+}
+
+// observer receives the records of finished requests.
+type observer interface {
+	ObserveRequest(r *exchange.Record)
+}
+
+// observers receive the records of all requests: the metrics, and others that are enabled.
+type observers struct {
+	*metrics.Metrics
+
+	others []observer
+}
+
+// ObserveRequest passes the record of a finished request to all observers.
+func (o *observers) ObserveRequest(r *exchange.Record) {
+	o.Metrics.ObserveRequest(r)
+	for _, other := range o.others {
+		other.ObserveRequest(r)
+	}
+}

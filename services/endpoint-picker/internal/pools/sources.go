@@ -1,0 +1,147 @@
+package pools
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
+
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/endpointsfile"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+)
+
+const (
+	// kindPollInterval is the interval of checks for the kind of the pool, which may be installed after the picker starts.
+	kindPollInterval = 10 * time.Second
+	// rulePollInterval is the same for objectives and rewrites, which most clusters do not have.
+	rulePollInterval = 30 * time.Second
+	// rulePatience is the maximum time that objectives and rewrites keep the picker unready.
+	rulePatience = 10 * time.Second
+)
+
+// Clients are the clients of the cluster. All are nil without a cluster.
+type Clients struct {
+	Core      kube.Clientset
+	Inference inferenceclient.Interface
+	Dynamic   dynamic.Interface
+}
+
+// poolSource provides the endpoints of one pool.
+type poolSource interface {
+	ReadPool() (*datastore.Pool, error)
+	WaitForSync(ctx context.Context) bool
+	// OnChange registers a function to call after changes.
+	OnChange(changed func())
+	// Reference returns the reference to the InferencePool, if there is one.
+	Reference() (corev1.ObjectReference, bool)
+}
+
+// fileSource is the source of a file, which has no InferencePool.
+type fileSource struct{ *endpointsfile.Source }
+
+// Reference returns nothing.
+func (fileSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
+
+// poolNamespace contains the caches of one namespace.
+type poolNamespace struct {
+	*informers.Namespace
+
+	rules *informers.Rules // nil without InferencePools, because objectives and rewrites refer to one
+}
+
+// addOnlyPool adds the pool of all streams: that of an endpoints file, of a selector of pods, or of an InferencePool.
+func (r *Registry) addOnlyPool() (*Pool, error) {
+	from := r.params.Config.Pool
+	if from.File != "" {
+		source, err := endpointsfile.New(endpointsfile.Params{
+			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once, Observer: metrics.NewEndpointsFile(r.params.Registry),
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.sources = append(r.sources, source.Run)
+		return r.addPool(from.String(), fileSource{source}), nil
+	}
+	caches := informers.NamespaceParams{Namespace: from.Name.Namespace}
+	if from.Selector.Selector != nil {
+		n, err := r.addNamespace(caches, nil)
+		if err != nil {
+			return nil, err
+		}
+		return r.addPool(from.String(), n.SelectionSource(podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})), nil
+	}
+	caches.Inference, caches.Pool = r.params.Clients.Inference, from.Name.Name
+	if _, err := r.addNamespace(caches, metrics.NewRules(r.params.Registry)); err != nil {
+		return nil, err
+	}
+	added, _ := r.addInferencePool(from.Name.AsNamespacedName())
+	return added, nil
+}
+
+// addNamespaces prepares for the InferencePools that streams select.
+func (r *Registry) addNamespaces() error {
+	rules := metrics.NewRules(r.params.Registry)
+	for _, name := range namespacesOf(&r.params.Config.Pool) {
+		caches := informers.NamespaceParams{Namespace: name, Inference: r.params.Clients.Inference, Changed: r.markChanged}
+		if _, err := r.addNamespace(caches, rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNamespace adds the caches of a namespace, with its rules if there is an observer of rules.
+func (r *Registry) addNamespace(p informers.NamespaceParams, observer *metrics.Rules) (*poolNamespace, error) {
+	clients := r.params.Clients
+	p.Log, p.Core, p.PollInterval = r.params.Log.Named("informers"), clients.Core, kindPollInterval
+	caches, err := informers.NewNamespace(p)
+	if err != nil {
+		return nil, err
+	}
+	n := &poolNamespace{Namespace: caches}
+	r.namespaces[p.Namespace] = n
+	r.sources = append(r.sources, n.Run)
+	if observer != nil {
+		n.rules = informers.NewRules(informers.RulesParams{
+			Log: r.params.Log.Named("rules"), Discovery: clients.Core.Discovery(), Dynamic: clients.Dynamic, Namespace: p.Namespace,
+			Observer: observer.OfNamespace(), Patience: rulePatience, PollInterval: rulePollInterval,
+		})
+		r.sources = append(r.sources, n.rules.Run)
+	}
+	return n, nil
+}
+
+// addInferencePool adds the pool of an InferencePool, whose rules are read at the next reading of the namespace. The function ends the
+// calls for changes of the InferencePool and of its rules.
+func (r *Registry) addInferencePool(name types.NamespacedName) (added *Pool, release func()) {
+	n := r.namespaces[name.Namespace]
+	source := n.PoolSource(name.Name)
+	added = r.addPool(name.String(), source)
+	n.rules.AddPool(name.Name, added.rules, added.metrics.PinModels)
+	return added, func() {
+		source.Close()
+		n.rules.RemovePool(name.Name)
+	}
+}
+
+// namespacesOf returns the namespaces of the selected pools, each once.
+func namespacesOf(p *config.Pool) []string {
+	names := []string{}
+	if p.Service.Name != "" {
+		names = append(names, p.Service.Namespace)
+	}
+	for i := range p.Names {
+		names = append(names, p.Names[i].Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,62 @@
+package pools
+
+import (
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+
+	"fairlead.dev/services/endpoint-picker/internal/serving/holds"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
+)
+
+// Gather returns the metrics of the process and of all pools.
+func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
+	gatherers, labeled := prometheus.Gatherers{r.params.Registry}, metrics.OwnMetrics
+	if r.params.Config.Pool.IsMultiPool() {
+		labeled = metrics.AllMetrics
+	}
+	for _, p := range r.sortedPools() {
+		gatherers = append(gatherers, metrics.WithPool(p.registry, p.title, labeled))
+	}
+	return gatherers.Gather()
+}
+
+// DebugPools returns the pools for the debug page.
+func (r *Registry) DebugPools() []debugpage.Pool {
+	var views []debugpage.Pool
+	for _, p := range r.sortedPools() {
+		title := p.title
+		if r.params.Config.Pool.File != "" {
+			title = filepath.Base(title)
+		}
+		views = append(views, debugpage.Pool{Title: title, Snapshots: p.store, Estimator: p.estimator, Picks: p.picks})
+	}
+	return views
+}
+
+// PoolQueues returns the queues of the pools.
+func (r *Registry) PoolQueues() []holds.Pool {
+	var queues []holds.Pool
+	for _, p := range r.sortedPools() {
+		view := holds.Pool{Name: p.title, Queue: p.Queue()}
+		if reference, ok := p.source.Reference(); ok {
+			view.Namespace, view.Name = reference.Namespace, reference.Name
+		}
+		queues = append(queues, view)
+	}
+	return queues
+}
+
+// poolReferences returns the references to the InferencePools.
+func (r *Registry) poolReferences() []corev1.ObjectReference {
+	var found []corev1.ObjectReference
+	for _, p := range r.sortedPools() {
+		if reference, ok := p.source.Reference(); ok {
+			found = append(found, reference)
+		}
+	}
+	return found
+}
