@@ -28,8 +28,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"fairlead.dev/services/endpoint-picker/internal/rendezvous"
 )
 
 // An Identity names one port of one pod during the life of the pod: a new pod with the same name or address is another
@@ -58,7 +56,7 @@ type Server struct {
 }
 
 // NameHash returns a hash of the endpoint's name and port. It is the same in all pickers.
-func (s *Server) NameHash() uint64 { return rendezvous.Hash(s.Name, s.Address.Port()) }
+func (s *Server) NameHash() uint64 { return hashServer(s.Name, s.Address.Port()) }
 
 // An Observer follows the pages of one endpoint. The pool's factory attaches it: the estimator's state of the server.
 type Observer interface {

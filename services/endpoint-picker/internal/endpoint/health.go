@@ -4,15 +4,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // Health says whether requests should go to an endpoint. Package outlier writes it; the pick path reads it without a lock.
 type Health struct {
-	until   monotonic.Atomic // end of the ejection; unset if the endpoint is in use
-	probed  atomic.Bool      // a probe is running since then
-	failing atomic.Bool      // there are failures to reset
+	until   AtomicMonotonic // end of the ejection; unset if the endpoint is in use
+	probed  atomic.Bool     // a probe is running since then
+	failing atomic.Bool     // there are failures to reset
 
 	mu    sync.Mutex
 	cause string
@@ -39,7 +37,7 @@ func (h *Health) EjectionCause() string {
 // IsUsable reports whether a request may go to the endpoint now: it is in use, or its probe is due.
 func (h *Health) IsUsable(now time.Time) bool {
 	until := h.until.Load()
-	return !until.IsSet() || monotonic.FromTime(now) >= until && !h.probed.Load()
+	return !until.IsSet() || ToMonotonic(now) >= until && !h.probed.Load()
 }
 
 // MarkPlaced records that a request goes to the endpoint. If a probe is due, the request is the probe.
@@ -76,6 +74,6 @@ func (h *Health) EjectUntil(cause string, until time.Time) {
 	defer h.mu.Unlock()
 	h.failing.Store(true)
 	h.cause = cause
-	h.until.Store(monotonic.FromTime(until))
+	h.until.Store(ToMonotonic(until))
 	h.probed.Store(false)
 }

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
-	"fairlead.dev/services/endpoint-picker/internal/rendezvous"
 )
 
 // A Conversation contains lengths of a prompt's parts, in blocks.
@@ -25,7 +23,7 @@ type Prompt struct {
 	Size   PromptSize
 	Conversation
 
-	now        monotonic.Time
+	now        endpoint.Monotonic
 	costs      *Costs
 	matched    []int // blocks, indexed by the slot of the cache
 	last       lastCached
@@ -36,7 +34,7 @@ type Prompt struct {
 
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
-	p.now, p.costs, p.last = monotonic.FromTime(now), x.learner.Costs(), lastCached{}
+	p.now, p.costs, p.last = endpoint.ToMonotonic(now), x.learner.Costs(), lastCached{}
 	p.matchCaches(x.index)
 	x.reuse.observePrompt(p.blocksToTokens(p.longestMatch()), p.blocksToTokens(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
@@ -101,7 +99,7 @@ func (p *Prompt) findOwner(endpoints []*endpoint.Endpoint, others float64, r *re
 	}
 	block, highest := chain[shared], uint64(0)
 	for _, e := range endpoints {
-		if rank := rendezvous.Rank(block, e.NameHash()); rank >= highest && e.Health().IsUsable(now) {
+		if rank := endpoint.RankServer(block, e.NameHash()); rank >= highest && e.Health().IsUsable(now) {
 			p.owner, highest = e, rank
 		}
 	}

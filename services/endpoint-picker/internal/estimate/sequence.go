@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // sequence is one request on a server, from its placement to its end: the Tracker of its lease, which serializes the calls of
@@ -27,7 +26,7 @@ type sequence struct {
 	request  uint64 // its number for other replicas; 0 if they do not hear of it
 	signs    signs
 
-	first, progress monotonic.Time // its first token, and the progress of the server before
+	first, progress endpoint.Monotonic // its first token, and the progress of the server before
 
 	before, after *sequence // in prefill on the same server
 }
@@ -94,7 +93,7 @@ func (q *sequence) countOnServer(now time.Time) {
 func (q *sequence) startPrefill(since time.Time) {
 	s := q.server
 	if s.prefills.Load() == 0 {
-		s.lastProgress.Store(max(s.lastProgress.Load(), monotonic.FromTime(since)))
+		s.lastProgress.Store(max(s.lastProgress.Load(), endpoint.ToMonotonic(since)))
 	}
 	s.prefills.Add(1)
 	s.pending.addSequence(q)
@@ -128,7 +127,7 @@ func (q *sequence) OnFirstToken(now time.Time) {
 		return
 	}
 	decoding := q.startDecode()
-	q.first = monotonic.FromTime(now)
+	q.first = endpoint.ToMonotonic(now)
 	q.progress = s.lastProgress.Swap(q.first)
 	s.observeFirst(q, now, decoding)
 	s.estimator.publishEvent(q.request, Event{Kind: EventFirst})
@@ -169,7 +168,7 @@ func (q *sequence) OnHeldFirst(now time.Time) {
 		return
 	}
 	q.startDecode()
-	q.server.lastProgress.Store(monotonic.FromTime(now))
+	q.server.lastProgress.Store(endpoint.ToMonotonic(now))
 	q.server.estimator.publishEvent(q.request, Event{Kind: EventEnded})
 	q.request = 0
 }

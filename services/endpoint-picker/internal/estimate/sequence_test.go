@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // addEndpoint adds an endpoint with a number.
@@ -69,13 +68,13 @@ func TestSequence_FailedCountsLikeOthers(t *testing.T) {
 		}
 		l.HoldUntil(endpoint.LoadSpan{Arrived: after(1), Until: after(10)}, after(2))
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts())
-		assert.Equal(t, monotonic.FromTime(after(1)), s.lastProgress.Load(), "its first token was no progress")
+		assert.Equal(t, endpoint.ToMonotonic(after(1)), s.lastProgress.Load(), "its first token was no progress")
 		assert.Equal(t, int64(100), s.pending.next.Load())
 		e.ExpireHeld(after(3), 0)
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts(), "no first token is known")
 		e.ExpireHeld(after(4), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 2}, s.counts())
-		assert.Equal(t, monotonic.FromTime(after(4)), s.lastProgress.Load())
+		assert.Equal(t, endpoint.ToMonotonic(after(4)), s.lastProgress.Load())
 		e.ExpireHeld(after(10), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 1}, s.counts())
 		other.Release()
@@ -149,7 +148,7 @@ func TestSequence_FallbackTeachesNoTime(t *testing.T) {
 	assert.InDelta(t, 1, ServerOf(from).Slowdown(), 0)
 	assert.InDelta(t, 1, ServerOf(to).Slowdown(), 0)
 	assert.Equal(t, costs, *x.Costs())
-	assert.Equal(t, monotonic.FromTime(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
+	assert.Equal(t, endpoint.ToMonotonic(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
 }
 
 // In the middle of other steps the begin of the step is known from the step before.
@@ -219,7 +218,7 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 				now := after(float64(i) / 100)
 				l := s.PlaceStreamed(a, now, Prefill{Tokens: random.IntN(100)})
 				load := a.Load()
-				assert.False(t, math.IsNaN(s.EstimateTTFT(monotonic.FromTime(now), x.Costs(), Prefill{Tokens: 10}, &load)))
+				assert.False(t, math.IsNaN(s.EstimateTTFT(endpoint.ToMonotonic(now), x.Costs(), Prefill{Tokens: 10}, &load)))
 				switch random.IntN(4) {
 				case 0:
 				case 1:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -16,19 +15,19 @@ type Server struct {
 	cache     prefixindex.Handle
 	batch     batchSize
 
-	backlog         atomic.Int64     // uncached prompt tokens of requests in prefill
-	work            atomic.Int64     // the same as work
-	pending         prefillQueue     // requests in prefill
-	remoteBacklog   atomic.Int64     // the part of backlog that other replicas placed
-	prefills        atomic.Int64     // requests in prefill: placed here, and without a first token
-	decoding        atomic.Int64     // requests with a first token
-	lastProgress    monotonic.Atomic // when the backlog began or last got a first token
-	slowdown        atomicFloat      // relative to the pool
-	fit             *cacheFit        // of what it keeps in its cache
-	alignment       atomic.Uint32    // tokens of which cached prefixes are multiples
-	completions     movingAverage    // finished requests per second of all clients; 0 before the first page
-	unobservedUntil monotonic.Atomic // expected end of prefills without an observed first token
-	unobserved      atomic.Int64     // work for prompts of our own requests without an observed first token
+	backlog         atomic.Int64             // uncached prompt tokens of requests in prefill
+	work            atomic.Int64             // the same as work
+	pending         prefillQueue             // requests in prefill
+	remoteBacklog   atomic.Int64             // the part of backlog that other replicas placed
+	prefills        atomic.Int64             // requests in prefill: placed here, and without a first token
+	decoding        atomic.Int64             // requests with a first token
+	lastProgress    endpoint.AtomicMonotonic // when the backlog began or last got a first token
+	slowdown        atomicFloat              // relative to the pool
+	fit             *cacheFit                // of what it keeps in its cache
+	alignment       atomic.Uint32            // tokens of which cached prefixes are multiples
+	completions     movingAverage            // finished requests per second of all clients; 0 before the first page
+	unobservedUntil endpoint.AtomicMonotonic // expected end of prefills without an observed first token
+	unobserved      atomic.Int64             // work for prompts of our own requests without an observed first token
 
 	activity activity
 
@@ -104,13 +103,13 @@ func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float6
 }
 
 // unobservedBacklog returns the remaining time for prompts without an observed first token.
-func (s *Server) unobservedBacklog(now monotonic.Time) time.Duration {
+func (s *Server) unobservedBacklog(now endpoint.Monotonic) time.Duration {
 	return max(s.unobservedUntil.Load().Sub(now), 0)
 }
 
 // addUnobserved adds prompt tokens whose completion is not observed. Of two concurrent additions one may be lost.
 func (s *Server) addUnobserved(now time.Time, tokens float64) {
-	begin := max(s.unobservedUntil.Load(), monotonic.FromTime(now))
+	begin := max(s.unobservedUntil.Load(), endpoint.ToMonotonic(now))
 	s.unobservedUntil.Store(begin.Add(s.prefillTime(tokens)))
 }
 
@@ -118,7 +117,7 @@ func (s *Server) addUnobserved(now time.Time, tokens float64) {
 // engine that has finished them faster than expected, or a page that claimed too many, leaves no backlog behind.
 func (s *Server) boundUnobserved(now time.Time, others float64) {
 	tokens := others*s.estimator.learner.tokens.current() + float64(s.unobserved.Load())
-	until := monotonic.FromTime(now).Add(s.prefillTime(backlogSlack * tokens))
+	until := endpoint.ToMonotonic(now).Add(s.prefillTime(backlogSlack * tokens))
 	if s.unobservedUntil.Load() > until {
 		s.unobservedUntil.Store(until)
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -18,7 +17,7 @@ func scrape(e *endpoint.Endpoint, seconds float64, g endpoint.Gauges) {
 // ttft is the estimate for a prompt of 100 tokens some seconds after noon.
 func ttft(e *endpoint.Endpoint, seconds float64) float64 {
 	s, load := ServerOf(e), e.Load()
-	return s.EstimateTTFT(monotonic.FromTime(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
+	return s.EstimateTTFT(endpoint.ToMonotonic(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
 }
 
 func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {

@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // activity is what the requests that this replica placed on a server show of its work, so that a server that has stopped gets no more of
 // them before their clients leave.
 type activity struct {
-	waiting    atomic.Int64     // streams without content, and requests for answers in one piece
-	streaming  atomic.Int64     // streams that have begun
-	failures   atomic.Int64     // since the last sign of work of a request that came after the first of them
-	firstFail  monotonic.Atomic // when the first of them was placed
-	lastPlaced monotonic.Atomic // the last placement
-	lastBegun  monotonic.Atomic // when the waiting began, or the last stream, or the last answer in one piece came
-	lastMore   monotonic.Atomic // when the streaming began, or a stream had more content than its first
+	waiting    atomic.Int64             // streams without content, and requests for answers in one piece
+	streaming  atomic.Int64             // streams that have begun
+	failures   atomic.Int64             // since the last sign of work of a request that came after the first of them
+	firstFail  endpoint.AtomicMonotonic // when the first of them was placed
+	lastPlaced endpoint.AtomicMonotonic // the last placement
+	lastBegun  endpoint.AtomicMonotonic // when the waiting began, or the last stream, or the last answer in one piece came
+	lastMore   endpoint.AtomicMonotonic // when the streaming began, or a stream had more content than its first
 }
 
 // signs are the part of a sequence in the activity of its server.
@@ -57,12 +56,12 @@ func durationOf(seconds float64) time.Duration { return time.Duration(seconds * 
 
 // IsSuspect reports whether the server seems to have stopped, so that requests should go to others: its last requests failed, or none of
 // several requests has had any content for far longer than usual. One request in suspectPause may go there, to see.
-func (s *Server) IsSuspect(now monotonic.Time, p *Paces) bool {
+func (s *Server) IsSuspect(now endpoint.Monotonic, p *Paces) bool {
 	a := &s.activity
 	return (a.failures.Load() >= minFailing || a.streaming.Load() >= minStalled || a.waiting.Load() >= minStalled) && s.seemsStopped(now, p)
 }
 
-func (s *Server) seemsStopped(now monotonic.Time, p *Paces) bool {
+func (s *Server) seemsStopped(now endpoint.Monotonic, p *Paces) bool {
 	a := &s.activity
 	switch {
 	case now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause:
@@ -85,7 +84,7 @@ func (q *sequence) countWaiting(now time.Time) {
 	if q.remote || q.late { // its answer becomes known too late, if at all
 		return
 	}
-	a, at := &q.server.activity, monotonic.FromTime(now)
+	a, at := &q.server.activity, endpoint.ToMonotonic(now)
 	a.lastPlaced.Store(at)
 	q.signs = signs{waiting: true}
 	if a.waiting.Add(1) == 1 {
@@ -102,7 +101,7 @@ func (q *sequence) countFirstContent(now time.Time) {
 		q.signs.last = now
 		return
 	}
-	a, at := &q.server.activity, monotonic.FromTime(now)
+	a, at := &q.server.activity, endpoint.ToMonotonic(now)
 	q.signs.waiting = false
 	a.waiting.Add(-1)
 	a.lastBegun.Store(at)
@@ -122,7 +121,7 @@ func (q *sequence) countMoreContent(now time.Time) {
 		return
 	}
 	a := &q.server.activity
-	a.lastMore.Store(monotonic.FromTime(now))
+	a.lastMore.Store(endpoint.ToMonotonic(now))
 	gap := now.Sub(q.signs.last).Seconds()
 	q.server.estimator.paces.gap.addSample(gap*gap, gapWeight)
 	q.signs.last = now
@@ -131,7 +130,7 @@ func (q *sequence) countMoreContent(now time.Time) {
 
 // recordWork records a sign of work.
 func (q *sequence) recordWork() {
-	if a := &q.server.activity; a.failures.Load() != 0 && monotonic.FromTime(q.placed) > a.firstFail.Load() {
+	if a := &q.server.activity; a.failures.Load() != 0 && endpoint.ToMonotonic(q.placed) > a.firstFail.Load() {
 		a.failures.Store(0)
 	}
 	if q.signs.took == 0 {
@@ -150,7 +149,7 @@ func (q *sequence) countFailure() {
 	q.leaveActivity()
 	q.signs.failed = true
 	if a := &q.server.activity; !q.remote && a.failures.Add(1) == 1 {
-		a.firstFail.Store(monotonic.FromTime(q.placed))
+		a.firstFail.Store(endpoint.ToMonotonic(q.placed))
 	}
 }
 
@@ -161,7 +160,7 @@ func (q *sequence) countEnd(how endpoint.Ending) {
 		return
 	}
 	if !q.observed && !q.signs.last.IsZero() {
-		q.server.activity.lastBegun.Store(monotonic.FromTime(q.signs.last))
+		q.server.activity.lastBegun.Store(endpoint.ToMonotonic(q.signs.last))
 		q.signs.took = q.signs.last.Sub(q.placed).Seconds()
 	}
 	q.recordWork()

@@ -7,13 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // suspects reports whether a server is suspect at a time, in seconds after noon.
 func suspects(s *Server, seconds float64) bool {
 	paces := s.estimator.Paces()
-	return s.IsSuspect(monotonic.FromTime(after(seconds)), &paces)
+	return s.IsSuspect(endpoint.ToMonotonic(after(seconds)), &paces)
 }
 
 // span is the time of a request at noon that fails.

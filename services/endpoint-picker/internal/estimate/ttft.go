@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // Costs are the learned costs of a pool's model: seconds per unit, and hit rates of cached tokens that are only expected.
@@ -60,7 +59,7 @@ type serverLoad struct {
 }
 
 // EstimateTTFT estimates the seconds to first token of a request that is placed now.
-func (s *Server) EstimateTTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoint.Load) float64 {
+func (s *Server) EstimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
 		others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
 		rate: s.completions.current(),
@@ -73,7 +72,7 @@ func (s *Server) EstimateTTFT(now monotonic.Time, c *Costs, p Prefill, l *endpoi
 
 // computeTTFT computes EstimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue
 // lasts as many requests arrive as are in it.
-func (s *Server) computeTTFT(now monotonic.Time, c *Costs, p Prefill, l serverLoad) float64 {
+func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serverLoad) float64 {
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
 	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
 	slowdown, own := s.Slowdown(), c.PrefillWork(p)

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -40,7 +39,7 @@ func (s *Server) beginUnobserved(now time.Time, p Prefill) *sequence {
 
 // ttftAfter is the estimate for a prompt some seconds after noon.
 func (s *Server) ttftAfter(seconds float64, c *Costs, tokens int, l serverLoad) float64 {
-	return s.computeTTFT(monotonic.FromTime(after(seconds)), c, Prefill{Tokens: tokens}, l)
+	return s.computeTTFT(endpoint.ToMonotonic(after(seconds)), c, Prefill{Tokens: tokens}, l)
 }
 
 func TestTTFT(t *testing.T) {
@@ -170,7 +169,7 @@ func BenchmarkTTFT(b *testing.B) {
 	x := New(1 << 20)
 	s := x.addServer()
 	s.begin(noon, Prefill{Tokens: 300}, 0)
-	costs, now := x.Costs(), monotonic.FromTime(noon)
+	costs, now := x.Costs(), endpoint.ToMonotonic(noon)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.computeTTFT(now, costs, Prefill{Tokens: 100}, serverLoad{})

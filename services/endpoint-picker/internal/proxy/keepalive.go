@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 const (
@@ -33,11 +33,11 @@ type keepAlive struct {
 
 	mu      sync.Mutex
 	learned time.Duration
-	at      monotonic.Time
+	at      endpoint.Monotonic
 }
 
 // learnTimeout records that the server has closed a connection that was idle for at least a time.
-func (k *keepAlive) learnTimeout(idle time.Duration, now monotonic.Time) {
+func (k *keepAlive) learnTimeout(idle time.Duration, now endpoint.Monotonic) {
 	if idle < minLearned {
 		return
 	}
@@ -49,7 +49,7 @@ func (k *keepAlive) learnTimeout(idle time.Duration, now monotonic.Time) {
 }
 
 // idleLimit returns how long a connection may be idle.
-func (k *keepAlive) idleLimit(now monotonic.Time) time.Duration {
+func (k *keepAlive) idleLimit(now endpoint.Monotonic) time.Duration {
 	limit := defaultKeepAlive
 	if a := time.Duration(k.announced.Load()); a > 0 {
 		limit = min(limit, a-a/safety)
@@ -76,9 +76,9 @@ type serverConn struct {
 	server  *server
 	written atomic.Int64 // bytes
 
-	answered  atomic.Bool      // a response has come since the last write
-	lastRead  monotonic.Atomic // when the last read ended
-	idleSince monotonic.Atomic // no later than when the server sent what was read last
+	answered  atomic.Bool              // a response has come since the last write
+	lastRead  endpoint.AtomicMonotonic // when the last read ended
+	idleSince endpoint.AtomicMonotonic // no later than when the server sent what was read last
 	once      sync.Once
 	tunnel    atomic.Bool // the connection has no further request
 
@@ -88,7 +88,7 @@ type serverConn struct {
 func newServerConn(raw net.Conn, s *server) *serverConn {
 	s.connections.Add(1)
 	c := &serverConn{Conn: raw, server: s}
-	now := monotonic.FromTime(time.Now())
+	now := endpoint.ToMonotonic(time.Now())
 	c.lastRead.Store(now)
 	c.idleSince.Store(now)
 	return c
@@ -97,9 +97,9 @@ func newServerConn(raw net.Conn, s *server) *serverConn {
 // Read implements net.Conn. What a read finds without waiting arrived at some time since the read before, while a slow client
 // was served: the server's timer may run since then.
 func (c *serverConn) Read(b []byte) (int, error) {
-	began := monotonic.FromTime(time.Now())
+	began := endpoint.ToMonotonic(time.Now())
 	n, err := c.Conn.Read(b)
-	now := monotonic.FromTime(time.Now())
+	now := endpoint.ToMonotonic(time.Now())
 	if c.tunnel.Load() {
 		return n, err
 	}
@@ -123,7 +123,7 @@ func (c *serverConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *serverConn) Write(b []byte) (int, error) {
 	if !c.tunnel.Load() && c.answered.Load() && c.answered.Swap(false) {
-		now := monotonic.FromTime(time.Now())
+		now := endpoint.ToMonotonic(time.Now())
 		if now.Sub(c.idleSince.Load()) > c.server.keepAlive.idleLimit(now) || closedByPeer(c.Conn) {
 			return 0, errIdleTooLong
 		}

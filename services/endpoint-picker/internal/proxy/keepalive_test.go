@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 // TestServersThatCloseIdleConnections has a server with an idle timeout, and requests after pauses around it. None fails, and
@@ -124,7 +124,7 @@ func TestSlowReaderHidesIdleTime(t *testing.T) {
 		var one [1]byte
 		_, err := c.Read(one[:])
 		require.NoError(t, err)
-		long := monotonic.FromTime(time.Now()).Add(-5 * time.Second)
+		long := endpoint.ToMonotonic(time.Now()).Add(-5 * time.Second)
 		c.lastRead.Store(long) // the first read was long ago
 		_, err = c.Read(one[:])
 		require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestSlowReaderHidesIdleTime(t *testing.T) {
 
 func TestKeepAliveLimit(t *testing.T) {
 	t.Parallel()
-	now := monotonic.FromTime(time.Now())
+	now := endpoint.ToMonotonic(time.Now())
 	tests := []struct {
 		name      string
 		announced time.Duration
@@ -174,7 +174,7 @@ func TestServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(0, nil)
-		u.serverAt("10.0.0.1:1").lastUsed.Store(monotonic.FromTime(time.Now()))
+		u.serverAt("10.0.0.1:1").lastUsed.Store(endpoint.ToMonotonic(time.Now()))
 		busy := u.reserveServer("10.0.0.2:1")
 		time.Sleep(forgetAfter + 1)
 		u.serverAt("10.0.0.3:1")

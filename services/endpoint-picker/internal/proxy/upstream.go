@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 const (
@@ -44,7 +44,7 @@ type server struct {
 	address     string
 	requests    atomic.Int64
 	connections atomic.Int64
-	lastUsed    monotonic.Atomic // when a request was last sent
+	lastUsed    endpoint.AtomicMonotonic // when a request was last sent
 	keepAlive   keepAlive
 }
 
@@ -83,7 +83,7 @@ func (u *upstream) serverAt(address string) *server {
 	if s = u.servers[address]; s == nil {
 		u.forgetUnused()
 		s = &server{address: address}
-		s.lastUsed.Store(monotonic.FromTime(time.Now()))
+		s.lastUsed.Store(endpoint.ToMonotonic(time.Now()))
 		u.servers[address] = s
 	}
 	return s
@@ -91,7 +91,7 @@ func (u *upstream) serverAt(address string) *server {
 
 // forgetUnused forgets servers that were not used for long. The caller holds mu.
 func (u *upstream) forgetUnused() {
-	before := monotonic.FromTime(time.Now()).Add(-forgetAfter)
+	before := endpoint.ToMonotonic(time.Now()).Add(-forgetAfter)
 	for address, s := range u.servers {
 		if s.lastUsed.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
 			delete(u.servers, address)
@@ -106,7 +106,7 @@ func (u *upstream) reserveServer(address string) *server {
 		s.requests.Add(-1)
 		return nil
 	}
-	s.lastUsed.Store(monotonic.FromTime(time.Now()))
+	s.lastUsed.Store(endpoint.ToMonotonic(time.Now()))
 	return s
 }
 

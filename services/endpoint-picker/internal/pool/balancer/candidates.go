@@ -7,7 +7,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
@@ -265,7 +264,7 @@ func (p *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) 
 // addCandidates fills the list of candidates with the endpoints of at least a standing.
 func (p *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
 	p.candidates = slices.Grow(p.candidates[:0], len(indexes))
-	now := monotonic.FromTime(p.request.Now)
+	now := endpoint.ToMonotonic(p.request.Now)
 	for _, i := range indexes {
 		if e := endpoints[i]; p.usabilityOf(e, now) >= least {
 			p.addCandidate(i, e)
@@ -273,7 +272,7 @@ func (p *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, leas
 	}
 }
 
-func (p *pick) usabilityOf(e *endpoint.Endpoint, now monotonic.Time) usability {
+func (p *pick) usabilityOf(e *endpoint.Endpoint, now endpoint.Monotonic) usability {
 	switch {
 	case !p.request.Subset.Contains(e.Identity().Address):
 		return excluded

@@ -8,7 +8,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -110,7 +109,7 @@ func (p *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*s
 
 // hasSuspects reports whether some endpoints seem to have stopped.
 func (p *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
-	now := monotonic.FromTime(p.request.Now)
+	now := endpoint.ToMonotonic(p.request.Now)
 	return slices.ContainsFunc(indexes, func(i int) bool { return p.usabilityOf(endpoints[i], now) == suspect })
 }
 

@@ -9,7 +9,6 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
 const (
@@ -38,14 +37,14 @@ type subjectHistory struct {
 
 // A lack says that an endpoint refuses the requests of a subject, which others answer. All but until is never changed.
 type lack struct {
-	until monotonic.Atomic // when a request may go there again
+	until endpoint.AtomicMonotonic // when a request may go there again
 	pause time.Duration
 	since time.Time // when the pause began
 }
 
 func newLack(now time.Time, pause time.Duration) *lack {
 	l := &lack{pause: pause, since: now}
-	l.until.Store(monotonic.FromTime(now.Add(pause)))
+	l.until.Store(endpoint.ToMonotonic(now.Add(pause)))
 	return l
 }
 
@@ -55,13 +54,13 @@ type Lacks map[*endpoint.Endpoint]*lack
 // CanUse reports whether a request may go to the endpoint now: it has the subject, or the pause is over.
 func (l Lacks) CanUse(e *endpoint.Endpoint, now time.Time) bool {
 	lack := l[e]
-	return lack == nil || monotonic.FromTime(now) >= lack.until.Load()
+	return lack == nil || endpoint.ToMonotonic(now) >= lack.until.Load()
 }
 
 // MarkPlaced records that a request goes to the endpoint. If the endpoint lacks the subject, the next one goes there after another pause.
 func (l Lacks) MarkPlaced(e *endpoint.Endpoint, now time.Time) {
 	if lack := l[e]; lack != nil {
-		lack.until.Store(monotonic.FromTime(now.Add(lack.pause)))
+		lack.until.Store(endpoint.ToMonotonic(now.Add(lack.pause)))
 	}
 }
 
@@ -114,7 +113,7 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 			zap.String("failure", r.Failure))...)
 	case h.lack == nil, r.Placed.Before(h.lack.since):
 	case !lacks && s.failsOften(): // it says nothing: the next request goes there at once
-		h.lack.until.Store(monotonic.FromTime(s.lastRefused))
+		h.lack.until.Store(endpoint.ToMonotonic(s.lastRefused))
 	default:
 		h.lack = newLack(s.lastRefused, min(2*h.lack.pause, d.options.MaxEjection))
 		d.publishLacks()

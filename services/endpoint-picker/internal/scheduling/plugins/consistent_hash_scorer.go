@@ -3,7 +3,7 @@ package plugins
 import (
 	"math"
 
-	"fairlead.dev/services/endpoint-picker/internal/rendezvous"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -50,7 +50,7 @@ func (s *consistentHashScorer) Score(r *scheduling.Request, candidates []schedul
 		if c.Load.Requests+1 > limit {
 			continue
 		}
-		hash, at := rendezvous.Rank(r.Prefix, c.Server.NameHash()), min(ranked, rankedPlaces-1)
+		hash, at := endpoint.RankServer(r.Prefix, c.Server.NameHash()), min(ranked, rankedPlaces-1)
 		if ranked == rankedPlaces && hash <= best.hashes[at] {
 			continue
 		}

@@ -1,4 +1,4 @@
-package monotonic_test
+package endpoint
 
 import (
 	"testing"
@@ -7,17 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/services/endpoint-picker/internal/monotonic"
 )
 
-func TestTime(t *testing.T) {
+func TestMonotonic(t *testing.T) {
 	t.Parallel()
 	for _, start := range []time.Time{time.Now(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)} {
-		at := monotonic.FromTime(start)
+		at := ToMonotonic(start)
 		assert.True(t, at.IsSet())
 		assert.Positive(t, at, "an unset time is before it")
-		later := monotonic.FromTime(start.Add(time.Minute))
+		later := ToMonotonic(start.Add(time.Minute))
 		assert.Equal(t, time.Minute, later.Sub(at))
 		assert.Equal(t, later, at.Add(time.Minute))
 		assert.WithinDuration(t, start, at.Time(), 0)
@@ -35,20 +33,20 @@ func stepped(t time.Time, seconds uint64) time.Time {
 	return t
 }
 
-func TestTimeDoesNotMoveWithTheWallClock(t *testing.T) {
+func TestMonotonicDoesNotMoveWithTheWallClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	later := stepped(now, 3600)
 	require.Equal(t, time.Hour, later.Round(0).Sub(now.Round(0)), "the wall clock was set")
 	require.Zero(t, later.Sub(now), "and the monotonic clock was not")
-	assert.Equal(t, monotonic.FromTime(now), monotonic.FromTime(later))
+	assert.Equal(t, ToMonotonic(now), ToMonotonic(later))
 }
 
-func TestAtomic(t *testing.T) {
+func TestAtomicMonotonic(t *testing.T) {
 	t.Parallel()
-	var a monotonic.Atomic
+	var a AtomicMonotonic
 	assert.False(t, a.Load().IsSet())
-	at := monotonic.FromTime(time.Now())
+	at := ToMonotonic(time.Now())
 	a.Store(at)
 	assert.Equal(t, at, a.Load())
 	assert.Equal(t, at, a.Swap(0))
