@@ -37,7 +37,7 @@ type Clients struct {
 
 // poolSource provides the endpoints of one pool.
 type poolSource interface {
-	ReadPool() (*datastore.Pool, error)
+	ReadPool() *datastore.Pool
 	WaitForSync(ctx context.Context) bool
 	// OnChange registers a function to call after changes.
 	OnChange(changed func())

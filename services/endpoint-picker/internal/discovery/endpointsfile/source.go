@@ -86,7 +86,7 @@ func (s *Source) Run(ctx context.Context) { s.follower.Run(ctx) }
 func (s *Source) WaitForSync(context.Context) bool { return true }
 
 // ReadPool returns the last valid endpoints. They must not be changed.
-func (s *Source) ReadPool() (*datastore.Pool, error) { return s.pool.Load(), nil }
+func (s *Source) ReadPool() *datastore.Pool { return s.pool.Load() }
 
 // setEndpoints makes these the endpoints.
 func (s *Source) setEndpoints(data []byte) error {

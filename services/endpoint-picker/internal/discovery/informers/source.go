@@ -53,15 +53,15 @@ func (s *Source) WaitForSync(ctx context.Context) bool {
 }
 
 // ReadPool returns the pool, or nil if it does not exist. Only one goroutine may call it.
-func (s *Source) ReadPool() (*datastore.Pool, error) {
+func (s *Source) ReadPool() *datastore.Pool {
 	current := s.currentSelection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {
-		return nil, nil
+		return nil
 	}
 	endpoints, problems := podset.Build(*current, s.namespace.listPods())
 	s.reportProblems(problems)
-	return &datastore.Pool{Endpoints: endpoints}, nil
+	return &datastore.Pool{Endpoints: endpoints}
 }
 
 func (s *Source) currentSelection() *podset.Selection {

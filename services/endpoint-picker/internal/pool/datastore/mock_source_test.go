@@ -22,7 +22,7 @@ func (_m *mockSource) EXPECT() *mockSource_Expecter {
 }
 
 // ReadPool provides a mock function with no fields
-func (_m *mockSource) ReadPool() (*Pool, error) {
+func (_m *mockSource) ReadPool() *Pool {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
@@ -30,10 +30,6 @@ func (_m *mockSource) ReadPool() (*Pool, error) {
 	}
 
 	var r0 *Pool
-	var r1 error
-	if rf, ok := ret.Get(0).(func() (*Pool, error)); ok {
-		return rf()
-	}
 	if rf, ok := ret.Get(0).(func() *Pool); ok {
 		r0 = rf()
 	} else {
@@ -42,13 +38,7 @@ func (_m *mockSource) ReadPool() (*Pool, error) {
 		}
 	}
 
-	if rf, ok := ret.Get(1).(func() error); ok {
-		r1 = rf()
-	} else {
-		r1 = ret.Error(1)
-	}
-
-	return r0, r1
+	return r0
 }
 
 // mockSource_ReadPool_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ReadPool'
@@ -68,12 +58,12 @@ func (_c *mockSource_ReadPool_Call) Run(run func()) *mockSource_ReadPool_Call {
 	return _c
 }
 
-func (_c *mockSource_ReadPool_Call) Return(_a0 *Pool, _a1 error) *mockSource_ReadPool_Call {
-	_c.Call.Return(_a0, _a1)
+func (_c *mockSource_ReadPool_Call) Return(_a0 *Pool) *mockSource_ReadPool_Call {
+	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockSource_ReadPool_Call) RunAndReturn(run func() (*Pool, error)) *mockSource_ReadPool_Call {
+func (_c *mockSource_ReadPool_Call) RunAndReturn(run func() *Pool) *mockSource_ReadPool_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -47,8 +47,8 @@ type Snapshot struct {
 
 // source provides the pool. It calls Store.MarkChanged after changes.
 type source interface {
-	// ReadPool returns the pool, or nil if it does not exist. An error means that the source cannot tell now.
-	ReadPool() (*Pool, error)
+	// ReadPool returns the pool, or nil if it does not exist.
+	ReadPool() *Pool
 	// WaitForSync returns true when ReadPool is complete, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 }
@@ -145,14 +145,10 @@ func (s *Store) Run(ctx context.Context) {
 
 // rebuild makes a snapshot from the source.
 func (s *Store) rebuild() {
-	pool, err := s.source.ReadPool()
-	switch {
-	case err != nil:
-		s.log.Error("Could not read the pool, kept the last endpoints", zap.Error(err))
-	case pool == nil:
-		s.publishSnapshot(&Pool{}, ErrNoPool)
-	default:
+	if pool := s.source.ReadPool(); pool != nil {
 		s.publishSnapshot(pool, nil)
+	} else {
+		s.publishSnapshot(&Pool{}, ErrNoPool)
 	}
 }
 

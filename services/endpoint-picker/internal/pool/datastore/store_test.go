@@ -2,7 +2,6 @@ package datastore
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -54,7 +53,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 
 // see rebuilds with this pool.
 func (h *harness) see(pool *Pool) {
-	h.source.EXPECT().ReadPool().Return(pool, nil).Once()
+	h.source.EXPECT().ReadPool().Return(pool).Once()
 	h.rebuild()
 }
 
@@ -159,16 +158,6 @@ func TestObserverLearnsOfChangesOnly(t *testing.T) {
 	assert.Empty(t, h.told[4], "the pool was deleted")
 }
 
-func TestSourceThatCannotTellChangesNothing(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t, zap.ErrorLevel)
-	h.see(somePool(server("a", "10.0.0.1")))
-	h.source.EXPECT().ReadPool().Return(nil, errors.New("broken")).Once()
-	h.rebuild()
-	assert.Equal(t, []string{"10.0.0.1:8000"}, h.addresses())
-	assert.Equal(t, 1, h.logs.Len())
-}
-
 func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +165,7 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 		synced := make(chan struct{})
 		h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
 		pools := make(chan *Pool, 1)
-		h.source.EXPECT().ReadPool().RunAndReturn(func() (*Pool, error) { return <-pools, nil })
+		h.source.EXPECT().ReadPool().RunAndReturn(func() *Pool { return <-pools })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -215,9 +204,9 @@ type fixed struct {
 	pool  atomic.Pointer[Pool]
 }
 
-func (f *fixed) ReadPool() (*Pool, error) {
+func (f *fixed) ReadPool() *Pool {
 	f.asked.Add(1)
-	return f.pool.Load(), nil
+	return f.pool.Load()
 }
 
 func (f *fixed) WaitForSync(context.Context) bool { return true }
