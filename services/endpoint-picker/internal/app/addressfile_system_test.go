@@ -93,11 +93,7 @@ func TestAddressFileThatCannotBeWritten(t *testing.T) {
 // closeAll closes the ports of parts that do not run.
 func closeAll(t *testing.T, p *parts) {
 	t.Helper()
-	p.HealthListener.Close()
-	p.ExtProcListener.Close()
-	p.Replicas.closeNode()
-	p.Decision.Close()
-	p.Proxy.Close()
+	p.closeListeners()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.NoError(t, p.HTTP.Run(ctx)) // closes its ports

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
 	"fairlead.dev/services/endpoint-picker/internal/serving/holds"
@@ -49,7 +50,7 @@ type parts struct {
 	Log      *zap.Logger
 	Clock    clock.Clock // of the delay of a drain
 	Pools    *pools.Registry
-	Replicas replicaNode
+	Replicas *replicas.Node // nil if replicas tell each other nothing
 	Events   *pools.Events
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server

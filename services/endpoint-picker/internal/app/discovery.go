@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
+	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
@@ -59,12 +60,12 @@ type poolParts struct {
 	Reloader *reload.Reloader
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder // nil without a recording
-	Replicas replicaNode
+	Replicas *replicas.Node     // nil if replicas tell each other nothing
 }
 
 func newPools(p poolParts) (*pools.Registry, error) {
 	return pools.New(pools.Params{
 		Config: p.Config, Log: p.Log, Clock: p.Clock, Registry: p.Registry, Clients: p.Clients.Clients, Events: p.Events, Configs: p.Reloader,
-		Tracer: p.Tracer, Recorder: p.Recorder, Replicas: p.Replicas.Node,
+		Tracer: p.Tracer, Recorder: p.Recorder, Replicas: p.Replicas,
 	})
 }

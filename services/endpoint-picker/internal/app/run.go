@@ -30,11 +30,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return fmt.Errorf("load configuration: %w", err)
 	}
 	if err := p.openListeners(); err != nil {
-		p.HealthListener.Close()
-		p.ExtProcListener.Close()
-		p.Replicas.closeNode()
-		p.Decision.Close()
-		p.Proxy.Close()
+		p.closeListeners()
 		return err
 	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
@@ -62,10 +58,23 @@ func (p *parts) openListeners() error {
 	if err := p.Proxy.OpenListener(); err != nil {
 		return fmt.Errorf("start proxy: %w", err)
 	}
-	if err := p.Replicas.openListener(); err != nil {
-		return err
+	if p.Replicas != nil {
+		if err := p.Replicas.OpenListener(); err != nil {
+			return fmt.Errorf("--%s: %w", config.FlagReplicaBindAddress, err)
+		}
 	}
 	return p.writeAddresses()
+}
+
+// closeListeners closes the ports of servers that do not run.
+func (p *parts) closeListeners() {
+	p.HealthListener.Close()
+	p.ExtProcListener.Close()
+	p.Decision.Close()
+	p.Proxy.Close()
+	if p.Replicas != nil {
+		p.Replicas.Close()
+	}
 }
 
 // writeAddresses writes where the picker listens to --address-file, by the names of the listeners.
@@ -73,15 +82,18 @@ func (p *parts) writeAddresses() error {
 	if p.Config.AddressFile == "" {
 		return nil
 	}
-	return addressfile.Write(p.Config.AddressFile, map[string]string{
+	addresses := map[string]string{
 		"grpc":        p.ExtProcListener.ListenAddress(),
 		"grpc-health": p.HealthListener.ListenAddress(),
 		"decision":    p.Decision.ListenAddress(),
 		"proxy":       p.Proxy.ListenAddress(),
-		"replica":     p.Replicas.listenAddress(),
 		"metrics":     p.HTTP.MetricsAddress(),
 		"health":      p.HTTP.HealthAddress(),
-	})
+	}
+	if p.Replicas != nil {
+		addresses["replica"] = p.Replicas.ListenAddress()
+	}
+	return addressfile.Write(p.Config.AddressFile, addresses)
 }
 
 // runParts starts every part, waits for ctx, drains, and stops the other parts. The parts run in a separate context, because open
@@ -104,7 +116,9 @@ func (p *parts) runParts(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error { return p.HTTP.Run(work) })
-	group.Go(func() error { return p.Replicas.runNode(work) })
+	if p.Replicas != nil {
+		group.Go(func() error { return p.Replicas.Run(work) })
+	}
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
 	group.Go(p.Decision.Run)

@@ -199,7 +199,7 @@ func TestLeaseEndsOnce(t *testing.T) {
 	e := newEndpoint(t)
 	l := e.Acquire()
 	assert.Same(t, e, l.Endpoint())
-	assert.Equal(t, e.Address(), l.EndpointAddress())
+	assert.Equal(t, e.Address(), l.Endpoint().Address())
 	l.Release()
 	l.Release()
 	l.Abandon(noon)

@@ -95,9 +95,6 @@ func (e *Endpoint) AcquireRemote(l *Lease, t Tracker) {
 	l.endpoint, l.tracker, l.acquired, l.from = e, t, e.acquired.Add(1), otherReplica
 }
 
-// EndpointAddress returns the endpoint's "ip:port".
-func (l *Lease) EndpointAddress() string { return l.Endpoint().address }
-
 // Endpoint returns the endpoint that the lease is on.
 func (l *Lease) Endpoint() *Endpoint {
 	l.mu.Lock()

@@ -91,7 +91,7 @@ func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, call := range []func(){
 			func() { l.MarkFirstContent(noon) }, func() { l.MarkFirstContent(noon) }, func() { l.MoveTo(b, noon) }, func() { l.MoveTo(a, noon) },
-			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.EndpointAddress() }, func() { scrape(b, noon, Gauges{}) },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Endpoint().Address() }, func() { scrape(b, noon, Gauges{}) },
 		} {
 			wg.Go(call)
 		}

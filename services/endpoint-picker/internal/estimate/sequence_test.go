@@ -248,7 +248,7 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 				l.MoveTo(a,
 					noon)
 			},
-			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.EndpointAddress() },
+			l.Release, l.Release, func() { l.Abandon(noon) }, func() { _ = l.Endpoint().Address() },
 		} {
 			wg.Go(call)
 		}

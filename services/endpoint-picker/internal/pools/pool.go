@@ -53,10 +53,7 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
 		Tokenizers: p.estimator, Clock: clock,
 	})
-	consumers := &endpointConsumers{p.scraper, outliers, p.expirer}
-	p.store = datastore.New(datastore.Params{
-		Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Observer: consumers, Clock: clock,
-	})
+	p.store = datastore.New(datastore.Params{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = balancer.New(balancer.Params{
 		Options: balancer.Options{
@@ -65,7 +62,7 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
 		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,
 	})
-	*consumers = append(*consumers, p.Balancer)
+	p.store.AddObservers(p.scraper, outliers, p.expirer, p.Balancer)
 	reference, _ := from.Reference()
 	metrics.NewEndpointCollector(p.store, clock, p.registry)
 	metrics.NewPoolCollector(metrics.PoolParams{
@@ -130,18 +127,6 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 	running.Wait()
 	p.estimator.ReleaseMemory()
-}
-
-// endpointConsumers receive the list of endpoints.
-type endpointConsumers []interface {
-	SetEndpoints(endpoints []*endpoint.Endpoint)
-}
-
-// SetEndpoints passes the endpoints to all consumers.
-func (c endpointConsumers) SetEndpoints(endpoints []*endpoint.Endpoint) {
-	for _, consumer := range c {
-		consumer.SetEndpoints(endpoints)
-	}
 }
 
 // observer receives the records of finished requests.

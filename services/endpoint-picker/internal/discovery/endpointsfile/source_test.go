@@ -225,7 +225,7 @@ func TestStartRefusesABadFile(t *testing.T) {
 func (b *bench) run(t *testing.T) *datastore.Store {
 	t.Helper()
 	store := datastore.New(datastore.Params{
-		Log: zap.NewNop(), Pool: b.path, Source: b.source, Observer: nobody{}, Clock: clock.RealClock{},
+		Log: zap.NewNop(), Pool: b.path, Source: b.source, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
 	b.source.OnChange(store.MarkChanged)
@@ -240,11 +240,6 @@ func (b *bench) run(t *testing.T) *datastore.Store {
 	})
 	return store
 }
-
-// nobody watches the store.
-type nobody struct{}
-
-func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
 
 // roles waits for some readings of the file, compares the endpoints, and returns them by their names.
 func roles(t *testing.T, s *datastore.Store, want map[string]string) map[string]*endpoint.Endpoint {

@@ -30,7 +30,6 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
-	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
@@ -51,11 +50,6 @@ type world struct {
 	logs      *zaptest.ObservedLogs
 	served    atomic.Bool // the kind of the pool
 }
-
-// nobody watches the store.
-type nobody struct{}
-
-func (nobody) SetEndpoints([]*endpoint.Endpoint) {}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -97,7 +91,7 @@ func (w *world) run(t *testing.T) {
 func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
 	t.Helper()
 	w.store = datastore.New(datastore.Params{
-		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Observer: nobody{}, Clock: clock.RealClock{},
+		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
 	s.OnChange(w.store.MarkChanged)

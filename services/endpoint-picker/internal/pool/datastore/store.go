@@ -66,12 +66,12 @@ type observer interface {
 
 // Store holds the current snapshot.
 type Store struct {
-	log      *zap.Logger
-	pool     string
-	source   source
-	factory  factory
-	observer observer
-	clock    clock.PassiveClock
+	log       *zap.Logger
+	pool      string
+	source    source
+	factory   factory
+	observers []observer
+	clock     clock.PassiveClock
 
 	dirty    chan struct{}
 	snapshot atomic.Pointer[Snapshot]
@@ -80,29 +80,30 @@ type Store struct {
 
 // Params are the parameters of New.
 type Params struct {
-	Log      *zap.Logger
-	Pool     string // its name, for messages
-	Source   source
-	Factory  factory
-	Observer observer
-	Clock    clock.PassiveClock
+	Log     *zap.Logger
+	Pool    string // its name, for messages
+	Source  source
+	Factory factory
+	Clock   clock.PassiveClock
 }
 
 // New returns a Store without endpoints.
 func New(p Params) *Store {
 	s := &Store{
-		log:      p.Log.With(zap.String(logging.KeyPool, p.Pool)),
-		pool:     p.Pool,
-		source:   p.Source,
-		factory:  p.Factory,
-		observer: p.Observer,
-		clock:    p.Clock,
-		dirty:    make(chan struct{}, 1),
-		known:    map[endpoint.Identity]*endpoint.Endpoint{},
+		log:     p.Log.With(zap.String(logging.KeyPool, p.Pool)),
+		pool:    p.Pool,
+		source:  p.Source,
+		factory: p.Factory,
+		clock:   p.Clock,
+		dirty:   make(chan struct{}, 1),
+		known:   map[endpoint.Identity]*endpoint.Endpoint{},
 	}
 	s.snapshot.Store(&Snapshot{Err: ErrNotSynced})
 	return s
 }
+
+// AddObservers adds observers of new snapshots. Call it before Run.
+func (s *Store) AddObservers(added ...observer) { s.observers = append(s.observers, added...) }
 
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
@@ -152,7 +153,7 @@ func (s *Store) rebuild() {
 	}
 }
 
-// publishSnapshot replaces the snapshot and notifies the observer.
+// publishSnapshot replaces the snapshot and notifies the observers.
 func (s *Store) publishSnapshot(pool *Pool, err error) {
 	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
 	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
@@ -178,7 +179,9 @@ func (s *Store) publishSnapshot(pool *Pool, err error) {
 	s.known = known
 	s.logChanges(last, err, added, removed)
 	if added > 0 || removed > 0 {
-		s.observer.SetEndpoints(endpoints)
+		for _, o := range s.observers {
+			o.SetEndpoints(endpoints)
+		}
 	}
 }
 

@@ -44,9 +44,9 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	core, logs := zaptest.New(level)
 	h := &harness{source: newMockSource(t), observer: newMockObserver(t), estimator: estimate.New(1 << 20), logs: logs}
 	h.Store = New(Params{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator,
-		Observer: h.observer, Clock: clocktesting.NewFakePassiveClock(noon),
+		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator, Clock: clocktesting.NewFakePassiveClock(noon),
 	})
+	h.AddObservers(h.observer)
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
 	return h
 }
