@@ -117,64 +117,8 @@ func PrintGraph(w io.Writer) error {
 
 func userAgent() string { return service.Owner(name) + "/" + version.String() }
 
-// extProcParts are the parameters of newExtProc.
-type extProcParts struct {
-	dig.In
-
-	Config   *config.Config
-	Log      *zap.Logger
-	Pools    *pools.Registry
-	Tracer   *tracing.Tracer
-	Registry *prometheus.Registry
-	Clock    clock.RealClock
-}
-
-func newExtProc(p extProcParts) *extproc.Server {
-	cfg := p.Config
-	params := extproc.Params{
-		Options: extproc.Options{
-			BodyMode:       cfg.ExtProc.BodyMode,
-			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
-			BodyTimeout:    cfg.ExtProc.BodyTimeout,
-			IdleTimeout:    cfg.ExtProc.IdleTimeout,
-			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
-			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
-			LeaveEarly:     cfg.ExtProc.LeaveEarly,
-			EmitScores:     cfg.ExtProc.EmitScores,
-		},
-		Log: p.Log.Named("extproc"), Pools: p.Pools, Clock: p.Clock, NewID: uuid.NewString,
-	}
-	if p.Tracer.IsEnabled() {
-		params.Tracer = p.Tracer
-	}
-	return extproc.NewServer(params)
-}
-
-func newDecision(p extProcParts, c *certificates, l *fairshare.Ledger) *decision.Listener {
-	cfg := p.Config
-	params := decision.Params{
-		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
-		Log:     p.Log.Named("decision"), Pools: p.Pools, Ledger: l, Clock: p.Clock, NewID: uuid.NewString,
-	}
-	if p.Tracer.IsEnabled() {
-		params.Tracer = p.Tracer
-	}
-	if cfg.Decision.IsEnabled() {
-		params.Observer = metrics.NewDecisions(p.Registry)
-	}
-	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decision.New(params)}
-	if cfg.Decision.TLS {
-		listener.TLS = c.forGateways()
-	}
-	server := decision.NewListener(listener)
-	if cfg.Decision.IsEnabled() {
-		metrics.RegisterDecisions(p.Registry, server.ListenerStats)
-	}
-	return server
-}
-
-// proxyParts are the parameters of newProxy.
-type proxyParts struct {
+// listenerParts are the parameters of the constructors of listeners for requests.
+type listenerParts struct {
 	dig.In
 
 	Config       *config.Config
@@ -187,9 +131,46 @@ type proxyParts struct {
 	Clock        clock.RealClock
 }
 
-func newProxy(p proxyParts) *proxy.Server {
+func newExtProc(p listenerParts) *extproc.Server {
 	cfg := p.Config
-	params := proxy.Params{
+	return extproc.NewServer(extproc.Params{
+		Options: extproc.Options{
+			BodyMode:       cfg.ExtProc.BodyMode,
+			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
+			BodyTimeout:    cfg.ExtProc.BodyTimeout,
+			IdleTimeout:    cfg.ExtProc.IdleTimeout,
+			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
+			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
+			LeaveEarly:     cfg.ExtProc.LeaveEarly,
+			EmitScores:     cfg.ExtProc.EmitScores,
+		},
+		Log: p.Log.Named("extproc"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Clock: p.Clock, NewID: uuid.NewString,
+	})
+}
+
+func newDecision(p listenerParts) *decision.Listener {
+	cfg := p.Config
+	params := decision.Params{
+		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
+		Log:     p.Log.Named("decision"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+	}
+	if cfg.Decision.IsEnabled() {
+		params.Observer = metrics.NewDecisions(p.Registry)
+	}
+	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decision.New(params)}
+	if cfg.Decision.TLS {
+		listener.TLS = p.Certificates.forGateways()
+	}
+	server := decision.NewListener(listener)
+	if cfg.Decision.IsEnabled() {
+		metrics.RegisterDecisions(p.Registry, server.ListenerStats)
+	}
+	return server
+}
+
+func newProxy(p listenerParts) *proxy.Server {
+	cfg := p.Config
+	server := proxy.New(proxy.Params{
 		Options: proxy.Options{
 			Address:        cfg.Proxy.Address,
 			TLS:            p.Certificates.forProxy(cfg.Proxy),
@@ -202,12 +183,8 @@ func newProxy(p proxyParts) *proxy.Server {
 			MaxAttempts:    cfg.Proxy.MaxAttempts,
 			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 		},
-		Log: p.Log.Named("proxy"), Pools: p.Pools, Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
-	}
-	if p.Tracer.IsEnabled() {
-		params.Tracer = p.Tracer
-	}
-	server := proxy.New(params)
+		Log: p.Log.Named("proxy"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+	})
 	if cfg.Proxy.Address != "" {
 		metrics.RegisterProxy(p.Registry, server.ProxyStats)
 	}
@@ -228,26 +205,14 @@ func limitsOf(cfg *config.Config) peers.Limits {
 
 func newLedger(cfg *config.Config) *fairshare.Ledger { return peers.NewLedger(limitsOf(cfg)) }
 
-// extProcListenerParts are the parameters of newExtProcListener.
-type extProcListenerParts struct {
-	dig.In
-
-	Config       *config.Config
-	Log          *zap.Logger
-	Server       *extproc.Server
-	Certificates *certificates
-	Ledger       *fairshare.Ledger
-	Registry     *prometheus.Registry
-}
-
-func newExtProcListener(p extProcListenerParts) extProcListener {
+func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 	cfg := p.Config
 	options := grpcserver.Options{
 		TLS: p.Certificates.forGateways(), MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
 	listener := grpcserver.New(grpcserver.Params{
-		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: p.Server, Options: options.ServerOptions(),
+		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: s, Options: options.ServerOptions(),
 		Codec: extproc.NewCodec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
 	})
 	metrics.RegisterGateways(p.Registry, listener.GatewayStats)

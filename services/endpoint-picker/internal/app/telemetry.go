@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
@@ -25,6 +26,14 @@ func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {
 		}
 	}
 	return tracing.New(tracing.Params{Options: options, Log: log.Named("tracing"), Version: version.String()}), nil
+}
+
+// enabledTracer returns the tracer, or nil if it is disabled.
+func enabledTracer(t *tracing.Tracer) exchange.Tracer {
+	if !t.IsEnabled() {
+		return nil
+	}
+	return t
 }
 
 // newRecorder returns the recorder, or nil.
