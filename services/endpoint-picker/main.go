@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"fairlead.dev/pkg/service"
-	"fairlead.dev/services/endpoint-picker/internal/commands"
+	"fairlead.dev/services/endpoint-picker/internal/app"
 )
 
 // gcPercent is twice Go's default: nearly all of the heap lives for one request, so half as many collections save up to a tenth of what a
@@ -14,5 +14,5 @@ const gcPercent = 200
 
 func main() {
 	service.SetGCPercent(gcPercent)
-	service.Main(commands.New(os.Args[1:], os.Stdout, os.Stderr))
+	service.Main(app.NewCommand(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -1,5 +1,5 @@
-// Package app assembles and runs the picker. All parts start together, and stop in the order in which requests stop needing
-// them.
+// Package app assembles and runs the picker, as its command line says. All parts start together, and stop in the order in which requests
+// stop needing them.
 package app
 
 import (
@@ -110,8 +110,8 @@ func newParts(cfg *config.Config, log *zap.Logger) (*parts, error) {
 	return service.Assemble[parts](constructors(cfg, log))
 }
 
-// PrintGraph writes the dependency graph of the parts in the format of Graphviz.
-func PrintGraph(w io.Writer) error {
+// printGraph writes the dependency graph of the parts in the format of Graphviz.
+func printGraph(w io.Writer) error {
 	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 

@@ -1,4 +1,4 @@
-package commands
+package app
 
 import (
 	"bytes"
@@ -12,10 +12,10 @@ import (
 	"fairlead.dev/pkg/service"
 )
 
-// run returns what a command line writes.
-func run(ctx context.Context, args ...string) (out, log string, err error) {
+// runCommand returns what a command line writes.
+func runCommand(ctx context.Context, args ...string) (out, log string, err error) {
 	var o, l bytes.Buffer
-	err = New(args, &o, &l).ExecuteContext(ctx)
+	err = NewCommand(args, &o, &l).ExecuteContext(ctx)
 	return o.String(), l.String(), err
 }
 
@@ -26,7 +26,7 @@ func TestOtherCommands(t *testing.T) {
 		"digraph":                 {"graph"},
 		"--pool-name string":      {"--help"},
 	} {
-		out, _, err := run(t.Context(), args...)
+		out, _, err := runCommand(t.Context(), args...)
 		require.NoError(t, err)
 		assert.Contains(t, out, want)
 	}
@@ -44,7 +44,7 @@ func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 		"run endpoint-picker-replay with the same flags":                  {"replay", "--help"},
 		"--config-text: ": {"--pool-name=p", "--config-text=x"},
 	} {
-		_, _, err := run(t.Context(), args...)
+		_, _, err := runCommand(t.Context(), args...)
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, exitUsage, service.ExitCode("", err, io.Discard))
 	}

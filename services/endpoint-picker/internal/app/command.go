@@ -1,5 +1,4 @@
-// Package commands is the command line of the program, which serves gateways.
-package commands
+package app
 
 import (
 	"context"
@@ -13,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/service"
-	"fairlead.dev/services/endpoint-picker/internal/app"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
 )
@@ -29,14 +27,14 @@ func usageError(err error) error {
 	return service.WithExitCode(err, exitUsage)
 }
 
-// New returns the command line with its arguments. It writes results to out, and logs and remarks to log.
-func New(args []string, out, log io.Writer) *cobra.Command {
+// NewCommand returns the command line of the program, which serves gateways, with its arguments. It writes results to out, and logs and remarks to log.
+func NewCommand(args []string, out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
 	root := service.NewCommand(service.Program{
-		Name: "endpoint-picker", Short: "Tell inference gateways which model server takes each request",
+		Name: name, Short: "Tell inference gateways which model server takes each request",
 		AddFlags: cfg.AddFlags, Check: func(fs *pflag.FlagSet) error { return usageError(cfg.Complete(fs)) }, Logging: &cfg.Logging,
 		Run:        func(ctx context.Context, log *zap.Logger) error { return servePicker(ctx, cfg, log) },
-		PrintGraph: app.PrintGraph,
+		PrintGraph: printGraph,
 	}, out, log)
 	root.Args = noArguments
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(service.FlagError(cmd.Flags(), err)) })
@@ -62,7 +60,7 @@ func servePicker(ctx context.Context, cfg *config.Config, log *zap.Logger) error
 		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
 	}
-	err := app.Run(ctx, cfg, log)
+	err := Run(ctx, cfg, log)
 	if errors.Is(err, reload.ErrUnusable) {
 		return usageError(err)
 	}
