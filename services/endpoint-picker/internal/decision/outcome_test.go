@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -235,6 +236,19 @@ func TestDrain(t *testing.T) {
 		assert.Empty(t, left)
 		assert.Equal(t, http.StatusNoContent, r.report(two.ID, EventCompleted, ""))
 		assert.Zero(t, <-left)
+	})
+}
+
+// A call whose client may have its answer already is no second pick.
+func TestDrainCountsPicks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.pick("", "{}")
+		defer r.openPicks.startCall()()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.Equal(t, 1, r.DrainPicks(ctx))
 	})
 }
 

@@ -309,17 +309,14 @@ func (s *Server) expirePick(p *openPick) {
 // picks.
 func (s *Server) DrainPicks(ctx context.Context) int {
 	s.draining.Store(true)
-	for {
-		n := s.openPicks.pendingCount()
-		if n == 0 {
-			return 0
-		}
+	for s.openPicks.pendingCount() > 0 {
 		select {
 		case <-ctx.Done():
-			return n
+			return s.openPicks.openCount() // a call whose client has its answer may still be pending
 		case <-s.openPicks.fewer:
 		}
 	}
+	return 0
 }
 
 // Close ends all open picks. No call is in progress or comes later.
