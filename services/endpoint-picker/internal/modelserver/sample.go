@@ -2,11 +2,11 @@ package modelserver
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 )
 
 // sampleText is the text whose tokens servers count: 4 KiB of prose, code, logs, JSON and other scripts, in a mix like that of prompts.
@@ -33,11 +33,18 @@ func quoteJSON(text string) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// sampleRequest returns the bytes of the request that asks a server for the tokens of the sample. vLLM and SGLang answer the same request
-// alike. Special tokens are not part of a text, so they do not count.
-func sampleRequest(target netip.AddrPort, model string) []byte {
-	body := fmt.Appendf(nil, `{"model":%s,"prompt":%s,"add_special_tokens":false}`, quoteJSON(model), quotedSample)
-	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: application/json\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		http.MethodPost, tokenizePath, target, userAgent, len(body))
-	return append(head, body...)
+// newRequest returns the request that asks a server for the tokens of the sample. vLLM and SGLang answer the same request alike.
+// Special tokens are not part of a text, so they do not count.
+func (q *sampleQuestion) newRequest(ctx context.Context) (*http.Request, error) {
+	scheme := schemeHTTP
+	if q.tls != nil {
+		scheme = schemeHTTPS
+	}
+	body := fmt.Appendf(nil, `{"model":%s,"prompt":%s,"add_special_tokens":false}`, quoteJSON(q.model), quotedSample)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+q.target.String()+tokenizePath, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("address of server: %w", err)
+	}
+	r.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+	return r, nil
 }

@@ -69,7 +69,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.triesLeft--
 	s.pace.recordFailure()
 	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
-	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), deadline: time.Now().Add(w.options.Timeout)}
+	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), timeout: w.options.Timeout}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)
@@ -98,53 +98,48 @@ func (w *worker) askSample(q *sampleQuestion) bool {
 
 // sampleQuestion is one request for the tokens of the sample.
 type sampleQuestion struct {
-	dial     dialer
-	target   netip.AddrPort
-	tls      *tls.Config // nil for http
-	model    string
-	deadline time.Time
+	dial    dialer
+	target  netip.AddrPort
+	tls     *tls.Config // nil for http
+	model   string
+	timeout time.Duration
 }
 
 // askTokens sends the request on a connection of its own, so that no scrape waits for it.
 func (q *sampleQuestion) askTokens(ctx context.Context) (tokens int, err error) {
-	c, err := q.dial.openConnection(ctx, q.target, q.tls, q.deadline)
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	request, err := q.newRequest(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("count tokens: %w", err)
 	}
-	defer c.closeConn()
-	if err := c.SetDeadline(q.deadline); err != nil {
-		return 0, fmt.Errorf("count tokens: %w", err)
+	transport := &http.Transport{
+		DialContext: q.dial, TLSClientConfig: q.tls, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 	}
-	if _, err := c.Write(sampleRequest(q.target, q.model)); err != nil {
-		return 0, fmt.Errorf("count tokens: %w", err)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, fmt.Errorf("count tokens: %.200v", err) // it may quote the response
 	}
-	if tokens, err = readCount(c); err != nil {
+	defer response.Body.Close()
+	if tokens, err = readCount(response); err != nil {
 		return 0, fmt.Errorf("count tokens: %w", err)
 	}
 	return tokens, nil
 }
 
 // readCount reads the number of tokens from an answer.
-func readCount(answer io.Reader) (int, error) {
-	b := pooled.Get().(*buffers)
-	defer pooled.Put(b)
-	b.response.Reset(answer)
-	defer b.response.Reset(nil)
-	h, err := readHead(b.response)
-	if err != nil {
-		return 0, err
-	}
-	switch h.status {
+func readCount(response *http.Response) (int, error) {
+	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return 0, fmt.Errorf("%w: status %d", errNoTokenizer, h.status)
+		return 0, fmt.Errorf("%w: status %d", errNoTokenizer, response.StatusCode)
 	default:
-		return 0, fmt.Errorf("status %d", h.status)
+		return 0, fmt.Errorf("status %d", response.StatusCode)
 	}
 	var counted struct {
 		Count int `json:"count"`
 	}
-	if err := json.NewDecoder(io.LimitReader(newBody(b.response, h), maxSampleAnswer)).Decode(&counted); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxSampleAnswer)).Decode(&counted); err != nil {
 		return 0, fmt.Errorf("decode answer: %w", err)
 	}
 	return counted.Count, nil
