@@ -66,7 +66,7 @@ func (o *writer) writeContents(all []estimate.Event) error {
 			piece = piece[:0]
 		}
 	}
-	return o.writeFrames(append(piece, frameContents))
+	return o.writeFrames(appendFrame(piece, &Frame{Kind: Kind_COMPLETE}))
 }
 
 // turns decide who gets contents, and when: one client at a time gets one, up to maxContents clients do at the same time, and an

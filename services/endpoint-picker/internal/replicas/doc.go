@@ -15,29 +15,19 @@
 // # Protocol
 //
 // GET /v1/events?pool=TITLE answers with frames until one side closes. GET /v1/contents?pool=TITLE answers with frames of the kinds
-// cached and occupied, which give an empty index of prefixes the contents of the sender's. A new replica asks one other for it.
-// All numbers are unsigned varints, except for endpoints and hashes, which are 8 bytes in little endian.
-//
-//	frame    kind (1 byte), then
-//	clock    0: microseconds of the sender's clock. Each write begins with one, and one comes in each heartbeat of silence
-//	begun    1: time, request, endpoint, tokens, answer (1 byte)
-//	first    2: time, request
-//	moved    3: time, request, endpoint
-//	ended    4: time, request
-//	lost     5: time, request
-//	cached   6: time, endpoint, tokens, number of hashes, hashes
-//	answered 7: time, endpoint, tokens
-//	occupied 8: time, endpoint, tokens
-//	contents 9: nothing; the contents are complete
+// cached and occupied, which give an empty index of prefixes the contents of the sender's, and a frame of the kind complete. A new replica
+// asks one other for it. frame.proto defines frames. Each frame comes after its length, a varint, and an event is encoded once for all readers.
 //
 // The reader computes when something happened from the last clock and its own, so clocks need not agree. Replicas of different
-// versions of the protocol (in the header Fairlead-Replica-Protocol) tell each other nothing.
+// versions of the protocol (in the header Fairlead-Replica-Protocol) tell each other nothing. Frames do not contain the version: what
+// stores frames has to store the version before them. Readers skip fields that they do not know, so only a change that an older reader
+// must not ignore needs a new version.
 //
 // # Bounds
 //
 // A reader that is slower than the events is disconnected when its part of maxPending bytes waits for it, and connects again. A server
 // accepts maxReaders, of which maxReadersOfClient may have one IP address. It writes contents to a client one at a time, to maxContents
 // clients at the same time, for contentsTimeout at most, and reads an index for a tenth of the time at most, however many clients ask.
-// Of maxWaiting connections that wait for a request, package connlimit closes the oldest. A follower refuses frames with more than
-// maxHashes, and hears of at most 65 536 requests of a replica.
+// Of maxWaiting connections that wait for a request, package connlimit closes the oldest. A follower refuses frames of more than
+// maxFrame bytes, and hears of at most 65 536 requests of a replica.
 package replicas

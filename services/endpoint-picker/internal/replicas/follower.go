@@ -115,14 +115,14 @@ func (f *follower) readContents(ctx context.Context, silent *time.Timer) error {
 
 // applyAll applies frames until the contents are complete, or the stream ends.
 func (f *follower) applyAll(from io.Reader, silent *time.Timer) error {
-	reader := frameReader{from: bufio.NewReaderSize(from, readBuffer)}
+	reader := bufio.NewReaderSize(from, readBuffer)
+	var next Frame
 	for {
-		var next frame
-		if err := reader.readFrame(&next); err != nil {
+		if err := readFrame(reader, &next); err != nil {
 			return err
 		}
 		silent.Reset(f.member.node.silence)
-		if next.kind == frameContents {
+		if next.GetKind() == Kind_COMPLETE {
 			return nil
 		}
 		f.applyFrame(&next)
@@ -165,24 +165,28 @@ func (n *Node) checkResponse(response *http.Response) error {
 }
 
 // applyFrame applies a frame.
-func (f *follower) applyFrame(next *frame) {
-	m := f.member
-	now := time.Now()
-	switch {
-	case next.kind == frameClock:
-		f.lead = m.node.sinceStart(now) - next.at
+func (f *follower) applyFrame(next *Frame) {
+	m, now, elapsed := f.member, time.Now(), time.Duration(next.GetTime())*time.Microsecond
+	event := estimate.Event{
+		Kind: estimate.EventKind(next.GetKind()), Request: next.GetRequest(), Tokens: next.GetTokens(), Context: next.GetContext(),
+		Answer: estimate.AnswerMode(next.GetAnswer()), Chain: next.GetChain(),
+	}
+	switch next.GetKind() {
+	case Kind_CLOCK:
+		f.lead = m.node.sinceStart(now) - elapsed
 		return
-	case next.event.Endpoint == nil && next.endpoint != 0:
-		if next.event.Endpoint = f.endpointOf(next.endpoint); next.event.Endpoint == nil {
+	case Kind_BEGUN, Kind_MOVED, Kind_CACHED, Kind_ANSWERED, Kind_OCCUPIED:
+		if event.Endpoint = f.endpointOf(next.GetEndpoint()); event.Endpoint == nil {
 			return // it has left, or is not known here yet
 		}
+	case Kind_FIRST, Kind_ENDED, Kind_LOST, Kind_COMPLETE:
 	}
 	m.received.Add(1)
-	at := m.node.started.Add(next.at + f.lead)
+	at := m.node.started.Add(elapsed + f.lead)
 	if at.After(now) {
 		at = now
 	}
-	f.view.ApplyEvent(next.event, at)
+	f.view.ApplyEvent(event, at)
 }
 
 // endpointOf returns the endpoint with a number, or nil.

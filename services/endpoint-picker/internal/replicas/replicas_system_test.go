@@ -23,7 +23,7 @@ import (
 )
 
 // listening returns a replica that listens on a port.
-func listening(t *testing.T, settings *tls.Config) *replica {
+func listening(t testing.TB, settings *tls.Config) *replica {
 	t.Helper()
 	r := newReplica(settings)
 	require.NoError(t, r.OpenListener())

@@ -143,7 +143,7 @@ func (r *replica) heardNothing() string {
 }
 
 // start runs the replica until its stop, or the end of the test.
-func (r *replica) start(t *testing.T, addresses ...string) {
+func (r *replica) start(t testing.TB, addresses ...string) {
 	t.Helper()
 	r.addresses = addresses
 	ctx, cancel := context.WithCancel(t.Context())
@@ -183,7 +183,7 @@ func (r *replica) cached(blocks int) int {
 	return p.Estimate(r.endpoint, &load).Cached
 }
 
-func eventually(t *testing.T, is func() bool, what string) {
+func eventually(t testing.TB, is func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, is, kubetest.Patience, time.Millisecond, what)
 }
@@ -323,12 +323,12 @@ func TestHostileServers(t *testing.T) {
 		}, "418"},
 		"contents among events": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(headerProtocol, protocol)
-			_, _ = w.Write([]byte{frameContents})
+			_, _ = w.Write(appendFrame(nil, &Frame{Kind: Kind_COMPLETE}))
 			_ = http.NewResponseController(w).Flush()
 		}, "contents among the events"},
 		"no frames": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(headerProtocol, protocol)
-			_, _ = w.Write([]byte{77})
+			_, _ = w.Write([]byte{2, 8, 77})
 		}, "unknown kind"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 )
 
 // protocol is the version of the protocol. Replicas with another one tell each other nothing.
-const protocol = "3"
+const protocol = "4"
 
 const (
 	// linger is the time in which a server collects events before it writes them. In package simulation, a delay of 1 ms costs 0 to 5 % of
