@@ -79,7 +79,7 @@ func TestPick_Answer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.requestOptions.NewID = func() string { return "new" }
-	r.pool.change = func(rc *exchange.RequestContext) { rc.Model, rc.Target = "m", "other" }
+	r.pool.change = func(r *exchange.PickResult) { r.Model, r.Target = "m", "other" }
 	a := r.pick("?n=2&pool=ns/pool&first_token=true", `{"body":"{}","headers":{"x-llm-d-model-name-rewrite":"other"}}`)
 	assert.Len(t, a.ID, 32)
 	assert.Equal(t, Answer{

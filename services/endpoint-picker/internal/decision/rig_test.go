@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakePool struct {
 	endpoints []*endpoint.Endpoint
 	refuse    *exchange.Refusal // for all requests
-	change    func(rc *exchange.RequestContext)
+	change    func(r *exchange.PickResult)
 	admit     func(ctx context.Context) *exchange.Refusal
 
 	mu       sync.Mutex
@@ -42,7 +42,7 @@ type fakePool struct {
 }
 
 func newFakePool() *fakePool {
-	p := &fakePool{change: func(*exchange.RequestContext) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
+	p := &fakePool{change: func(*exchange.PickResult) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"} {
 		id := endpoint.Identity{Namespace: "ns", Pod: "model", Address: netip.MustParseAddrPort(address)}
 		p.endpoints = append(p.endpoints, endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil))
@@ -50,25 +50,45 @@ func newFakePool() *fakePool {
 	return p
 }
 
-func (*fakePool) OnStart() {}
+func (*fakePool) OnRequestStart() {}
 
-func (p *fakePool) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := rc.Incoming
+	seen, result := in.Incoming, exchange.PickResult{}
 	seen.Body = []byte(string(seen.Body))
-	p.incoming, p.late = append(p.incoming, seen), append(p.late, rc.LateFirst)
-	rc.PromptTokens = len(seen.Body) / 4
-	return &fakePick{p, rc}, p.refuse
+	p.incoming, p.late = append(p.incoming, seen), append(p.late, in.LateFirst)
+	result.PromptTokens = len(seen.Body) / 4
+	if p.refuse != nil {
+		return result, p.refuse
+	}
+	if refusal := p.admitUnlocked(ctx); refusal != nil {
+		return result, refusal
+	}
+	all, first := p.endpoints, p.next%len(p.endpoints)
+	p.next++
+	result.Endpoint = all[first]
+	lease := result.Endpoint.Acquire()
+	result.Placements[exchange.Decode], result.Pending = lease, &fakePick{pool: p, lease: lease}
+	for i := range min(len(all), in.RankingSize) {
+		score := exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16}
+		result.Ranking = append(result.Ranking, score)
+	}
+	p.change(&result)
+	return result, nil
 }
 
-func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
-func (*fakePool) OnSend(*exchange.Record)                            {}
+// admitUnlocked waits as the test wants, without the lock.
+func (p *fakePool) admitUnlocked(ctx context.Context) *exchange.Refusal {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	return p.admit(ctx)
+}
 
-func (p *fakePool) OnEnd(rc *exchange.RequestContext) {
+func (p *fakePool) OnRequestEnd(r *exchange.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records = append(p.records, rc.Record)
+	p.records = append(p.records, *r)
 }
 
 // inFlight returns the requests on all endpoints.
@@ -99,44 +119,32 @@ func (p *fakePool) FindHost(string) exchange.Pool { return p }
 
 // fakePick is the pick of one request.
 type fakePick struct {
-	pool     *fakePool
-	exchange *exchange.RequestContext
+	pool   *fakePool
+	lease  *endpoint.Lease
+	record *exchange.Record
 }
 
-func (p *fakePick) Admit(ctx context.Context) *exchange.Refusal { return p.pool.admit(ctx) }
-
-func (p *fakePick) PlaceRequest() *exchange.Refusal {
-	p.pool.mu.Lock()
-	defer p.pool.mu.Unlock()
-	rc, all := p.exchange, p.pool.endpoints
-	first := p.pool.next % len(all)
-	p.pool.next++
-	rc.Endpoint = all[first]
-	rc.Placements[exchange.Decode] = rc.Endpoint.Acquire()
-	for i := range min(len(all), rc.RankingSize()) {
-		rc.Ranking = append(rc.Ranking, exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16})
-	}
-	p.pool.change(rc)
-	return nil
+func (p *fakePick) CommitPick(r *exchange.Record) exchange.ResponseObserver {
+	p.record = r
+	return p
 }
 
-func (p *fakePick) MarkSent() exchange.ResponseObserver { return p }
-func (*fakePick) Discard()                              {}
-func (*fakePick) OnResponseEnd()                        {}
-func (*fakePick) OnFirstContent()                       {}
-func (*fakePick) OnFailedAttempt(_, _ string)           {}
+func (*fakePick) DiscardPick()               {}
+func (*fakePick) ObserveAnswer()             {}
+func (*fakePick) ObserveContent()            {}
+func (*fakePick) ObserveAttempt(_, _ string) {}
 
-func (p *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
+func (p *fakePick) ObserveHealth(h exchange.HealthReport) time.Time {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
-	p.pool.signals = append(p.pool.signals, v)
+	p.pool.signals = append(p.pool.signals, h.Signal)
 	return time.Time{}
 }
 
-func (p *fakePick) OnResponseStatus() {
+func (p *fakePick) ObserveResponder() {
 	for _, e := range p.pool.endpoints {
-		if p.exchange.HasMoved() && e.Address() == p.exchange.Served {
-			p.exchange.Placements.AnsweringLease().MoveTo(e, time.Now())
+		if p.record.HasMoved() && e.Address() == p.record.Served {
+			p.lease.MoveTo(e, time.Now())
 		}
 	}
 }

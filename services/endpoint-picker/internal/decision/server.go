@@ -159,8 +159,8 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 		return
 	}
 	p := &openPick{account: s.ledger.OpenAccount(c.account.Address)}
-	p.requestContext.Start(pool, &s.requestOptions)
-	p.requestContext.LateFirst, p.requestContext.Blind, p.requestContext.MaxWait = !o.firstToken, true, o.wait
+	p.requestContext.StartRequest(pool, &s.requestOptions)
+	p.requestContext.Input = exchange.PickInput{LateFirst: !o.firstToken, Blind: true, MaxWait: o.wait}
 	if problem := s.placePick(p, c); problem != nil {
 		p.requestContext.EndRequest(nil)
 		p.releaseAccount()
@@ -187,7 +187,7 @@ func (s *Server) placePick(p *openPick, c *call) *Problem {
 		return problem
 	}
 	rc.SetRequestHeaders(&q.RequestHeaders)
-	rc.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
+	rc.Input.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
 	refusal := rc.PickEndpoint(c.Context(), q.body)
 	_ = c.control.SetWriteDeadline(s.requestOptions.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
 	if refusal != nil {
@@ -226,7 +226,7 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 		s.endPick(p, resultGone)
 		return
 	}
-	rc.MarkSent()
+	rc.ConfirmSent()
 	p.answered = s.requestOptions.Now()
 	p.expires = p.answered.Add(s.options.Timeout)
 	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expirePick(p) })

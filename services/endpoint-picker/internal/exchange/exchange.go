@@ -10,8 +10,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 const (
@@ -31,48 +29,6 @@ const (
 	headerEcho = "x-echo-set-header"
 )
 
-// A Pool decides which model server gets a request. It observes every request.
-type Pool interface {
-	// OnStart is called at the start of each request.
-	OnStart()
-	// PreparePick reads a request. It does not wait.
-	PreparePick(rc *RequestContext) (Pick, *Refusal)
-	// OnPick is called after each pick, successful or not.
-	OnPick(rc *RequestContext, refusal *Refusal)
-	// OnSend is called when the sender of the request has the endpoint. The record changes after the call.
-	OnSend(r *Record)
-	// OnEnd is called once at the end of each request.
-	OnEnd(rc *RequestContext)
-}
-
-// A Pick is the placement of one prepared request. Its methods are called in order; after MarkSent or Discard, none is.
-type Pick interface {
-	// Admit returns when the request may be placed. It may wait until ctx ends.
-	Admit(ctx context.Context) *Refusal
-	// PlaceRequest picks an endpoint and counts the request there.
-	PlaceRequest() *Refusal
-	// MarkSent is called when the sender of the request has the endpoint.
-	MarkSent() ResponseObserver
-	// Discard is called in place of the remaining methods if the request is not sent.
-	Discard()
-}
-
-// A ResponseObserver learns from the response to a placed request.
-type ResponseObserver interface {
-	// OnResponseStatus is called when the status of the response is known.
-	OnResponseStatus()
-	// OnFirstContent is called with the first content of a successful answer.
-	OnFirstContent()
-	// OnResponseEnd is called at the end of the response.
-	OnResponseEnd()
-	// OnFailedAttempt is called for each attempt at a server before the last one, with its "ip:port", and what was wrong
-	// (RequestContext.DescribeFailure).
-	OnFailedAttempt(address, failure string)
-	// OnHealthSignal is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
-	// server until the time that it returns; zero if it did not.
-	OnHealthSignal(v HealthSignal) (busy time.Time)
-}
-
 // A Tracer adds requests to traces.
 type Tracer interface {
 	// StartSpan returns the span of a request, and the traceparent to forward, empty if it stays unchanged.
@@ -81,11 +37,10 @@ type Tracer interface {
 
 // Options are the options that all requests share.
 type Options struct {
-	Tracer Tracer // nil if tracing is disabled
-	Now    func() time.Time
-	NewID  func() string // identifies requests whose gateway did not; nil: they have no identifier
-	// Ranking is the maximum length of Decision.Ranking: more than 0 for carriers that send requests themselves.
-	Ranking int
+	Tracer  Tracer // nil if tracing is disabled
+	Now     func() time.Time
+	NewID   func() string // identifies requests whose gateway did not; nil: they have no identifier
+	Ranking int           // see PickInput.RankingSize
 }
 
 // A RequestContext is one request in progress, from its headers to the end of its response. It is not safe for concurrent use.
@@ -93,16 +48,12 @@ type RequestContext struct {
 	Record
 	Decision
 
-	Incoming  api.Incoming       // its body is set only during the pick
-	Subset    *scheduling.Subset // what the gateway allows; nil allows everything
-	LateFirst bool               // the carrier knows the first token only after the answer, if at all
-	Blind     bool               // the carrier does not see the body of the response
-	MaxWait   *time.Duration     // for an endpoint, from the sender; nil: it did not say
+	Input PickInput
 
 	options            *Options
 	idGenerated        bool // the request came without an identifier
 	pool               Pool
-	pick               Pick             // until it is sent
+	pendingPick        PendingPick      // until it is sent
 	responseObserver   ResponseObserver // after that
 	stage              stage
 	reader             answer.Reader
@@ -113,40 +64,7 @@ type RequestContext struct {
 	hidden             bool      // OnResponseChunk is not called
 	signaled           bool      // see ReportHealth
 	unanswered         bool      // no server answered, so that the status is the carrier's
-	busyUntil          time.Time // see ResponseObserver.OnHealthSignal
-}
-
-// A Decision is the result of a pick.
-type Decision struct {
-	Placements  Placements
-	Destination string           // "ip:port", or several separated by commas: fallbacks for failures
-	Set         api.Headers      // on the request
-	Remove      []string         // headers of the request
-	Edit        Edit             // of the request's body
-	Restore     *answer.Renamer  // restores the model name in the response, nil if not needed
-	UsageFormat answer.Format    // format of the usage in the response
-	ResponseID  *answer.IDReader // of a response that the server may store; nil for others
-	Generates   bool             // the model computes something for the request, so that servers with the model answer it alike
-	Inference   bool             // the request is for a known API of inference, whose answers have a known form
-	Subject     uint64           // hash of the API and the model of the request
-	Reply       api.Headers      // to set on the response
-	Conformance bool             // report endpoints as the conformance tests of gateways expect
-	Ranking     []Score          // the best candidates, the picked one first, if Options ask for them
-}
-
-// An Edit replaces a part of a body. An empty one changes nothing.
-type Edit struct {
-	jsonscan.Span
-
-	Replacement []byte
-}
-
-// GrowthBytes returns the number of bytes that the body grows by.
-func (e Edit) GrowthBytes() int {
-	if e.Replacement == nil {
-		return 0
-	}
-	return len(e.Replacement) - (e.To - e.From)
+	busyUntil          time.Time // see ResponseObserver.ObserveHealth
 }
 
 // stage is the progress of a request; see the package comment.
@@ -160,19 +78,19 @@ const (
 	completed
 )
 
-// Start begins the life of a request for a pool.
-func (rc *RequestContext) Start(p Pool, o *Options) {
+// StartRequest begins the life of a request for a pool.
+func (rc *RequestContext) StartRequest(p Pool, o *Options) {
 	rc.pool, rc.options, rc.StartTime = p, o, o.Now()
-	p.OnStart()
+	p.OnRequestStart()
 }
 
 // SetRequestHeaders takes over the request's headers.
 func (rc *RequestContext) SetRequestHeaders(r *RequestHeaders) {
-	rc.Path, rc.RequestID, rc.TraceParent, rc.Subset = r.Path, r.ID, r.TraceParent, r.Subset
+	rc.Path, rc.RequestID, rc.TraceParent = r.Path, r.ID, r.TraceParent
 	if rc.idGenerated = rc.RequestID == "" && rc.options.NewID != nil; rc.idGenerated {
 		rc.RequestID = rc.options.NewID()
 	}
-	rc.Incoming = api.Incoming{Path: r.Path, Headers: r.Headers}
+	rc.Input.Incoming, rc.Input.Subset = api.Incoming{Path: r.Path, Headers: r.Headers}, r.Subset
 	rc.Remove = r.Private
 }
 
@@ -180,15 +98,17 @@ func (rc *RequestContext) SetRequestHeaders(r *RequestHeaders) {
 // reference to the body.
 func (rc *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusal {
 	rc.ArrivalTime = rc.options.Now()
-	rc.Incoming.Body = body
-	pick, refusal := rc.pickFromPool(ctx)
-	rc.Incoming = api.Incoming{}
-	rc.PickDuration = rc.options.Now().Sub(rc.DispatchTime())
-	rc.pool.OnPick(rc, refusal)
+	in := &rc.Input
+	in.Incoming.Body, in.ArrivalTime, in.RankingSize = body, rc.ArrivalTime, rc.options.Ranking
+	result, refusal := rc.pool.PlaceRequest(ctx, in)
+	in.Incoming = api.Incoming{}
+	private := rc.Remove
+	rc.PickRecord, rc.Decision, rc.pendingPick = result.PickRecord, result.Decision, result.Pending
+	rc.Remove = append(private, result.Remove...)
 	if refusal != nil {
 		return rc.RefuseRequest(refusal)
 	}
-	rc.pick, rc.stage, rc.reader.Format = pick, placed, rc.UsageFormat
+	rc.stage, rc.reader.Format = placed, rc.UsageFormat
 	if rc.Conformance {
 		rc.Set = append(rc.Set, api.Header{Name: headerEcho, Value: HeaderServed + ":" + rc.Endpoint.Address()})
 	}
@@ -204,23 +124,6 @@ func (rc *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusa
 // HasKnownFormat reports whether the forms of answers are known, so that other bodies are not answers.
 func (rc *RequestContext) HasKnownFormat() bool {
 	return rc.Inference && rc.UsageFormat != answer.FormatOpen && rc.UsageFormat != answer.FormatLists
-}
-
-// RankingSize returns the maximum length of the ranking of candidates.
-func (rc *RequestContext) RankingSize() int { return rc.options.Ranking }
-
-func (rc *RequestContext) pickFromPool(ctx context.Context) (Pick, *Refusal) {
-	pick, refusal := rc.pool.PreparePick(rc)
-	if refusal != nil {
-		return nil, refusal
-	}
-	if refusal = pick.Admit(ctx); refusal == nil {
-		refusal = pick.PlaceRequest()
-	}
-	if refusal != nil {
-		pick.Discard()
-	}
-	return pick, refusal
 }
 
 // startSpan begins the request's span, and makes it the parent of the model server's spans.
@@ -241,14 +144,14 @@ func (rc *RequestContext) RefuseRequest(r *Refusal) *Refusal {
 	return r
 }
 
-// MarkSent records that the sender of the request has the pick. It does nothing before the pick, or after the first call.
-func (rc *RequestContext) MarkSent() {
-	if rc.pick == nil {
+// ConfirmSent records that the sender of the request has the pick. It does nothing before the pick, or after the first call.
+func (rc *RequestContext) ConfirmSent() {
+	if rc.pendingPick == nil {
 		return
 	}
-	rc.responseObserver = rc.pick.MarkSent()
-	rc.pick, rc.Placed = nil, true
-	rc.pool.OnSend(&rc.Record)
+	rc.Placed = true
+	rc.responseObserver = rc.pendingPick.CommitPick(&rc.Record)
+	rc.pendingPick = nil
 }
 
 // OnResponseHeaders records the headers of the response. A response to a request that was not placed comes from the gateway itself.
@@ -264,8 +167,8 @@ func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
 	if rc.Placements.AnsweringLease() == nil {
 		return
 	}
-	rc.MarkSent() // whoever has a response has sent the request
-	rc.responseObserver.OnResponseStatus()
+	rc.ConfirmSent() // whoever has a response has sent the request
+	rc.responseObserver.ObserveResponder()
 	if !r.Hidden {
 		rc.stage = responding
 	}
@@ -275,8 +178,8 @@ func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
 // OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request
 // goes to another one.
 func (rc *RequestContext) OnFailedAttempt(address string, code int) {
-	rc.MarkSent()
-	rc.responseObserver.OnFailedAttempt(address, describeStatus(code))
+	rc.ConfirmSent()
+	rc.responseObserver.ObserveAttempt(address, describeStatus(code))
 }
 
 // OnResponseChunk records a chunk of the response's body.
@@ -289,9 +192,9 @@ func (rc *RequestContext) OnResponseChunk(chunk []byte) {
 		rc.ContentPieces += n
 		rc.LastContent = rc.options.Now()
 		if !rc.FirstContent.IsZero() {
-			rc.Placements.markMoreContent(rc.LastContent)
+			rc.Placements.AnsweringLease().MarkMoreContent(rc.LastContent)
 		} else if rc.recordFirstContent(rc.LastContent) && (rc.reader.Events || rc.UsageFormat == answer.FormatVLLM) {
-			rc.responseObserver.OnFirstContent() // a body that is no stream says nothing before it is whole
+			rc.responseObserver.ObserveContent() // a body that is no stream says nothing before it is whole
 		}
 	}
 	if rc.Inference && rc.reader.ErrorCount() > 0 {
@@ -306,7 +209,7 @@ func (rc *RequestContext) OnResponseChunk(chunk []byte) {
 // after OnResponseHeaders. Only the first call counts.
 func (rc *RequestContext) OnFirstToken(at time.Time) {
 	if rc.recordFirstContent(at) {
-		rc.responseObserver.OnFirstContent()
+		rc.responseObserver.ObserveContent()
 	}
 }
 
@@ -326,7 +229,7 @@ func (rc *RequestContext) recordFirstContent(at time.Time) bool {
 // OnResponseEnd records the end of the response.
 func (rc *RequestContext) OnResponseEnd() {
 	if rc.Placements.AnsweringLease() != nil {
-		rc.MarkSent()
+		rc.ConfirmSent()
 		rc.stage = completed
 		rc.ReportHealth(rc.signalOfBody())
 		rc.releaseLoad()
@@ -339,11 +242,12 @@ func (rc *RequestContext) MarkNotReceived() { rc.Placements.abandonAll(rc.option
 
 // releaseLoad ends the load of the request.
 func (rc *RequestContext) releaseLoad() {
-	if !rc.busyUntil.IsZero() {
-		rc.Placements.holdAll(endpoint.LoadSpan{Arrived: rc.DispatchTime(), Until: rc.busyUntil}, rc.options.Now())
+	if rc.busyUntil.IsZero() {
+		rc.Placements.eachLease((*endpoint.Lease).Release)
 		return
 	}
-	rc.Placements.releaseAll()
+	span, now := endpoint.LoadSpan{Arrived: rc.DispatchTime(), Until: rc.busyUntil}, rc.options.Now()
+	rc.Placements.eachLease(func(l *endpoint.Lease) { l.HoldUntil(span, now) })
 }
 
 // EndRequest ends the life of the request, with the error of its carrier, if any. It is called once.
@@ -355,10 +259,10 @@ func (rc *RequestContext) EndRequest(err error) {
 	if err != nil {
 		rc.Outcome = Failed
 	}
-	unsent := rc.pick != nil
+	unsent := rc.pendingPick != nil
 	if unsent {
-		rc.pick.Discard()
-		rc.pick = nil
+		rc.pendingPick.DiscardPick()
+		rc.pendingPick = nil
 	}
 	if rc.stage == placed && !unsent {
 		rc.Placements.abandonAll(rc.EndTime) // the server has the request, and its end is unknown
@@ -366,9 +270,9 @@ func (rc *RequestContext) EndRequest(err error) {
 		rc.releaseLoad()
 	}
 	if rc.Outcome == Completed {
-		rc.responseObserver.OnResponseEnd()
+		rc.responseObserver.ObserveAnswer()
 	}
-	rc.pool.OnEnd(rc)
+	rc.pool.OnRequestEnd(&rc.Record)
 }
 
 // toOutcome returns the outcome of a request that ends at this stage.

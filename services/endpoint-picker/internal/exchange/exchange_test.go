@@ -24,10 +24,12 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // fakePool has one endpoint. It records the calls of an exchange.
 type fakePool struct {
 	endpoint *endpoint.Endpoint
+	result   PickResult // besides the endpoint
+	refusal  *Refusal   // of all requests
 	calls    []string
-	refuse   string // the call that refuses the request
-	admitted context.Context
+	placing  context.Context
 	body     string // of the last request
+	record   *Record
 	signals  []HealthSignal
 	busy     time.Time // until the load of a failed request ends
 }
@@ -39,79 +41,48 @@ func newFakePool() *fakePool {
 	return &fakePool{endpoint: endpoint.New(endpoint.Description{Identity: id}, noon, nil)}
 }
 
-func (p *fakePool) call(name string) *Refusal {
-	p.calls = append(p.calls, name)
-	if name == p.refuse {
-		return Exhausted(errRefused)
+func (p *fakePool) call(name string) { p.calls = append(p.calls, name) }
+
+func (p *fakePool) PlaceRequest(ctx context.Context, in *PickInput) (PickResult, *Refusal) {
+	p.placing, p.body = ctx, in.Incoming.Path+" "+string(in.Incoming.Body)
+	p.call("Place")
+	result := p.result
+	if p.refusal != nil {
+		return result, p.refusal
 	}
-	return nil
+	result.Endpoint, result.Placements[Decode], result.Pending = p.endpoint, p.endpoint.Acquire(), p
+	return result, nil
 }
 
-func (p *fakePool) PreparePick(rc *RequestContext) (Pick, *Refusal) {
-	p.body = rc.Incoming.Path + " " + string(rc.Incoming.Body)
-	return &fakePick{p, rc}, p.call("Prepare")
-}
+func (*fakePool) OnRequestStart()          {}
+func (p *fakePool) OnRequestEnd(r *Record) { p.call(string(r.Outcome)) }
 
-func (p *fakePool) OnPick(_ *RequestContext, refusal *Refusal) {
-	name := "Picked"
-	if refusal != nil {
-		name = "Refused"
-	}
-	p.call(name)
-}
-
-func (*fakePool) OnStart()                   {}
-func (p *fakePool) OnEnd(rc *RequestContext) { p.call(string(rc.Outcome)) }
-
-func (p *fakePool) OnSend(r *Record) {
-	if r.Placed {
+func (p *fakePool) CommitPick(r *Record) ResponseObserver {
+	p.call("Commit")
+	if p.record = r; r.Placed {
 		p.call("placed")
 	}
-}
-
-// fakePick is the pick of one request.
-type fakePick struct {
-	*fakePool
-
-	exchange *RequestContext
-}
-
-func (p *fakePick) Admit(ctx context.Context) *Refusal {
-	p.admitted = ctx
-	return p.call("Admit")
-}
-
-func (p *fakePick) PlaceRequest() *Refusal {
-	if r := p.call("Place"); r != nil {
-		return r
-	}
-	p.exchange.Endpoint, p.exchange.Placements[Decode] = p.endpoint, p.endpoint.Acquire()
-	return nil
-}
-
-func (p *fakePick) MarkSent() ResponseObserver {
-	p.call("Sent")
 	return p
 }
 
-func (p *fakePick) OnResponseStatus() { p.call("Responded") }
-func (p *fakePick) OnFirstContent()   { p.call("Began") }
-func (p *fakePick) OnResponseEnd()    { p.call("Completed") }
+func (p *fakePool) DiscardPick() { p.call("Discard") }
 
-func (p *fakePick) OnFailedAttempt(address, failure string) {
+func (p *fakePool) ObserveResponder() { p.call("Responded") }
+func (p *fakePool) ObserveContent()   { p.call("Began") }
+func (p *fakePool) ObserveAnswer()    { p.call("Completed") }
+
+func (p *fakePool) ObserveAttempt(address, failure string) {
 	p.call("Failed " + address + ": " + failure)
 }
 
-func (p *fakePick) OnHealthSignal(v HealthSignal) time.Time {
-	p.signals = append(p.signals, v)
+func (p *fakePool) ObserveHealth(h HealthReport) time.Time {
+	p.signals = append(p.signals, h.Signal)
 	return p.busy
 }
 
-func (p *fakePick) Discard() { p.call("Discard") }
-
 func begin(p Pool) *RequestContext {
 	rc := &RequestContext{}
-	rc.Start(p, &Options{Now: func() time.Time { return noon }})
+	rc.StartRequest(p, &Options{Now: func() time.Time { return noon }})
 	return rc
 }
 
@@ -119,10 +90,10 @@ func begin(p Pool) *RequestContext {
 func TestExchange_End(t *testing.T) {
 	t.Parallel()
 	decide := func(rc *RequestContext) { rc.PickEndpoint(context.Background(), nil) }
-	sent := func(rc *RequestContext) { rc.MarkSent() }
+	sent := func(rc *RequestContext) { rc.ConfirmSent() }
 	respond := func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
 	piece := func(rc *RequestContext) { rc.OnResponseChunk([]byte("x")) }
-	picked := []string{"Prepare", "Admit", "Place", "Picked"}
+	picked := []string{"Place"}
 	tests := []struct {
 		name      string
 		steps     []func(rc *RequestContext)
@@ -134,7 +105,7 @@ func TestExchange_End(t *testing.T) {
 		{name: "response of the gateway", steps: []func(rc *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
 		{name: "refused", steps: []func(rc *RequestContext){func(rc *RequestContext) { rc.RefuseRequest(TooLarge(1)) }}, want: Refused},
 		{name: "pick was not sent", steps: []func(rc *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Sent",
+		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Commit",
 			"placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
@@ -142,7 +113,7 @@ func TestExchange_End(t *testing.T) {
 				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
 					Hidden: true})
 			}},
-			wantCalls: append(picked, "Sent", "placed", "Responded"),
+			wantCalls: append(picked, "Commit", "placed", "Responded"),
 		},
 		{
 			name: "end of a response without its body", want: Completed,
@@ -150,24 +121,24 @@ func TestExchange_End(t *testing.T) {
 				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
 					Hidden: true})
 			}, (*RequestContext).OnResponseEnd},
-			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
+			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 		{name: "during the response", steps: []func(rc *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked,
-			"Sent", "placed", "Responded")},
+			"Commit", "placed", "Responded")},
 		{
 			name: "complete", steps: []func(rc *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
-			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
+			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "complete, in pieces", want: Completed,
 			steps:     []func(rc *RequestContext){decide, sent, respond, piece, piece, (*RequestContext).OnResponseEnd},
-			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
+			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "an error with a body", want: Completed,
 			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) },
 				piece, (*RequestContext).OnResponseEnd},
-			wantCalls: append(picked, "Sent", "placed", "Responded", "Completed"),
+			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 	}
 	for _, tt := range tests {
@@ -212,7 +183,7 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 			rc := begin(pool)
 			require.Nil(t, rc.PickEndpoint(context.Background(), nil))
 			rc.Placements[Prefill] = prefill.Acquire()
-			rc.MarkSent()
+			rc.ConfirmSent()
 			tt.steps(rc)
 			inFlight := func() [roles]int64 {
 				return [roles]int64{Decode: pool.endpoint.StatsAt(noon).InFlight, Prefill: prefill.StatsAt(noon).InFlight}
@@ -229,7 +200,7 @@ func TestExchange_EndWithAnError(t *testing.T) {
 	pool := newFakePool()
 	rc := begin(pool)
 	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
-	rc.MarkSent()
+	rc.ConfirmSent()
 	rc.EndRequest(status.Error(codes.InvalidArgument, "message out of order"))
 	assert.Equal(t, Failed, rc.Outcome)
 	assert.Equal(t, codes.InvalidArgument, rc.Code)
@@ -238,50 +209,39 @@ func TestExchange_EndWithAnError(t *testing.T) {
 
 func TestExchange_DecideRefuses(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		refuse string
-		want   []string
-	}{
-		{refuse: "Prepare", want: []string{"Prepare", "Refused"}},
-		{refuse: "Admit", want: []string{"Prepare", "Admit", "Discard", "Refused"}},
-		{refuse: "Place", want: []string{"Prepare", "Admit", "Place", "Discard", "Refused"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.refuse, func(t *testing.T) {
-			t.Parallel()
-			pool := newFakePool()
-			pool.refuse = tt.refuse
-			rc := begin(pool)
-			refusal := rc.PickEndpoint(context.Background(), nil)
-			require.ErrorIs(t, refusal.Cause, errRefused)
-			rc.MarkSent()
-			rc.EndRequest(nil)
-			assert.Equal(t, append(tt.want, "refused"), pool.calls)
-			assert.Equal(t, 429, rc.Status)
-			assert.Equal(t, ReasonSaturated, rc.Reason)
-		})
-	}
+	pool := newFakePool()
+	pool.refusal, pool.result.Model = Exhausted(errRefused), "m"
+	rc := begin(pool)
+	refusal := rc.PickEndpoint(context.Background(), nil)
+	require.ErrorIs(t, refusal.Cause, errRefused)
+	rc.ConfirmSent()
+	rc.EndRequest(nil)
+	assert.Equal(t, []string{"Place", "refused"}, pool.calls)
+	assert.Equal(t, 429, rc.Status)
+	assert.Equal(t, ReasonSaturated, rc.Reason)
+	assert.Equal(t, "m", rc.Model, "what the pick found out before")
 }
 
 func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
+	pool.result.Remove = []string{"x-picked"}
 	rc := begin(pool)
 	rc.SetRequestHeaders(&RequestHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, 1)
 	require.Nil(t, rc.PickEndpoint(ctx, []byte("body")))
 	assert.Equal(t, "/v1/completions body", pool.body)
-	assert.Equal(t, ctx, pool.admitted, "a pick that waits sees the end of the stream")
-	assert.Equal(t, api.Incoming{}, rc.Incoming)
-	assert.Equal(t, []string{"x-private"}, rc.Remove)
+	assert.Equal(t, ctx, pool.placing, "a pick that waits sees the end of the stream")
+	assert.Equal(t, api.Incoming{}, rc.Input.Incoming)
+	assert.Equal(t, []string{"x-private", "x-picked"}, rc.Remove)
 }
 
 func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]api.Headers{"": {{Name: "x-request-id", Value: "new"}}, "old": nil} {
 		rc := &RequestContext{}
-		rc.Start(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
+		rc.StartRequest(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
 		rc.SetRequestHeaders(&RequestHeaders{ID: given})
 		require.Nil(t, rc.PickEndpoint(context.Background(), nil))
 		assert.Equal(t, cmp.Or(given, "new"), rc.RequestID)
@@ -293,10 +253,10 @@ func TestExchange_Chunk(t *testing.T) {
 	t.Parallel()
 	ticks := noon
 	pool, rc := newFakePool(), &RequestContext{}
-	rc.Start(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
+	rc.StartRequest(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
 	rc.OnResponseChunk([]byte("of the gateway itself"))
 	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
-	rc.MarkSent()
+	rc.ConfirmSent()
 	rc.OnResponseHeaders(&ResponseHeaders{Status: 200, Events: true})
 	rc.OnResponseChunk(nil)
 	pieces := []string{
@@ -314,9 +274,8 @@ func TestExchange_Chunk(t *testing.T) {
 	assert.Equal(t, 2, r.ContentPieces)
 	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
 	assert.True(t, r.Streaming)
-	assert.Equal(t, noon.Add(4*time.Second), r.FirstContent)
-	assert.Equal(t, noon.Add(5*time.Second), r.LastContent)
-	assert.Equal(t, time.Second, r.PickDuration)
+	assert.Equal(t, noon.Add(3*time.Second), r.FirstContent)
+	assert.Equal(t, noon.Add(4*time.Second), r.LastContent)
 }
 
 func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
@@ -335,7 +294,7 @@ func TestExchange_OfACarrierThatSeesNoBody(t *testing.T) {
 	rc, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
 	rc.OnFirstToken(noon) // before the pick there is no answer
 	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
-	rc.MarkSent()
+	rc.ConfirmSent()
 	rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
 	first := noon.Add(time.Second)
 	rc.OnFirstToken(first)

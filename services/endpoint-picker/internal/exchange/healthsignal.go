@@ -51,8 +51,8 @@ func (rc *RequestContext) LooseSlashes() bool {
 	return strings.HasSuffix(path, "/") || strings.Contains(path, "//")
 }
 
-// IsServerRefusal reports whether the server answered with something other than what the request asks for.
-func (rc *RequestContext) IsServerRefusal() bool {
+// isServerRefusal reports whether the server answered with something other than what the request asks for.
+func (rc *RequestContext) isServerRefusal() bool {
 	return rc.Status >= http.StatusMultipleChoices || rc.wrongBody
 }
 
@@ -61,7 +61,7 @@ func (rc *RequestContext) signalOfBody() HealthSignal {
 	switch {
 	case rc.Status < http.StatusOK, rc.Status >= http.StatusMultipleChoices:
 		return NoSignal // its status said all
-	case rc.Blind || !rc.Generates || rc.Status != http.StatusOK && !rc.Inference,
+	case rc.Input.Blind || !rc.Generates || rc.Status != http.StatusOK && !rc.Inference,
 		!rc.htmlBody && !rc.unacceptedEncoding && rc.reader.IsComplete():
 		return Answered
 	}
@@ -72,8 +72,8 @@ func (rc *RequestContext) signalOfBody() HealthSignal {
 	return Doubtful
 }
 
-// DescribeFailure says what was wrong with a response, or with the lack of one, for logs.
-func (rc *RequestContext) DescribeFailure() string {
+// describeFailure says what was wrong with a response, or with the lack of one, for logs.
+func (rc *RequestContext) describeFailure() string {
 	switch {
 	case rc.unanswered:
 		return describeStatus(0)
@@ -116,5 +116,5 @@ func (rc *RequestContext) ReportHealth(v HealthSignal) {
 		return
 	}
 	rc.signaled = true
-	rc.busyUntil = rc.responseObserver.OnHealthSignal(v)
+	rc.busyUntil = rc.responseObserver.ObserveHealth(HealthReport{Signal: v, Failure: rc.describeFailure(), Refused: rc.isServerRefusal()})
 }

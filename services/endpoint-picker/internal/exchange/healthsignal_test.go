@@ -14,10 +14,10 @@ import (
 func signalOf(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestContext)) HealthSignal {
 	t.Helper()
 	pool := newFakePool()
+	pool.result.Streaming, pool.result.Generates, pool.result.Inference = r.Events, true, true
 	rc := begin(pool)
-	rc.Streaming, rc.Generates, rc.Inference = r.Events, true, true
 	rc.PickEndpoint(context.Background(), nil)
-	rc.MarkSent()
+	rc.ConfirmSent()
 	rc.OnResponseHeaders(&r)
 	if body != "" {
 		rc.OnResponseChunk([]byte(body))
@@ -97,11 +97,11 @@ func TestHealthSignal_ClientThatHasGone(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		pool := newFakePool()
 		rc := begin(pool)
-		rc.Inference = known
+		rc.Inference, pool.result.Inference = known, known
 		rc.OnClientGone()
 		assert.Empty(t, pool.signals, "no server has the request")
 		rc.PickEndpoint(context.Background(), nil)
-		rc.MarkSent()
+		rc.ConfirmSent()
 		rc.OnClientGone()
 		rc.EndRequest(nil)
 		if known {
@@ -132,12 +132,13 @@ func TestExchange_Failure(t *testing.T) {
 		{give: ResponseHeaders{Status: 200, Events: true}, body: text, want: "ended early"},
 	}
 	for _, tt := range tests {
-		rc := begin(newFakePool())
-		rc.Streaming, rc.Generates, rc.Inference = tt.give.Events, true, true
+		pool := newFakePool()
+		rc := begin(pool)
+		pool.result.Streaming, pool.result.Generates, pool.result.Inference = tt.give.Events, true, true
 		rc.PickEndpoint(context.Background(), nil)
 		rc.OnResponseHeaders(&tt.give)
 		rc.OnResponseChunk([]byte(tt.body))
-		assert.Equal(t, tt.want, rc.DescribeFailure())
+		assert.Equal(t, tt.want, rc.describeFailure())
 	}
 }
 
@@ -178,7 +179,7 @@ func TestHealthSignal_UnknownAPI(t *testing.T) {
 		for _, generates := range []bool{true, false} {
 			pool := newFakePool()
 			rc := begin(pool)
-			rc.Generates = generates
+			pool.result.Generates = generates
 			rc.PickEndpoint(context.Background(), nil)
 			rc.OnResponseHeaders(&tt.give)
 			rc.OnResponseChunk([]byte(tt.body))
@@ -203,7 +204,7 @@ func TestHealthSignal_Bytes(t *testing.T) {
 	for kind, want := range map[string]HealthSignal{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
 		pool := newFakePool()
 		rc := begin(pool)
-		rc.Generates, rc.Inference, rc.UsageFormat = true, true, answer.FormatOpen
+		pool.result.Generates, pool.result.Inference, pool.result.UsageFormat = true, true, answer.FormatOpen
 		rc.PickEndpoint(context.Background(), nil)
 		r := ResponseHeaders{Status: 200}
 		r.SetContentType(kind)
@@ -224,7 +225,7 @@ func TestHealthSignal_RedirectsToAnotherSpelling(t *testing.T) {
 	} {
 		pool := newFakePool()
 		rc := begin(pool)
-		rc.Generates, rc.Inference, rc.Path = true, true, path
+		pool.result.Generates, pool.result.Inference, rc.Path = true, true, path
 		rc.PickEndpoint(context.Background(), nil)
 		rc.OnResponseHeaders(&ResponseHeaders{Status: 307})
 		rc.OnResponseEnd()
@@ -237,7 +238,7 @@ func TestHealthSignal_CarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	rc := begin(pool)
-	rc.Blind, rc.Inference = true, true
+	rc.Input.Blind, pool.result.Inference = true, true
 	rc.PickEndpoint(context.Background(), nil)
 	rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
 	rc.OnResponseEnd()
@@ -272,7 +273,7 @@ func TestAnswerOfAnotherFormIsNoFirstToken(t *testing.T) {
 	for _, r := range []ResponseHeaders{{Status: 200}, {Status: 200, HTML: true}, {Status: 200, Events: true, HTML: true}} {
 		pool := newFakePool()
 		rc := begin(pool)
-		rc.Streaming, rc.Inference = true, true
+		pool.result.Streaming, pool.result.Inference = true, true
 		rc.PickEndpoint(context.Background(), nil)
 		rc.OnResponseHeaders(&r)
 		rc.OnResponseChunk([]byte("data: a\n\n"))

@@ -23,48 +23,24 @@ type Placements [roles]*endpoint.Lease
 // AnsweringLease returns the lease on the endpoint that answers the client, nil if the request is not placed.
 func (p *Placements) AnsweringLease() *endpoint.Lease { return p[Decode] }
 
-// markFirstContent records that the answer has begun. The prompt is computed then.
-func (p *Placements) markFirstContent(now time.Time) {
+// eachLease calls f for the lease of each role.
+func (p *Placements) eachLease(f func(l *endpoint.Lease)) {
 	for _, l := range p {
 		if l != nil {
-			l.MarkFirstContent(now)
+			f(l)
 		}
 	}
+}
+
+// markFirstContent records that the answer has begun. The prompt is computed then.
+func (p *Placements) markFirstContent(now time.Time) {
+	p.eachLease(func(l *endpoint.Lease) { l.MarkFirstContent(now) })
 	if l := p[Prefill]; l != nil {
 		l.Release()
 	}
 }
 
-// releaseAll ends the request on all endpoints.
-func (p *Placements) releaseAll() {
-	for _, l := range p {
-		if l != nil {
-			l.Release()
-		}
-	}
-}
-
-// markMoreContent records more of an answer that has begun.
-func (p *Placements) markMoreContent(now time.Time) {
-	if l := p[Decode]; l != nil {
-		l.MarkMoreContent(now)
-	}
-}
-
-// holdAll counts the request, which has failed, for the rest of its time.
-func (p *Placements) holdAll(s endpoint.LoadSpan, now time.Time) {
-	for _, l := range p {
-		if l != nil {
-			l.HoldUntil(s, now)
-		}
-	}
-}
-
 // abandonAll ends the observation of the request, which goes on.
 func (p *Placements) abandonAll(now time.Time) {
-	for _, l := range p {
-		if l != nil {
-			l.Abandon(now)
-		}
-	}
+	p.eachLease(func(l *endpoint.Lease) { l.Abandon(now) })
 }

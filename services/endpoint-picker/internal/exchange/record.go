@@ -2,15 +2,16 @@
 // decision API, or a simulation. The carrier calls the methods of a RequestContext in this order:
 //
 //	method                      stage       outcome if it ends here
-//	Start, SetRequestHeaders    receiving   unpicked
+//	StartRequest,
+//	SetRequestHeaders           receiving   unpicked
 //	RefuseRequest               refused     refused
-//	PickEndpoint, MarkSent      placed      unseen: the lease is abandoned, because the server still has the request
+//	PickEndpoint, ConfirmSent   placed      unseen: the lease is abandoned, because the server still has the request
 //	OnResponseHeaders,
 //	OnResponseChunk, ...        responding  interrupted
 //	OnResponseEnd               completed   completed
 //	EndRequest                              the record
 //
-// Between MarkSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From MarkSent on, ReportHealth or
+// Between ConfirmSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From ConfirmSent on, ReportHealth or
 // OnClientGone may be called when the response ends early; the first health signal counts.
 //
 // A request that the gateway answers itself is not placed: its stage stays receiving. If the gateway does not show the
@@ -60,45 +61,59 @@ const (
 
 // A Record describes one finished request.
 type Record struct {
+	PickRecord
+
 	Outcome     Outcome
 	RequestID   string
 	TraceParent string // W3C trace context of the request; empty if it had none
 	Path        string
 
-	Model     string // requested by the client; empty if unknown
-	Target    string // requested from the server
-	Rewrite   string // "namespace/name" of the InferenceModelRewrite that changed the model
-	Fairness  string // flow of the request, from the gateway
-	Objective string // its InferenceObjective, from the gateway
-	Priority  int
-	Streaming bool // the client requested a stream, or the answer was one
+	Served string // "ip:port" that served, from the gateway; empty if unknown
+	Status int    // of the response, ours if refused; 0 if unobserved
+	Reason string // why the request was refused, for clients
 
-	Endpoint *endpoint.Endpoint // the picked endpoint, nil if none
-	Served   string             // "ip:port" that served, from the gateway; empty if unknown
-	Status   int                // of the response, ours if refused; 0 if unobserved
-	Reason   string             // why the request was refused, for clients
-
-	StartTime    time.Time     // start of the stream
-	ArrivalTime  time.Time     // end of the request's body; zero if it did not arrive
-	QueueTime    time.Duration // for an endpoint, before the pick began
-	PickDuration time.Duration // duration of the pick, without QueueTime
-	FirstContent time.Time     // the first content of the response's body (answer.Reader); zero if there was none
-	LastContent  time.Time     // the last content; zero if the carrier does not see the body
+	StartTime    time.Time // start of the stream
+	ArrivalTime  time.Time // end of the request's body; zero if it did not arrive
+	FirstContent time.Time // the first content of the response's body (answer.Reader); zero if there was none
+	LastContent  time.Time // the last content; zero if the carrier does not see the body
 	EndTime      time.Time
 
 	RequestBytes  int // size of the bodies
 	ResponseBytes int
-	PromptTokens  int // estimated from the body; 0 without a prompt
-	FixedTokens   int // the same with a fixed length of a token in bytes, the unit of Prefixes
-	MatchedTokens int // tokens of the prompt in the cache of the picked server, estimated
-	PoolSize      int // endpoints of the pool at the time of the pick
-	Queue         QueueOutcome
 	ContentPieces int // events of the response with content; without events, pieces of its body
 	Usage         Usage
 
 	Placed bool       // observers were notified at the time of the pick
 	Code   codes.Code // final status of the stream
 	Span   Span
+}
+
+// A Span is the request's part of a trace. Its ID is zero until the decision whether to trace it.
+type Span struct {
+	Trace   [16]byte
+	ID      [8]byte
+	Sampled bool
+}
+
+// A PickRecord is the part of a Record that the pick writes. A refused pick writes what it found out before.
+type PickRecord struct {
+	Model     string // requested by the client; empty if unknown
+	Target    string // requested from the server
+	Rewrite   string // "namespace/name" of the InferenceModelRewrite that changed the model
+	Fairness  string // flow of the request, from the gateway
+	Objective string // its InferenceObjective, from the gateway
+	Priority  int
+	Streaming bool // the client requested a stream; later: or the answer was one
+
+	Endpoint      *endpoint.Endpoint // the picked endpoint, nil if none
+	PoolSize      int                // endpoints of the pool at the time of the pick
+	Queue         QueueOutcome
+	QueueTime     time.Duration // for an endpoint, before the pick began
+	PickDuration  time.Duration // duration of the pick, without QueueTime
+	PromptTokens  int           // estimated from the body; 0 without a prompt
+	FixedTokens   int           // the same with a fixed length of a token in bytes, the unit of Prefixes
+	MatchedTokens int           // tokens of the prompt in the cache of the picked server, estimated
+
 	Scores []Score // of the candidates, if enabled
 	// Prefixes are hashes of the prompt's beginnings, if enabled: of each PrefixTokens tokens and everything before, and of the whole
 	// prompt if it ends between two of them. They end where the picker does not read on.
@@ -110,13 +125,6 @@ const PrefixTokens = 512
 
 // PrefixCount returns the number of prefixes of a prompt with a number of tokens.
 func PrefixCount(tokens int) int { return (tokens + PrefixTokens - 1) / PrefixTokens }
-
-// A Span is the request's part of a trace. Its ID is zero until the decision whether to trace it.
-type Span struct {
-	Trace   [16]byte
-	ID      [8]byte
-	Sampled bool
-}
 
 // A Score is the rating of one candidate of a pick.
 type Score struct {

@@ -70,7 +70,7 @@ type Machine struct {
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
 func NewMachine(p exchange.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
 	m := &Machine{options: o}
-	m.requestContext.Start(p, &o.Options)
+	m.requestContext.StartRequest(p, &o.Options)
 	m.body.bufferPool = buffers
 	return m
 }
@@ -91,12 +91,12 @@ func (m *Machine) Step(ctx context.Context, in *Message, out []Reply) ([]Reply, 
 	return out, nil // a message without content, such as a window update
 }
 
-// MarkSent records that the replies of the last Step were sent. It reports whether to end the stream.
-func (m *Machine) MarkSent() (done bool) {
+// OnRepliesSent records that the replies of the last Step were sent. It reports whether to end the stream.
+func (m *Machine) OnRepliesSent() (done bool) {
 	if m.requestContext.Placements.AnsweringLease() == nil {
 		return false
 	}
-	m.requestContext.MarkSent()
+	m.requestContext.ConfirmSent()
 	return m.options.LeaveEarly && m.request == requestDone
 }
 
@@ -130,7 +130,7 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	}
 	m.modes = in.Modes
 	m.requestContext.SetRequestHeaders(&in.Request.RequestHeaders)
-	if m.errorFormat = exchange.ErrorFormatOf(m.requestContext.Incoming.CleanPath()); in.Request.RefusesJSON {
+	if m.errorFormat = exchange.ErrorFormatOf(m.requestContext.Input.Incoming.CleanPath()); in.Request.RefusesJSON {
 		m.errorFormat = exchange.PlainText
 	}
 	switch {

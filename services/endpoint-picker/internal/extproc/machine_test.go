@@ -52,80 +52,68 @@ func newOne() *one {
 // FindPool returns itself.
 func (o *one) FindPool(context.Context) exchange.Pool { return o }
 
-// PreparePick returns the pick of a request.
-func (o *one) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+// PlaceRequest places a request on the endpoint.
+func (o *one) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.asked = append(o.asked, rc.Subset)
-	o.shown = append(o.shown, rc.Incoming.Path+" "+string(rc.Incoming.Body))
-	o.headers = append(o.headers, rc.Incoming.Headers)
+	o.asked = append(o.asked, in.Subset)
+	o.shown = append(o.shown, in.Incoming.Path+" "+string(in.Incoming.Body))
+	o.headers = append(o.headers, in.Incoming.Headers)
+	o.mu.Unlock()
 	if o.refusal != nil {
-		return nil, o.refusal
+		return exchange.PickResult{}, o.refusal
 	}
-	return &onePick{one: o, exchange: rc}, nil
+	if o.deciding != nil {
+		o.deciding(ctx)
+	}
+	result := exchange.PickResult{Decision: o.decision, Pending: &onePick{one: o}}
+	result.Endpoint, result.Destination, result.Scores = o.endpoint, o.endpoint.Address(), o.scores
+	result.Placements[exchange.Decode] = estimate.ServerOf(o.endpoint).PlaceStreamed(o.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	return result, nil
 }
-
-func (o *one) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
 
 // onePick is the pick of one request.
 type onePick struct {
 	*one
 
-	exchange *exchange.RequestContext
+	record *exchange.Record
 }
 
-func (p *onePick) Admit(ctx context.Context) *exchange.Refusal {
-	if p.deciding != nil {
-		p.deciding(ctx)
-	}
-	return nil
-}
-
-func (p *onePick) PlaceRequest() *exchange.Refusal {
-	rc, private := p.exchange, p.exchange.Remove
-	rc.Decision = p.decision
-	rc.Remove = append(private, rc.Remove...)
-	rc.Endpoint, rc.Placements[exchange.Decode] = p.endpoint, estimate.ServerOf(p.endpoint).PlaceStreamed(p.endpoint, noon,
-		estimate.Prefill{Tokens: 1000})
-	rc.Destination, rc.Scores = p.endpoint.Address(), p.scores
-	return nil
-}
-
-func (p *onePick) MarkSent() exchange.ResponseObserver { return p }
-func (*onePick) Discard()                              {}
-func (*onePick) OnFirstContent()                       {}
-func (*onePick) OnResponseEnd()                        {}
-func (*onePick) OnFailedAttempt(_, _ string)           {}
-
-func (p *onePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
+func (p *onePick) CommitPick(r *exchange.Record) exchange.ResponseObserver {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signals = append(p.signals, v)
+	p.placed++
+	p.record = r
+	return p
+}
+
+func (*onePick) DiscardPick()               {}
+func (*onePick) ObserveContent()            {}
+func (*onePick) ObserveAnswer()             {}
+func (*onePick) ObserveAttempt(_, _ string) {}
+
+func (p *onePick) ObserveHealth(h exchange.HealthReport) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signals = append(p.signals, h.Signal)
 	return time.Time{}
 }
 
-func (p *onePick) OnResponseStatus() {
+func (p *onePick) ObserveResponder() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.responded = append(p.responded, p.exchange.Status)
+	p.responded = append(p.responded, p.record.Status)
 }
 
-func (o *one) OnStart() {
+func (o *one) OnRequestStart() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.began++
 }
 
-func (o *one) OnSend(*exchange.Record) {
+func (o *one) OnRequestEnd(r *exchange.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.placed++
-}
-
-func (o *one) OnEnd(rc *exchange.RequestContext) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.records = append(o.records, &rc.Record)
+	o.records = append(o.records, r)
 }
 
 // close ends the stream of a machine and returns its record.
@@ -449,7 +437,7 @@ func TestMachine(t *testing.T) {
 				var got []Reply
 				got, err = m.Step(context.Background(), &s.give, nil)
 				require.Equal(t, s.want, readable(got), "step %d", i+1)
-				m.MarkSent()
+				m.OnRepliesSent()
 			}
 			require.ErrorIs(t, err, tt.wantErr)
 			assert.Equal(t, tt.want, resultOf(m.close()))
@@ -512,7 +500,7 @@ func TestTunnelHasNoFirstToken(t *testing.T) {
 	for _, in := range []Message{tunnel(FullDuplex), reply(), piece("hello")} { // 200: an extended CONNECT
 		_, err := m.Step(t.Context(), &in, nil)
 		require.NoError(t, err)
-		m.MarkSent()
+		m.OnRepliesSent()
 	}
 	m.Close(nil)
 	assert.True(t, m.requestContext.FirstContent.IsZero())
@@ -710,7 +698,7 @@ func TestLeaseOfAStream(t *testing.T) {
 			for _, s := range tt.steps {
 				_, err := m.Step(context.Background(), &s, nil)
 				require.NoError(t, err)
-				m.MarkSent()
+				m.OnRepliesSent()
 			}
 			assert.Equal(t, tt.open, picker.inFlight())
 			m.close()
@@ -728,7 +716,7 @@ func play(t *testing.T, p exchange.Pool, o *MachineOptions, messages ...Message)
 		var err error
 		all, err = m.Step(context.Background(), &messages[i], all)
 		require.NoError(t, err)
-		m.MarkSent()
+		m.OnRepliesSent()
 	}
 	return all, m
 }
@@ -742,7 +730,7 @@ func TestPickerHearsWhenTheGatewayWasTold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, picker.placed)
 	for range 3 {
-		assert.False(t, m.MarkSent())
+		assert.False(t, m.OnRepliesSent())
 	}
 	m.close()
 	assert.Equal(t, 1, picker.placed)
@@ -783,7 +771,7 @@ func TestHealthSignalOfStreamsThatEnd(t *testing.T) {
 			for _, in := range tt.steps {
 				_, err := m.Step(context.Background(), &in, nil)
 				require.NoError(t, err)
-				m.MarkSent()
+				m.OnRepliesSent()
 			}
 			m.Close(tt.err)
 			assert.Equal(t, tt.want, picker.signals)
@@ -800,7 +788,7 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 		for i, in := range steps {
 			_, err := m.Step(context.Background(), &in, nil)
 			require.NoError(t, err)
-			assert.Equal(t, i == len(steps)-1, m.MarkSent())
+			assert.Equal(t, i == len(steps)-1, m.OnRepliesSent())
 		}
 		assert.Equal(t, exchange.Unseen, m.close().Outcome)
 	}
@@ -950,9 +938,10 @@ func TestRecordOfAnExchange(t *testing.T) {
 	assert.Same(t, m.requestContext.Endpoint, r.Endpoint)
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
-		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Streaming: true, Served: address, Status: 200,
-		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), PickDuration: time.Second,
-		FirstContent: noon.Add(4 * time.Second), LastContent: noon.Add(5 * time.Second), EndTime: noon.Add(6 * time.Second), Placed: true,
+		PickRecord: exchange.PickRecord{Streaming: true},
+		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Served: address, Status: 200,
+		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), FirstContent: noon.Add(3 * time.Second),
+		LastContent: noon.Add(4 * time.Second), EndTime: noon.Add(5 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 92, ContentPieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
 	}, r)
 }

@@ -126,7 +126,7 @@ func (t *stream) handleMessage() (refusal *Reply, done bool, err error) {
 	}
 	t.logPick()
 	clear(replies) // they refer to bodies
-	if t.machine.MarkSent() {
+	if t.machine.OnRepliesSent() {
 		return nil, true, nil
 	}
 	t.enterState(t.server.states.stateOf(t.machine))

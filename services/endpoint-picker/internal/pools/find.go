@@ -127,19 +127,13 @@ type missingPool struct {
 
 var errMissing = errors.New("the picker serves no InferencePool at this address")
 
-// OnStart counts the stream.
-func (m missingPool) OnStart() { m.observe() }
+// OnRequestStart counts the stream.
+func (m missingPool) OnRequestStart() { m.observe() }
 
-// PreparePick refuses the request.
-func (missingPool) PreparePick(*exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
-	return nil, exchange.Unavailable(errMissing)
+// PlaceRequest refuses the request.
+func (missingPool) PlaceRequest(context.Context, *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+	return exchange.PickResult{}, exchange.Unavailable(errMissing)
 }
 
-// OnPick does nothing.
-func (missingPool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
-
-// OnSend does nothing.
-func (missingPool) OnSend(*exchange.Record) {}
-
-// OnEnd does nothing.
-func (missingPool) OnEnd(*exchange.RequestContext) {}
+// OnRequestEnd does nothing.
+func (missingPool) OnRequestEnd(*exchange.Record) {}

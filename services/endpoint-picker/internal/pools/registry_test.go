@@ -174,7 +174,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 		a := r.FindTitle("ns/a")
 		assert.Same(t, a, r.FindHost("epp.ns.svc:9001"))
 		assert.Equal(t, 1, logs.FilterMessage("Started pool").Len())
-		_, refusal := r.FindHost("epp.ns.svc:9002").PreparePick(&exchange.RequestContext{})
+		_, refusal := r.FindHost("epp.ns.svc:9002").PlaceRequest(t.Context(), &exchange.PickInput{})
 		require.NotNil(t, refusal)
 
 		c.createPool(t, "b", 2, 9002)

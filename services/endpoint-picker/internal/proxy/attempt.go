@@ -36,7 +36,7 @@ func (t *transfer) forwardRequest() (complete bool) {
 	if to == nil {
 		return t.refuseRequest(rc.RefuseRequest(exchange.Exhausted(errFull)))
 	}
-	rc.MarkSent()
+	rc.ConfirmSent()
 	base := t.baseRequest()
 	for rest := candidates[1:]; ; {
 		a := t.newAttempt(to, base)

@@ -67,24 +67,34 @@ func (p *fakePool) add(address string) *endpoint.Endpoint {
 	return e
 }
 
-func (*fakePool) OnStart()                                           {}
-func (*fakePool) OnPick(*exchange.RequestContext, *exchange.Refusal) {}
-func (*fakePool) OnSend(*exchange.Record)                            {}
+func (*fakePool) OnRequestStart() {}
 
-func (p *fakePool) OnEnd(rc *exchange.RequestContext) {
+func (p *fakePool) OnRequestEnd(r *exchange.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records = append(p.records, rc.Record)
+	p.records = append(p.records, *r)
 }
 
-func (p *fakePool) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
+func (p *fakePool) PlaceRequest(_ context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bodies = append(p.bodies, string(rc.Incoming.Body))
-	for _, h := range rc.Incoming.Headers {
+	p.bodies = append(p.bodies, string(in.Incoming.Body))
+	for _, h := range in.Incoming.Headers {
 		p.headers = append(p.headers, h.Name+"="+h.Value)
 	}
-	return &fakePick{p, rc}, p.refuse
+	result := exchange.PickResult{Decision: p.decision, Pending: p}
+	switch {
+	case p.refuse != nil:
+		return result, p.refuse
+	case len(p.endpoints) == 0:
+		return result, exchange.Unavailable(errors.New("no ready endpoints in the pool"))
+	}
+	result.Endpoint = p.endpoints[0]
+	result.Placements[exchange.Decode] = result.Endpoint.Acquire()
+	for _, e := range p.endpoints {
+		result.Ranking = append(result.Ranking, exchange.Score{Endpoint: e})
+	}
+	return result, nil
 }
 
 // ended waits until n exchanges have ended, and returns their records.
@@ -109,45 +119,19 @@ func (p *fakePool) inFlight() (n int64) {
 	return n
 }
 
-type fakePick struct {
-	pool     *fakePool
-	exchange *exchange.RequestContext
-}
+func (p *fakePool) CommitPick(*exchange.Record) exchange.ResponseObserver { return p }
+func (*fakePool) DiscardPick()                                            {}
+func (*fakePool) ObserveResponder()                                       {}
+func (*fakePool) ObserveContent()                                         {}
+func (*fakePool) ObserveAnswer()                                          {}
+func (p *fakePool) ObserveAttempt(address, _ string)                      { p.failed(address) }
 
-func (*fakePick) Admit(context.Context) *exchange.Refusal { return nil }
-
-func (f *fakePick) PlaceRequest() *exchange.Refusal {
-	p, rc := f.pool, f.exchange
+func (p *fakePool) ObserveHealth(h exchange.HealthReport) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.endpoints) == 0 {
-		return exchange.Unavailable(errors.New("no ready endpoints in the pool"))
-	}
-	remove := rc.Remove
-	rc.Decision = p.decision
-	rc.Remove = append(remove, p.decision.Remove...)
-	rc.Endpoint = p.endpoints[0]
-	rc.Placements[exchange.Decode] = rc.Endpoint.Acquire()
-	for _, e := range p.endpoints {
-		rc.Ranking = append(rc.Ranking, exchange.Score{Endpoint: e})
-	}
-	return nil
-}
-
-func (f *fakePick) MarkSent() exchange.ResponseObserver { return f }
-func (*fakePick) OnResponseStatus()                     {}
-func (f *fakePick) OnFailedAttempt(address, _ string)   { f.pool.failed(address) }
-
-func (f *fakePick) OnHealthSignal(v exchange.HealthSignal) time.Time {
-	f.pool.mu.Lock()
-	defer f.pool.mu.Unlock()
-	f.pool.signals = append(f.pool.signals, v)
+	p.signals = append(p.signals, h.Signal)
 	return time.Time{}
 }
-
-func (*fakePick) OnFirstContent() {}
-func (*fakePick) OnResponseEnd()  {}
-func (*fakePick) Discard()        {}
 
 // rig is a proxy that runs.
 type rig struct {

@@ -63,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveRequest handles the request. It returns false if the client must see that the response is not complete.
 func (t *transfer) serveRequest() (complete bool) {
 	rc, s, r := &t.requestContext, t.server, t.request
-	rc.Start(s.pools.FindHost(r.Host), &s.requestOptions)
+	rc.StartRequest(s.pools.FindHost(r.Host), &s.requestOptions)
 	defer func() {
 		if t.isClientGone() {
 			rc.OnClientGone()

@@ -8,6 +8,7 @@
 package balancer
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,7 @@ type observer interface {
 // outliers receives the health signals of responses.
 type outliers interface {
 	ObserveResponse(e *endpoint.Endpoint, r outlier.Response)
-	// EndpointsLacking returns the endpoints that refuse the requests of a subject (RequestContext.Subject), while others answer them.
+	// EndpointsLacking returns the endpoints that refuse the requests of a subject (pickState.subject), while others answer them.
 	EndpointsLacking(subject uint64) outlier.Lacks
 }
 
@@ -115,49 +116,35 @@ func New(p Params) *Balancer {
 		observer:  p.Observer,
 		clock:     p.Clock,
 		random:    p.Random,
-		pickPool:  sync.Pool{New: func() any { return &pick{} }},
+		pickPool:  sync.Pool{New: func() any { return &pickState{} }},
 		queue:     queue.New(p.Clock),
 	}
 }
 
-// OnStart counts a request.
-func (b *Balancer) OnStart() { b.observer.StreamStarted() }
+// OnRequestStart counts a request.
+func (b *Balancer) OnRequestStart() { b.observer.StreamStarted() }
 
-// OnSend counts a request that its sender has placed.
-func (b *Balancer) OnSend(r *exchange.Record) { b.observer.RequestPlaced(r) }
-
-// PreparePick reads a request: its model, its prompt, its rules and its session.
-func (b *Balancer) PreparePick(rc *exchange.RequestContext) (exchange.Pick, *exchange.Refusal) {
-	p, _ := b.pickPool.Get().(*pick)
-	p.balancer, p.requestContext, p.config, p.random = b, rc, b.configs.Current(), b.random()
-	if err := p.parseRequest(rc, b.promptBlocks(p.config.Prefix.MaxTokens)); err != nil {
-		p.Discard()
-		return nil, refusalFor(err)
+// PlaceRequest picks the endpoint of a request and counts the request there. It may wait for an endpoint until ctx ends.
+func (b *Balancer) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+	p, _ := b.pickPool.Get().(*pickState)
+	p.balancer, p.input, p.config, p.random = b, in, b.configs.Current(), b.random()
+	err := p.placeRequest(ctx)
+	p.clearDispatched()
+	p.input = nil
+	p.result.PickDuration = b.clock.Now().Sub(in.ArrivalTime.Add(p.result.QueueTime))
+	b.observer.ObservePick(p.result.PickDuration, err)
+	result := p.result
+	if err != nil {
+		p.DiscardPick()
+		return result, refusalFor(err)
 	}
-	if err := b.applyRules(rc, &p.incoming, p.random); err != nil {
-		p.Discard()
-		return nil, refusalFor(err)
-	}
-	p.countTokens(rc)
-	p.estimated = !p.config.Profile.WithoutEstimates
-	p.hashPrompt(rc, hashedTokens(p.config))
-	p.describeRequest(rc, p.random)
-	return p, nil
+	result.Pending = p
+	return result, nil
 }
 
-// OnPick measures a pick.
-func (b *Balancer) OnPick(rc *exchange.RequestContext, refusal *exchange.Refusal) {
-	var err error
-	if refusal != nil {
-		err = refusal.Cause
-	}
-	b.observer.ObservePick(rc.PickDuration, err)
-}
-
-// OnEnd records a finished request, and lets waiting requests take its place.
-func (b *Balancer) OnEnd(rc *exchange.RequestContext) {
-	b.promptClaims.learnLongest(rc)
-	b.observer.ObserveRequest(&rc.Record)
+// OnRequestEnd records a finished request, and lets waiting requests take its place.
+func (b *Balancer) OnRequestEnd(r *exchange.Record) {
+	b.observer.ObserveRequest(r)
 	b.dispatchWaiting()
 }
 

@@ -111,17 +111,17 @@ func failure(v exchange.HealthSignal, placed time.Time, why string) any {
 
 // decide has the exchange of a request decided at noon.
 func (b *Balancer) decide(rc *exchange.RequestContext) *exchange.Refusal {
-	rc.Start(b, &exchange.Options{Now: func() time.Time { return noon }})
-	return rc.PickEndpoint(context.Background(), rc.Incoming.Body)
+	rc.StartRequest(b, &exchange.Options{Now: func() time.Time { return noon }})
+	return rc.PickEndpoint(context.Background(), rc.Input.Incoming.Body)
 }
 
 // pick places a request; the gateway hears of it.
 func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.RequestContext {
 	t.Helper()
-	rc := &exchange.RequestContext{Incoming: in}
+	rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}
 	rc.ArrivalTime = noon
 	require.Nil(t, b.decide(rc))
-	rc.MarkSent()
+	rc.ConfirmSent()
 	return rc
 }
 
@@ -216,8 +216,8 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	assert.Same(t, b, picks())
 	r.configs = with("prefill-filter")
 	assert.Same(t, a, picks(), "another configuration")
-	r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}, scheduling.ErrFiltered)
-	r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}, scheduling.ErrNoneInSubset)
+	r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}}, scheduling.ErrFiltered)
+	r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}}, scheduling.ErrNoneInSubset)
 
 	role(a, "decode")
 	role(b, "prefill")
@@ -230,11 +230,11 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
 	b.RecordSample(b.StartScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
-	rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}
+	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}}
 	require.Nil(t, r.decide(rc))
 	assert.Equal(t, "10.0.0.1:8001", rc.Destination)
 
-	refusal := r.refused(t, &exchange.RequestContext{Subset: scheduling.ParseSubset(nil)}, scheduling.ErrNoneInSubset)
+	refusal := r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset(nil)}}, scheduling.ErrNoneInSubset)
 	assert.Equal(t, 503, refusal.Code)
 }
 
@@ -307,12 +307,12 @@ func benchmarkPick(b *testing.B, configs always) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					rc := &exchange.RequestContext{Incoming: in}
+					rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}
 					rc.ArrivalTime = noon
 					if balancer.decide(rc) != nil {
 						b.Fatal("refused")
 					}
-					rc.MarkSent()
+					rc.ConfirmSent()
 					rc.Placements.AnsweringLease().Release()
 				}
 			})
@@ -434,7 +434,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 				assert.Nil(t, rc.Edit.Replacement)
 				return
 			}
-			refusal := r.refused(t, &exchange.RequestContext{Incoming: in}, api.ErrMalformed)
+			refusal := r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}, api.ErrMalformed)
 			assert.Equal(t, tt.wantCode, refusal.Code)
 			assert.Equal(t, tt.want, refusal.Text)
 		})
@@ -464,7 +464,7 @@ func TestRewriteOfAForm(t *testing.T) {
 	}
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
-	assert.Equal(t, 400, r.refused(t, &exchange.RequestContext{Incoming: broken}, api.ErrMalformed).Code)
+	assert.Equal(t, 400, r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
 	r.rules = rules.New()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
@@ -552,9 +552,9 @@ func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
 	b := replica()
 	prompt := strings.Repeat("word ", 1000)
 	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
-	again := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/completions",
-		Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}
-	again.Subset = scheduling.ParseSubset([]string{first.Destination})
+	again := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: "/v1/completions",
+		Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}}
+	again.Input.Subset = scheduling.ParseSubset([]string{first.Destination})
 	require.Nil(t, b.decide(again))
 	assert.Greater(t, again.MatchedTokens, 1200)
 }
@@ -573,8 +573,8 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
 	backlog := rc.Endpoint.StatsAt(noon).Backlog
-	y := &exchange.RequestContext{Incoming: with(strings.Repeat("a new and long document ", 2000)),
-		Subset: scheduling.ParseSubset([]string{rc.Destination})}
+	y := &exchange.RequestContext{Input: exchange.PickInput{Incoming: with(strings.Repeat("a new and long document ", 2000)),
+		Subset: scheduling.ParseSubset([]string{rc.Destination})}}
 	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
 	assert.InDelta(t, 576, y.MatchedTokens, prefixindex.BlockTokens, "the image")
@@ -589,7 +589,7 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
-	rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()})}
+	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()})}}
 	require.Nil(t, r.decide(rc))
 	assert.Same(t, a, rc.Endpoint)
 }
@@ -703,9 +703,9 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	only := func(e *endpoint.Endpoint) *scheduling.Subset { return scheduling.ParseSubset([]string{e.Address()}) }
 	fail := func(e *endpoint.Endpoint) {
 		for range 6 {
-			rc := &exchange.RequestContext{Subset: only(e), Incoming: chat("a", 0)}
+			rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: only(e), Incoming: chat("a", 0)}}
 			require.Nil(t, r.decide(rc))
-			rc.MarkSent()
+			rc.ConfirmSent()
 			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
 			rc.OnResponseEnd()
 			rc.EndRequest(nil)
@@ -717,7 +717,7 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 		assert.Same(t, b, rc.Endpoint)
 	}
 	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
-	rc := &exchange.RequestContext{Subset: only(a)}
+	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: only(a)}}
 	require.Nil(t, r.decide(rc), "no other is allowed")
 	b.Health().EjectUntil("responses", noon.Add(time.Second))
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
@@ -738,9 +738,9 @@ plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
 	for range 6 {
-		rc := &exchange.RequestContext{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}
+		rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}}
 		require.Nil(t, r.decide(rc))
-		rc.MarkSent()
+		rc.ConfirmSent()
 		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
@@ -951,7 +951,7 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
 	with := func(objective string) *exchange.RequestContext {
-		rc := &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}
+		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}}
 		rc.ArrivalTime = noon
 		return rc
 	}
@@ -979,11 +979,11 @@ plugins:
 schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
 saturationDetector: {pluginRef: concurrency-detector}`)
 	batch := func() *exchange.RequestContext {
-		return &exchange.RequestContext{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}
+		return &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}}
 	}
 	first := batch()
 	require.Nil(t, r.decide(first), "idle")
-	first.MarkSent()
+	first.ConfirmSent()
 	r.placed(t, chat(strings.Repeat("long ", 1000), 1))
 	assert.Equal(t, 429, r.refused(t, batch(), scheduling.ErrSaturated).Code)
 	assert.Greater(t, r.PoolSaturation(), 1.0, "what sheds is what metrics show")
@@ -1152,10 +1152,10 @@ func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
 	first.EndRequest(nil)
 	for text, known := range map[string]bool{"known": true, "guessed": false} {
 		for range 2 {
-			rc := &exchange.RequestContext{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}
+			rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}}
 			require.Nil(t, b.decide(rc))
 			assert.Equal(t, known, rc.MatchedTokens > 0, text)
-			rc.MarkSent()
+			rc.ConfirmSent()
 			rc.ReportHealth(exchange.Aborted)
 			rc.EndRequest(nil)
 		}
@@ -1180,7 +1180,7 @@ func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, snapshotOf(a, b, c))
 			rc := &exchange.RequestContext{}
-			rc.Start(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
+			rc.StartRequest(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
 			require.Nil(t, rc.PickEndpoint(t.Context(), nil))
 			var ranked []*endpoint.Endpoint
 			for _, s := range rc.Ranking {

@@ -26,14 +26,18 @@ const (
 	beginningBlocks = 8
 )
 
-// pick picks the endpoint of one request. It implements exchange.Pick. Its buffers are reused by later picks.
-type pick struct {
-	balancer       *Balancer
-	requestContext *exchange.RequestContext
-	config         *pluginconfig.Config // in force when the pick began
-	random         uint64
-	snapshot       *datastore.Snapshot
-	dispatched     bool // see dispatchedCount
+// pickState is the state of one pick, from PlaceRequest until its sender has the endpoint. It implements exchange.PendingPick. Its buffers
+// are reused by later picks.
+type pickState struct {
+	balancer   *Balancer
+	input      *exchange.PickInput // nil after PlaceRequest
+	result     exchange.PickResult
+	config     *pluginconfig.Config // in force when the pick began
+	random     uint64
+	snapshot   *datastore.Snapshot
+	dispatched bool   // see dispatchedCount
+	claimed    bool   // the prompt is a claim of a client: the carrier does not see the answer
+	subject    uint64 // hash of the API and the target model
 
 	incoming   api.Request
 	chain      prefixindex.Chain
@@ -48,31 +52,45 @@ type pick struct {
 	scheduling scheduling.Scratch
 }
 
-// parseRequest parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
-func (p *pick) parseRequest(rc *exchange.RequestContext, blocks int) error {
-	r := &p.incoming
-	if err := r.ParseIncoming(p.config.Parsers, rc.Incoming, blocks*prefixindex.BlockTokens); err != nil {
+// readRequest reads the request: its model, its prompt, its rules and its session.
+func (p *pickState) readRequest() error {
+	if err := p.parseRequest(p.balancer.promptBlocks(p.config.Prefix.MaxTokens)); err != nil {
 		return err
 	}
-	rc.Model = r.Model
-	rc.Streaming, rc.UsageFormat, rc.PromptTokens, rc.FixedTokens = r.Stream, r.API.Usage, 0, 0
-	rc.Generates, rc.Inference = r.API.Generates, r.IsInference()
+	if err := p.applyRules(); err != nil {
+		return err
+	}
+	p.countTokens()
+	p.estimated = !p.config.Profile.WithoutEstimates
+	p.hashPrompt(hashedTokens(p.config))
+	p.describeRequest()
+	return nil
+}
+
+// parseRequest parses the request and a number of blocks of its prompt. A request of an unknown API has no prompt.
+func (p *pickState) parseRequest(blocks int) error {
+	r, result := &p.incoming, &p.result
+	if err := r.ParseIncoming(p.config.Parsers, p.input.Incoming, blocks*prefixindex.BlockTokens); err != nil {
+		return err
+	}
+	result.Model, result.Streaming, result.UsageFormat = r.Model, r.Stream, r.API.Usage
+	result.Generates, result.Inference = r.API.Generates, r.IsInference()
 	return nil
 }
 
 // countTokens estimates the tokens of the prompt for the target model.
-func (p *pick) countTokens(rc *exchange.RequestContext) {
-	r := &p.incoming
+func (p *pickState) countTokens() {
+	r, result := &p.incoming, &p.result
 	if !r.API.Generates {
 		p.prompt.Size = estimate.PromptSize{}
 		return
 	}
-	if rc.Blind {
-		r.Tokens = p.balancer.promptClaims.limitTokens(r.Tokens, len(rc.Incoming.Body))
+	if p.claimed = p.input.Blind; p.claimed {
+		r.Tokens = p.balancer.promptClaims.limitTokens(r.Tokens, len(p.input.Incoming.Body))
 	}
-	p.prompt.Size = estimate.PromptSize{Model: rc.Target, Text: r.Text, Other: r.Tokens - r.Text}
-	rc.Subject = prefixindex.Seed(rc.Target, r.PathHash)
-	rc.PromptTokens, rc.FixedTokens = p.balancer.estimator.Measure(&p.prompt.Size), r.Tokens
+	p.prompt.Size = estimate.PromptSize{Model: result.Target, Text: r.Text, Other: r.Tokens - r.Text}
+	p.subject = prefixindex.Seed(result.Target, r.PathHash)
+	result.PromptTokens, result.FixedTokens = p.balancer.estimator.Measure(&p.prompt.Size), r.Tokens
 }
 
 // lookupBlocks returns the maximum number of blocks of a prompt to look up in caches. 0 tokens mean the default.
@@ -92,40 +110,40 @@ func (b *Balancer) promptBlocks(maxTokens int) int {
 }
 
 // hashPrompt divides the prompt into blocks and hashes them.
-func (p *pick) hashPrompt(rc *exchange.RequestContext, maxTokens int) {
-	r, body, blocks := &p.incoming, rc.Incoming.Body, p.balancer.promptBlocks(maxTokens)
-	if rc.PromptTokens == 0 {
+func (p *pickState) hashPrompt(maxTokens int) {
+	r, in, target, blocks := &p.incoming, &p.input.Incoming, p.result.Target, p.balancer.promptBlocks(maxTokens)
+	if p.result.PromptTokens == 0 {
 		blocks = 0
 	}
 	p.turns = api.Turns{}
-	if d := rc.Incoming.Digest; d != nil {
-		p.chain.Reset(d.ChainSeed(rc.Target), blocks)
+	if d := in.Digest; d != nil {
+		p.chain.Reset(d.ChainSeed(target), blocks)
 		p.turns = d.HashBlocks(&p.chain)
 		p.truncateBlocks(r.Tokens / prefixindex.BlockTokens)
 		return
 	}
-	blocks = min(blocks, max(prefixindex.BlocksOf(len(body)), mediaBlocks))
-	p.chain.Reset(prefixindex.Seed(rc.Target, r.Salt), blocks)
+	blocks = min(blocks, max(prefixindex.BlocksOf(len(in.Body)), mediaBlocks))
+	p.chain.Reset(prefixindex.Seed(target, r.Salt), blocks)
 	if blocks == 0 {
 		return
 	}
 	for _, part := range r.Head {
-		p.writePart(body, part)
+		p.writePart(in.Body, part)
 	}
 	p.markTurn(0, r.Turns)
 	for i, part := range r.Prompt {
-		p.writePart(body, part)
+		p.writePart(in.Body, part)
 		p.markTurn(i+1, r.Turns)
 	}
 	if p.balancer.options.Prefixes {
-		rc.Prefixes = appendPrefixes(nil, &p.chain, rc.FixedTokens)
+		p.result.Prefixes = appendPrefixes(nil, &p.chain, p.result.FixedTokens)
 		p.truncateBlocks(lookupBlocks(maxTokens))
 	}
 	p.prompt.Size.ChainComplete = r.OnePrompt() && len(p.chain.Hashes) < lookupBlocks(maxTokens)
 }
 
 // truncateBlocks discards all blocks after a number of blocks.
-func (p *pick) truncateBlocks(blocks int) {
+func (p *pickState) truncateBlocks(blocks int) {
 	p.chain.Truncate(blocks)
 	p.turns = api.Turns{Opening: min(p.turns.Opening, blocks), Asked: min(p.turns.Asked, blocks), History: min(p.turns.History, blocks)}
 }
@@ -147,7 +165,7 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 }
 
 // writePart appends a part of the prompt to the chain.
-func (p *pick) writePart(body []byte, part api.Part) {
+func (p *pickState) writePart(body []byte, part api.Part) {
 	content := body[part.From:part.To]
 	switch part.Kind {
 	case api.Text:
@@ -168,14 +186,14 @@ func (p *pick) writePart(body []byte, part api.Part) {
 }
 
 // writeShort appends a text to the chain, in its shortest spelling.
-func (p *pick) writeShort(text []byte) {
+func (p *pickState) writeShort(text []byte) {
 	for piece := range jsonscan.Short(text, p.textBuffer[:0]) {
 		p.chain.Write(piece)
 	}
 }
 
 // markTurn records the length of the chain after a number of parts of the prompt.
-func (p *pick) markTurn(parts int, t api.Turns) {
+func (p *pickState) markTurn(parts int, t api.Turns) {
 	if t.History == 0 {
 		return
 	}
@@ -193,17 +211,19 @@ func (p *pick) markTurn(parts int, t api.Turns) {
 
 // reset discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
 // buffers. The other buffers have the size of the pool of endpoints.
-func (p *pick) reset() {
+func (p *pickState) reset() {
 	p.incoming.DropLarge()
 	p.chain.DropLarge()
-	p.balancer, p.requestContext, p.config, p.snapshot, p.lacks = nil, nil, nil, nil, nil
-	p.request, p.prompt.Size = scheduling.Request{}, estimate.PromptSize{}
+	p.balancer, p.config, p.snapshot, p.lacks = nil, nil, nil, nil
+	p.result, p.request, p.prompt.Size = exchange.PickResult{}, scheduling.Request{}, estimate.PromptSize{}
+	p.claimed, p.subject = false, 0
 }
 
 // describeRequest provides the properties of the request to the scheduler.
-func (p *pick) describeRequest(rc *exchange.RequestContext, random uint64) {
+func (p *pickState) describeRequest() {
 	p.request = scheduling.Request{
-		Now: rc.ArrivalTime, Random: random, Subset: rc.Subset, Model: rc.Target, Tokens: rc.PromptTokens, Headers: rc.Incoming.Headers,
+		Now: p.input.ArrivalTime, Random: p.random, Subset: p.input.Subset, Headers: p.input.Incoming.Headers,
+		Model: p.result.Target, Tokens: p.result.PromptTokens,
 	}
 	if n := min(len(p.chain.Hashes), beginningBlocks); n > 0 {
 		p.request.Prefix = p.chain.Hashes[n-1]
@@ -211,7 +231,7 @@ func (p *pick) describeRequest(rc *exchange.RequestContext, random uint64) {
 }
 
 // lookupPrompt provides the prompt to the estimator.
-func (p *pick) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
+func (p *pickState) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoint) {
 	p.prompt.Chain, p.prompt.Tokens = &p.chain, p.request.Tokens
 	if !p.estimated {
 		p.prompt.SkipLookup()
@@ -222,16 +242,16 @@ func (p *pick) lookupPrompt(x *estimate.Estimator, endpoints []*endpoint.Endpoin
 }
 
 // acquireLease counts the request on its endpoint.
-func (p *pick) acquireLease(rc *exchange.RequestContext) *endpoint.Lease {
+func (p *pickState) acquireLease(on *endpoint.Endpoint) *endpoint.Lease {
 	switch {
 	case !p.incoming.API.Generates:
-		return rc.Endpoint.Acquire()
-	case p.incoming.Stream && rc.LateFirst:
-		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Late)
+		return on.Acquire()
+	case p.incoming.Stream && p.input.LateFirst:
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Late)
 	case p.incoming.Stream:
-		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Streamed)
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Streamed)
 	default:
-		return p.prompt.PlaceOn(rc.Endpoint, p.request.Now, estimate.Whole)
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Whole)
 	}
 }
 
@@ -248,8 +268,8 @@ const (
 // collectCandidates fills the list of candidates with the working endpoints that the gateway allows, among those that the profile may
 // choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
 // model, all of them are candidates.
-func (p *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
-	p.lacks, p.paces = p.balancer.outliers.EndpointsLacking(p.requestContext.Subject), p.balancer.estimator.Paces()
+func (p *pickState) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
+	p.lacks, p.paces = p.balancer.outliers.EndpointsLacking(p.subject), p.balancer.estimator.Paces()
 	for least := working; least > excluded; least-- {
 		if p.addCandidates(endpoints, indexes, least); len(p.candidates) > 0 {
 			return nil
@@ -262,7 +282,7 @@ func (p *pick) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) 
 }
 
 // addCandidates fills the list of candidates with the endpoints of at least a standing.
-func (p *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
+func (p *pickState) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, least usability) {
 	p.candidates = slices.Grow(p.candidates[:0], len(indexes))
 	now := endpoint.ToMonotonic(p.request.Now)
 	for _, i := range indexes {
@@ -272,7 +292,7 @@ func (p *pick) addCandidates(endpoints []*endpoint.Endpoint, indexes []int, leas
 	}
 }
 
-func (p *pick) usabilityOf(e *endpoint.Endpoint, now endpoint.Monotonic) usability {
+func (p *pickState) usabilityOf(e *endpoint.Endpoint, now endpoint.Monotonic) usability {
 	switch {
 	case !p.request.Subset.Contains(e.Identity().Address):
 		return excluded
@@ -307,7 +327,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 }
 
 // addCandidate adds an endpoint to the list, described from one reading of its load.
-func (p *pick) addCandidate(i int, e *endpoint.Endpoint) {
+func (p *pickState) addCandidate(i int, e *endpoint.Endpoint) {
 	e.ExpireHeld(p.request.Now, p.paces.First)
 	load := e.Load()
 	p.candidates = appendCandidate(p.candidates, i, e, &load)

@@ -19,10 +19,10 @@ func (c *promptClaims) limitTokens(tokens, bytes int) int {
 	return min(tokens, max(alwaysBelieved, bytes, int(c.longest.Load())))
 }
 
-// learnLongest records a finished request. The outcome of a carrier that does not see the body is a claim, too.
-func (c *promptClaims) learnLongest(rc *exchange.RequestContext) {
-	r := &rc.Record
-	if rc.Blind || r.RequestBytes == 0 || r.Outcome != exchange.Completed || r.Status != http.StatusOK {
+// learnLongest records a request with an answer. Do not call it for a carrier that does not see the body: what it says of the answer is a
+// claim, too.
+func (c *promptClaims) learnLongest(r *exchange.Record) {
+	if r.RequestBytes == 0 || r.Status != http.StatusOK {
 		return
 	}
 	for tokens := int64(r.PromptTokens); ; {

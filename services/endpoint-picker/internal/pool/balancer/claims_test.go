@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 )
 
@@ -17,12 +18,10 @@ func TestClaims(t *testing.T) {
 	var c promptClaims
 	assert.Equal(t, 100, c.limitTokens(100, 1))
 	assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
-	answered := exchange.RequestContext{Record: exchange.Record{RequestBytes: 1 << 20, PromptTokens: 300_000, Outcome: exchange.Completed,
-		Status: 200}}
-	for _, change := range []func(rc *exchange.RequestContext){
-		func(rc *exchange.RequestContext) { rc.RequestBytes = 0 }, func(rc *exchange.RequestContext) { rc.Outcome = exchange.Interrupted },
-		func(rc *exchange.RequestContext) { rc.Status = 400 },
-		func(rc *exchange.RequestContext) { rc.PromptTokens = 10 }, func(rc *exchange.RequestContext) { rc.Blind = true },
+	answered := exchange.Record{PickRecord: exchange.PickRecord{PromptTokens: 300_000}, RequestBytes: 1 << 20, Status: 200}
+	for _, change := range []func(r *exchange.Record){
+		func(r *exchange.Record) { r.RequestBytes = 0 }, func(r *exchange.Record) { r.Status = 400 },
+		func(r *exchange.Record) { r.PromptTokens = 10 },
 	} {
 		x := answered
 		change(&x)
@@ -54,9 +53,25 @@ func TestClaimedPromptIsLimited(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rc := &exchange.RequestContext{Incoming: tt.give, Blind: tt.blind}
+			rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: tt.give, Blind: tt.blind}}
 			require.Nil(t, newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"))).decide(rc))
 			assert.InDelta(t, tt.most, rc.PromptTokens, 1)
 		})
+	}
+}
+
+// TestOnlyAnswersThatThePickerSeesRaiseTheLimit has a long prompt whose answer the picker carries, or is told of.
+func TestOnlyAnswersThatThePickerSeesRaiseTheLimit(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"model":"m","prompt":"` + strings.Repeat("word ", 1000) + `"}`)
+	for _, blind := range []bool{true, false} {
+		b := newSoonestFirst(snapshotOf(newEndpoint("10.0.0.1:8000")), estimate.New(1<<20))
+		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: apitest.Completions, Body: body}, Blind: blind}}
+		rc.RequestBytes = len(body)
+		require.Nil(t, b.decide(rc))
+		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+		rc.OnResponseEnd()
+		rc.EndRequest(nil)
+		assert.Equal(t, blind, b.promptClaims.longest.Load() == 0)
 	}
 }

@@ -42,7 +42,7 @@ type cost struct {
 // measure picks an endpoint for a body with fresh memory. It must not run in parallel with other tests.
 func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	var before, during, after runtime.MemStats
-	p := &pick{}
+	p := &pickState{}
 	b.pickPool = sync.Pool{New: func() any { return p }}
 	collect := func(s *runtime.MemStats) {
 		runtime.GC()
@@ -54,7 +54,7 @@ func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	collect(&before)
 	picked, measured := make(chan *exchange.RequestContext), make(chan bool)
 	go func() {
-		rc := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
 		_ = b.decide(rc) // a refusal costs no less
 		picked <- rc
 		<-measured
@@ -94,14 +94,15 @@ func TestPickOfAHostileBodyTakesLittleMemory(t *testing.T) {
 
 func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
 	t.Parallel()
-	b, p := replica(), &pick{}
+	b, p := replica(), &pickState{}
 	b.pickPool = sync.Pool{New: func() any { return p }}
-	rc := &exchange.RequestContext{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}
-	rc.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
+	rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}}
+	rc.Input.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
 	require.ErrorIs(t, b.decide(rc).Cause, scheduling.ErrNoneInSubset)
 	assert.Equal(t, scheduling.Request{}, p.request)
 	assert.Empty(t, p.incoming.Prompt)
-	assert.Nil(t, p.requestContext)
+	assert.Equal(t, exchange.PickResult{}, p.result)
+	assert.Nil(t, p.input)
 }
 
 // raceDetector reports whether the test was built with the race detector.
@@ -120,9 +121,9 @@ func BenchmarkPickOfAHostileBody(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			before := cpuTime(b)
 			for b.Loop() {
-				rc := &exchange.RequestContext{Incoming: api.Incoming{Path: shape.Path, Body: body}}
+				rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
 				if balancer.decide(rc) == nil {
-					rc.MarkSent()
+					rc.ConfirmSent()
 					rc.Placements.AnsweringLease().Release()
 				}
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -107,8 +108,11 @@ func TestSpellingsOfAPathAreSubjects(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	seen := map[uint64]string{}
 	for _, path := range []string{"/v1/chat/completions", "/x/chat/completions", "//v1/chat/completions", "/v1/./chat/completions", "/v1/chat/completions/"} {
-		rc := r.placed(t, api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)})
-		assert.Empty(t, seen[rc.Subject], path)
-		seen[rc.Subject] = path
+		in := exchange.PickInput{Incoming: api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)}, ArrivalTime: noon}
+		result, refusal := r.PlaceRequest(t.Context(), &in)
+		require.Nil(t, refusal)
+		subject := result.Pending.(*pickState).subject
+		assert.Empty(t, seen[subject], path)
+		seen[subject] = path
 	}
 }

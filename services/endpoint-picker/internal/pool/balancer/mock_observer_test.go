@@ -3,8 +3,9 @@
 package balancer
 
 import (
-	exchange "fairlead.dev/services/endpoint-picker/internal/exchange"
 	mock "github.com/stretchr/testify/mock"
+
+	exchange "fairlead.dev/services/endpoint-picker/internal/exchange"
 
 	time "time"
 )

@@ -3,8 +3,9 @@
 package balancer
 
 import (
-	endpoint "fairlead.dev/services/endpoint-picker/internal/endpoint"
 	mock "github.com/stretchr/testify/mock"
+
+	endpoint "fairlead.dev/services/endpoint-picker/internal/endpoint"
 
 	outlier "fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 )

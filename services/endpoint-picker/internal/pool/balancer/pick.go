@@ -12,19 +12,22 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Admit waits while there is no endpoint, and refuses requests with a negative priority while the pool is saturated.
-func (p *pick) Admit(ctx context.Context) *exchange.Refusal {
-	err := p.waitForEndpoint(ctx)
-	if err == nil {
-		err = p.checkAdmission()
+// placeRequest picks the endpoint of the request and counts the request there.
+func (p *pickState) placeRequest(ctx context.Context) error {
+	if err := p.readRequest(); err != nil {
+		return err
 	}
-	if err != nil {
-		return refusalFor(err)
+	if err := p.waitForEndpoint(ctx); err != nil {
+		return err
 	}
-	return nil
+	if err := p.checkAdmission(); err != nil {
+		return err
+	}
+	return p.scheduleRequest()
 }
 
-func (p *pick) checkAdmission() error {
+// checkAdmission refuses the request if there is no endpoint, or if it has a negative priority and the pool is saturated.
+func (p *pickState) checkAdmission() error {
 	if len(p.snapshot.Endpoints) == 0 {
 		return scheduling.ErrNoEndpoints
 	}
@@ -32,8 +35,8 @@ func (p *pick) checkAdmission() error {
 }
 
 // shedIfSaturated refuses a request with a negative priority while the pool is saturated.
-func (p *pick) shedIfSaturated() error {
-	if p.requestContext.Priority >= 0 {
+func (p *pickState) shedIfSaturated() error {
+	if p.result.Priority >= 0 {
 		return nil
 	}
 	p.candidates = appendLoads(p.candidates[:0], p.snapshot.Endpoints, p.config)
@@ -62,39 +65,29 @@ func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, conf
 	return to
 }
 
-// PlaceRequest picks the endpoint of the request and counts the request there.
-func (p *pick) PlaceRequest() *exchange.Refusal {
-	err := p.scheduleRequest()
-	p.clearDispatched()
-	if err != nil {
-		return refusalFor(err)
-	}
-	return nil
-}
-
-func (p *pick) scheduleRequest() error {
-	b, rc, config, endpoints := p.balancer, p.requestContext, p.config, p.snapshot.Endpoints
+func (p *pickState) scheduleRequest() error {
+	b, result, config, endpoints := p.balancer, &p.result, p.config, p.snapshot.Endpoints
 	p.lookupPrompt(b.estimator, endpoints)
 	chosen, err := p.chooseEndpoint(endpoints, b.eligibleOf(p.snapshot, config.Profile))
 	if err != nil {
 		return err
 	}
-	rc.Endpoint, rc.MatchedTokens, rc.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
-	rc.Placements[exchange.Decode] = p.acquireLease(rc)
-	p.lacks.MarkPlaced(rc.Endpoint, p.request.Now)
-	rc.Destination = p.destinationHeader(endpoints)
-	rc.Conformance = config.TestHeader != "" && rc.Incoming.Headers.ValueOf(config.TestHeader) != ""
-	p.rewriteModel(rc)
+	result.Endpoint, result.MatchedTokens, result.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
+	result.Placements[exchange.Decode] = p.acquireLease(result.Endpoint)
+	p.lacks.MarkPlaced(result.Endpoint, p.request.Now)
+	result.Destination = p.destinationHeader(endpoints)
+	result.Conformance = config.TestHeader != "" && p.input.Incoming.Headers.ValueOf(config.TestHeader) != ""
+	p.rewriteModel()
 	if p.incoming.API.Stores {
-		b.captureResponseID(rc)
+		p.captureResponseID()
 	}
-	p.notifyBinders(config.Profile)
-	b.recordScores(rc, p, endpoints)
+	p.notifyBinders()
+	p.recordScores(endpoints)
 	return nil
 }
 
 // chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
-func (p *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
+func (p *pickState) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
 	if err := p.collectCandidates(endpoints, indexes); err != nil {
 		return nil, err
 	}
@@ -108,33 +101,34 @@ func (p *pick) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*s
 }
 
 // hasSuspects reports whether some endpoints seem to have stopped.
-func (p *pick) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
+func (p *pickState) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
 	now := endpoint.ToMonotonic(p.request.Now)
 	return slices.ContainsFunc(indexes, func(i int) bool { return p.usabilityOf(endpoints[i], now) == suspect })
 }
 
-// MarkSent records the endpoint of the request.
-func (p *pick) MarkSent() exchange.ResponseObserver {
-	o := &responseObserver{balancer: p.balancer, requestContext: p.requestContext, estimated: p.estimated, stored: p.incoming.Stored != 0,
-		prompt: p.firstHalf()}
+// CommitPick records the endpoint of the request.
+func (p *pickState) CommitPick(r *exchange.Record) exchange.ResponseObserver {
+	b, result := p.balancer, &p.result
+	o := &responseObserver{balancer: b, record: r, lease: result.Placements.AnsweringLease(), subject: p.subject, prompt: p.firstHalf(),
+		inference: result.Inference, estimated: p.estimated, stored: p.incoming.Stored != 0, claimed: p.claimed}
 	if p.estimated && len(p.chain.Hashes) > 0 {
-		o.placement = p.balancer.estimator.RecordPlacement(&p.prompt, p.requestContext.Endpoint, &o.expectation)
+		o.placement = b.estimator.RecordPlacement(&p.prompt, result.Endpoint, &o.expectation)
 	}
-	p.Discard()
+	b.observer.RequestPlaced(r)
+	p.DiscardPick()
 	return o
 }
 
 // firstHalf returns a hash of the first half of the prompt. Requests of one conversation, or with one long beginning, have the same.
-func (p *pick) firstHalf() uint64 {
+func (p *pickState) firstHalf() uint64 {
 	if n := len(p.chain.Hashes); n > 0 {
 		return p.chain.Hashes[n/2]
 	}
 	return p.random
 }
 
-// Discard makes the buffers available to other picks.
-func (p *pick) Discard() {
-	p.clearDispatched()
+// DiscardPick makes the buffers available to other picks.
+func (p *pickState) DiscardPick() {
 	b := p.balancer
 	p.reset()
 	b.pickPool.Put(p)

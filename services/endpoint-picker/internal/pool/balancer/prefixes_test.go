@@ -71,8 +71,8 @@ func TestPrefixesDoNotChangePicks(t *testing.T) {
 		b := replica()
 		b.configs, b.options.Prefixes = config, enabled
 		first := b.placed(t, chat("text", 0))
-		again := &exchange.RequestContext{Incoming: chat("text", 0)}
-		again.Subset = scheduling.ParseSubset([]string{first.Destination})
+		again := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat("text", 0)}}
+		again.Input.Subset = scheduling.ParseSubset([]string{first.Destination})
 		require.Nil(t, b.decide(again))
 		assert.Equal(t, 64, again.MatchedTokens)
 		assert.Equal(t, enabled, again.Prefixes != nil)

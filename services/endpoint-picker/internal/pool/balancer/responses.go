@@ -9,7 +9,6 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -58,7 +57,7 @@ func (r *storedResponses) findServer(id uint64) (endpoint.Identity, bool) {
 }
 
 // restrictToStoringServer leaves only the server that stored the response that the request names, if it is known and a candidate.
-func (p *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
+func (p *pickState) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 	if p.incoming.Stored == 0 {
 		return
 	}
@@ -72,8 +71,9 @@ func (p *pick) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 }
 
 // captureResponseID reads the identifier of a response that the server may store.
-func (b *Balancer) captureResponseID(rc *exchange.RequestContext) {
-	rc.ResponseID = &answer.IDReader{OnFound: func(id []byte) {
-		b.responses.addResponse(xxhash.Sum64(id), rc.Placements.AnsweringLease().Endpoint().Identity())
+func (p *pickState) captureResponseID() {
+	b, lease := p.balancer, p.result.Placements.AnsweringLease()
+	p.result.ResponseID = &answer.IDReader{OnFound: func(id []byte) {
+		b.responses.addResponse(xxhash.Sum64(id), lease.Endpoint().Identity())
 	}}
 }

@@ -77,7 +77,7 @@ func TestStoredResponseOfAServerThatCannotBePicked(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
 	for id, server := range storeResponses(t, r, 1) {
 		other := map[string]string{"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}[server]
-		rc := &exchange.RequestContext{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}
+		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}}
 		require.Nil(t, r.decide(rc))
 		assert.Equal(t, other, rc.Destination)
 

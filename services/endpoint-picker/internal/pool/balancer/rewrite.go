@@ -12,25 +12,25 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// headerAcceptEncoding must not reach the server if the picker has to read the answer.
-const headerAcceptEncoding = "accept-encoding"
+// encodingHeaders must not reach the server if the picker has to read the answer.
+var encodingHeaders = []string{"accept-encoding"}
 
 // applyRules applies the rules for the request: its flow, its priority and its target model. A header that names the model is the
 // client's choice and precedes the rules.
-func (b *Balancer) applyRules(rc *exchange.RequestContext, r *api.Request, random uint64) error {
-	headers := rc.Incoming.Headers
-	rc.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
-	if rc.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); rc.Objective != "" {
-		rc.Priority, _ = b.rules.PriorityOf(rc.Objective)
+func (p *pickState) applyRules() error {
+	b, result, headers := p.balancer, &p.result, p.input.Incoming.Headers
+	result.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
+	if result.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); result.Objective != "" {
+		result.Priority, _ = b.rules.PriorityOf(result.Objective)
 	}
 	name := headers.FirstOf(api.HeaderModel, api.HeaderModelOld)
-	if rc.Target = rc.Model; rc.Model == "" {
-		return b.checkUnreadModel(r.Unread, name, random)
+	if result.Target = result.Model; result.Model == "" {
+		return b.checkUnreadModel(p.incoming.Unread, name, p.random)
 	}
 	if name != "" {
-		rc.Target = name
-	} else if rewrite, ok := b.rules.PickRewrite(rc.Model, random); ok {
-		rc.Target, rc.Rewrite = rewrite.Target, rewrite.Object
+		result.Target = name
+	} else if rewrite, ok := b.rules.PickRewrite(result.Model, p.random); ok {
+		result.Target, result.Rewrite = rewrite.Target, rewrite.Object
 	}
 	return nil
 }
@@ -55,11 +55,12 @@ func (b *Balancer) checkUnreadModel(reason error, name string, random uint64) er
 
 // rewriteModel replaces the model of a request, and makes the answer contain the client's name for it again. In place of a digest,
 // only its sender has a body.
-func (p *pick) rewriteModel(rc *exchange.RequestContext) {
-	if rc.Target == rc.Model || rc.Incoming.Digest != nil {
+func (p *pickState) rewriteModel() {
+	result, in := &p.result, &p.input.Incoming
+	if result.Target == result.Model || in.Digest != nil {
 		return
 	}
-	quoted, err := json.Marshal(rc.Target)
+	quoted, err := json.Marshal(result.Target)
 	if err != nil {
 		return // unreachable: a string can always be encoded
 	}
@@ -67,14 +68,14 @@ func (p *pick) rewriteModel(rc *exchange.RequestContext) {
 	span := p.incoming.ModelSpan
 	var asked []byte // in quotes
 	if p.incoming.ModelPlain {
-		if asked, err = json.Marshal(rc.Model); err != nil {
+		if asked, err = json.Marshal(result.Model); err != nil {
 			return // as above
 		}
-		rc.Edit = exchange.Edit{Span: span, Replacement: []byte(rc.Target)}
+		result.Edit = exchange.Edit{Span: span, Replacement: []byte(result.Target)}
 	} else {
-		asked = bytes.Clone(rc.Incoming.Body[span.From-1 : span.To+1])
-		rc.Edit = exchange.Edit{Span: span, Replacement: target}
+		asked = bytes.Clone(in.Body[span.From-1 : span.To+1])
+		result.Edit = exchange.Edit{Span: span, Replacement: target}
 	}
-	rc.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
-	rc.Remove = append(rc.Remove, headerAcceptEncoding)
+	result.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
+	result.Remove = encodingHeaders
 }

@@ -9,7 +9,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
-	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 const (
@@ -19,7 +18,7 @@ const (
 )
 
 // destinationHeader names the chosen endpoint, followed by fallbacks.
-func (p *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
+func (p *pickState) destinationHeader(endpoints []*endpoint.Endpoint) string {
 	candidates, places := p.scheduling.Candidates(), p.scheduling.Places()
 	first := endpoints[candidates[places[0]].Index].Address()
 	if len(places) == 1 {
@@ -33,42 +32,39 @@ func (p *pick) destinationHeader(endpoints []*endpoint.Endpoint) string {
 }
 
 // notifyBinders tells the profile of its choice. Headers for the client are added to the reply.
-func (p *pick) notifyBinders(profile *scheduling.Profile) {
-	rc := p.requestContext
-	for _, b := range profile.Binders {
-		if name, value := b.Bind(&p.request, rc.Endpoint.Server()); name != "" {
-			rc.Reply = append(rc.Reply, api.Header{Name: name, Value: value})
+func (p *pickState) notifyBinders() {
+	for _, b := range p.config.Profile.Binders {
+		if name, value := b.Bind(&p.request, p.result.Endpoint.Server()); name != "" {
+			p.result.Reply = append(p.result.Reply, api.Header{Name: name, Value: value})
 		}
 	}
 }
 
 // recordScores records the scores of the candidates, if enabled.
-func (b *Balancer) recordScores(rc *exchange.RequestContext, p *pick, endpoints []*endpoint.Endpoint) {
-	if n := rc.RankingSize(); n > 0 {
-		rc.Ranking = p.rankCandidates(endpoints, n)
+func (p *pickState) recordScores(endpoints []*endpoint.Endpoint) {
+	options, result := &p.balancer.options, &p.result
+	if n := p.input.RankingSize; n > 0 {
+		result.Ranking = p.rankCandidates(endpoints, n)
 	}
-	if !b.options.Scores && !b.options.Explain {
-		return
+	if options.Explain {
+		result.Reply = append(result.Reply, api.Header{Name: headerExplained, Value: p.formatExplanation(result.Destination)})
 	}
-	if b.options.Explain {
-		rc.Reply = append(rc.Reply, api.Header{Name: headerExplained, Value: p.formatExplanation(rc.Destination)})
-	}
-	if !b.options.Scores {
+	if !options.Scores {
 		return
 	}
 	for i := range p.scheduling.Totals() {
-		rc.Scores = append(rc.Scores, p.scoreOf(i, endpoints))
+		result.Scores = append(result.Scores, p.scoreOf(i, endpoints))
 	}
 }
 
 // scoreOf returns the rating of the i-th candidate.
-func (p *pick) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
+func (p *pickState) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
 	c := &p.scheduling.Candidates()[i]
 	return exchange.Score{Endpoint: endpoints[c.Index], Total: p.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
 }
 
 // rankCandidates returns the best candidates, at most most of them.
-func (p *pick) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
+func (p *pickState) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
 	order := p.rankingOrder()
 	ranking := make([]exchange.Score, 0, min(len(order), most))
 	for _, i := range order[:cap(ranking)] {
@@ -78,7 +74,7 @@ func (p *pick) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchan
 }
 
 // rankingOrder returns the indexes of the candidates: the chosen ones, then the others by their scores.
-func (p *pick) rankingOrder() []int {
+func (p *pickState) rankingOrder() []int {
 	places, totals := p.scheduling.Places(), p.scheduling.Totals()
 	order := slices.Grow(slices.Clone(places), len(totals))
 	for i := range totals {
@@ -92,7 +88,7 @@ func (p *pick) rankingOrder() []int {
 
 // formatExplanation formats the best candidates: their scores, the estimated times to first token, and their cached part of the
 // prompt.
-func (p *pick) formatExplanation(destination string) string {
+func (p *pickState) formatExplanation(destination string) string {
 	candidates, totals, order := p.scheduling.Candidates(), p.scheduling.Totals(), p.rankingOrder()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s of %d", destination, len(candidates))

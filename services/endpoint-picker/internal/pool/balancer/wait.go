@@ -87,7 +87,7 @@ func (b *Balancer) freeSlots() int {
 }
 
 // clearDispatched ends the time in which a request that left the queue is counted on no endpoint.
-func (p *pick) clearDispatched() {
+func (p *pickState) clearDispatched() {
 	if p.dispatched {
 		p.dispatched = false
 		b := p.balancer
@@ -99,7 +99,7 @@ func (p *pick) clearDispatched() {
 
 // refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether
 // there are endpoints that the profile may choose.
-func (p *pick) refreshInputs() (ready bool) {
+func (p *pickState) refreshInputs() (ready bool) {
 	p.snapshot, p.config = p.balancer.snapshots.Snapshot(), p.balancer.configs.Current()
 	p.estimated = !p.config.Profile.WithoutEstimates
 	return p.snapshot.Err == nil && len(p.balancer.eligibleOf(p.snapshot, p.config.Profile)) > 0
@@ -107,7 +107,7 @@ func (p *pick) refreshInputs() (ready bool) {
 
 // waitForEndpoint returns when there are endpoints, and no request has waited for longer or with a higher priority; or an error. A request
 // that may not wait, or has waited for as long as it may, is placed if there is an endpoint.
-func (p *pick) waitForEndpoint(ctx context.Context) error {
+func (p *pickState) waitForEndpoint(ctx context.Context) error {
 	ready := p.refreshInputs()
 	if err := p.snapshot.Err; err != nil {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
@@ -121,18 +121,18 @@ func (p *pick) waitForEndpoint(ctx context.Context) error {
 		}
 	}
 	limits := p.config.Waiting
-	if limits.TTL = min(limits.TTL, maxWait(ctx, p.requestContext)); limits.TTL <= 0 {
+	if limits.TTL = min(limits.TTL, maxWait(ctx, p.input)); limits.TTL <= 0 {
 		return nil
 	}
 	return p.waitInQueue(ctx, limits)
 }
 
 // waitInQueue waits in the queue.
-func (p *pick) waitInQueue(ctx context.Context, limits queue.Limits) error {
-	b, rc := p.balancer, p.requestContext
+func (p *pickState) waitInQueue(ctx context.Context, limits queue.Limits) error {
+	b, in, result := p.balancer, p.input, &p.result
 	r := queue.Request{
-		Labels:  queue.Labels{Model: rc.Model, Target: rc.Target, Fairness: rc.Fairness, Priority: rc.Priority},
-		Arrived: rc.ArrivalTime, Bytes: p.waiterSize(),
+		Labels:  queue.Labels{Model: result.Model, Target: result.Target, Fairness: result.Fairness, Priority: result.Priority},
+		Arrived: in.ArrivalTime, Bytes: p.waiterSize(),
 	}
 	var err error
 	for err == nil {
@@ -143,18 +143,18 @@ func (p *pick) waitInQueue(ctx context.Context, limits queue.Limits) error {
 			p.clearDispatched() // the endpoints have gone again
 		}
 	}
-	rc.QueueTime = b.clock.Now().Sub(rc.ArrivalTime)
-	p.request.Now = rc.DispatchTime()
+	result.QueueTime = b.clock.Now().Sub(in.ArrivalTime)
+	p.request.Now = in.ArrivalTime.Add(result.QueueTime)
 	if err != nil && (!errors.Is(err, queue.ErrExpired) || !p.refreshInputs()) {
-		rc.Queue = queueOutcomeOf(err)
+		result.Queue = queueOutcomeOf(err)
 		return p.queueError(err)
 	}
-	rc.Queue = exchange.Dispatched
+	result.Queue = exchange.Dispatched
 	return nil
 }
 
 // queueError returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
-func (p *pick) queueError(err error) error {
+func (p *pickState) queueError(err error) error {
 	if p.refreshInputs() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
@@ -165,24 +165,24 @@ func (p *pick) queueError(err error) error {
 const waiterBytes = 8 << 10
 
 // waiterSize returns the memory that the request holds while it waits, in bytes.
-func (p *pick) waiterSize() int64 {
+func (p *pickState) waiterSize() int64 {
 	const hash, part = 8, int(unsafe.Sizeof(api.Part{}))
-	return int64(len(p.requestContext.Incoming.Body) + hash*cap(p.chain.Hashes) + part*(cap(p.incoming.Head)+cap(p.incoming.Prompt)) + waiterBytes)
+	return int64(len(p.input.Incoming.Body) + hash*cap(p.chain.Hashes) + part*(cap(p.incoming.Head)+cap(p.incoming.Prompt)) + waiterBytes)
 }
 
 // maxWait returns how long the request may wait for an endpoint, as far as its sender says.
-func maxWait(ctx context.Context, rc *exchange.RequestContext) time.Duration {
+func maxWait(ctx context.Context, in *exchange.PickInput) time.Duration {
 	const unlimited = 1<<63 - 1
 	limit := time.Duration(unlimited)
 	if deadline, has := ctx.Deadline(); has {
 		limit = time.Until(deadline)
 	}
-	if ms, err := strconv.ParseUint(rc.Incoming.Headers.ValueOf(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
+	if ms, err := strconv.ParseUint(in.Incoming.Headers.ValueOf(api.HeaderTimeout), 10, 32); err == nil && ms > 0 {
 		limit = min(limit, time.Duration(ms)*time.Millisecond)
 	}
 	limit -= answerMargin
-	if rc.MaxWait != nil {
-		limit = min(limit, *rc.MaxWait)
+	if in.MaxWait != nil {
+		limit = min(limit, *in.MaxWait)
 	}
 	return limit
 }

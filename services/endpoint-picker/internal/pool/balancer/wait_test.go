@@ -68,13 +68,13 @@ func (p *emptyPool) send(in api.Incoming) *sent { return p.sendFor(in, nil) }
 
 // sendFor is send with the time that the sender waits for an endpoint.
 func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
-	s := &sent{RequestContext: exchange.RequestContext{Incoming: in, MaxWait: maxWait}}
+	s := &sent{RequestContext: exchange.RequestContext{Input: exchange.PickInput{Incoming: in, MaxWait: maxWait}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.Start(p, &exchange.Options{Now: time.Now})
+	s.StartRequest(p, &exchange.Options{Now: time.Now})
 	go func() {
 		if s.refusal = s.PickEndpoint(ctx, in.Body); s.refusal == nil {
-			s.MarkSent()
+			s.ConfirmSent()
 		}
 		s.decided.Store(true)
 	}()
@@ -401,7 +401,7 @@ func TestEvictedWhileItWaits(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		var x exchange.RequestContext
-		x.Start(p, &exchange.Options{Now: time.Now})
+		x.StartRequest(p, &exchange.Options{Now: time.Now})
 		refusal := make(chan *exchange.Refusal, 1)
 		go func() { refusal <- x.PickEndpoint(ctx, nil) }()
 		synctest.Wait()

@@ -48,14 +48,18 @@ func newPage(t *testing.T) *Page {
 		picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
 	}
 	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon})
-	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool",
-		StartTime: noon, EndTime: noon, Model: "chat", Target: "chat"})
+	picks.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat", Target: "chat"}, Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool",
+		StartTime: noon, EndTime: noon})
 	picks.ObserveRequest(&exchange.Record{
-		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
-		Endpoint: a, Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
-		PickDuration: 25 * time.Microsecond,
-		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second), PromptTokens: 800, MatchedTokens: 48,
-		Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
+		PickRecord: exchange.PickRecord{
+			Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
+			Endpoint:     a,
+			PickDuration: 25 * time.Microsecond,
+			PromptTokens: 800, MatchedTokens: 48,
+			Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
+		},
+		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
+		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second),
 	})
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
@@ -169,7 +173,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 }
 
 func TestPicksThatNobodyWantsCostNothing(t *testing.T) {
-	p, r := NewPicks(0), &exchange.Record{Outcome: exchange.Refused, Scores: make([]exchange.Score, 10)}
+	p, r := NewPicks(0), &exchange.Record{PickRecord: exchange.PickRecord{Scores: make([]exchange.Score, 10)}, Outcome: exchange.Refused}
 	assert.False(t, p.IsEnabled())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveRequest(r) }))
 	assert.Empty(t, p.lastPicks())
@@ -178,7 +182,7 @@ func TestPicksThatNobodyWantsCostNothing(t *testing.T) {
 func TestPicksAreCopies(t *testing.T) {
 	t.Parallel()
 	p := NewPicks(1)
-	r := &exchange.Record{Outcome: exchange.Refused, Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}
+	r := &exchange.Record{PickRecord: exchange.PickRecord{Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}, Outcome: exchange.Refused}
 	p.ObserveRequest(r)
 	r.Scores[0].Total = 2
 	assert.Equal(t, 1.0, p.lastPicks()[0].Scores[0].Total)

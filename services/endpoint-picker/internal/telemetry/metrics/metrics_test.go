@@ -62,7 +62,7 @@ func TestStreams(t *testing.T) {
 	}
 	moved := newEndpoint("a")
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200, Endpoint: moved, Served: "10.0.0.9:8000"})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Endpoint: moved}, Outcome: exchange.Completed, Status: 200, Served: "10.0.0.9:8000"})
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503})
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Unseen})

@@ -59,7 +59,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	m.ObserveEjection("failures")
 	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
 	m.ObserveRequest(streamed(e))
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Queue: exchange.EvictedNoEndpoints, QueueTime: time.Minute})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Queue: exchange.EvictedNoEndpoints, QueueTime: time.Minute}, Outcome: exchange.Refused, Status: 503})
 }
 
 func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) {
@@ -140,8 +140,8 @@ func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
 	m.ObserveRequest(streamed(e))
 	m.ObserveRequest(streamed(e))
 	m.ObserveRequest(streamed(newEndpoint("gone")))
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 400, Model: "chat"})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 503})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 400})
 	assertMetrics(t, r, `
 # HELP llm_d_epp_scheduler_attempts_total Attempts to choose an endpoint, by status.
 # TYPE llm_d_epp_scheduler_attempts_total counter

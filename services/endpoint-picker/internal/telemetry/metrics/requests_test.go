@@ -35,11 +35,15 @@ func after(d time.Duration) time.Time { return noon.Add(d) }
 // streamed is a streamed answer of 101 tokens in 51 pieces: a pick of 1 ms after 3 ms, 200 ms to the first, 2 s in all.
 func streamed(e *endpoint.Endpoint) *exchange.Record {
 	return &exchange.Record{
-		Outcome: exchange.Completed, Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
-		Endpoint: e, Served: e.Address(), Status: 200,
-		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond,
-		FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
-		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, ContentPieces: 51,
+		PickRecord: exchange.PickRecord{
+			Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
+			Endpoint:     e,
+			PickDuration: time.Millisecond,
+			PromptTokens: 800, MatchedTokens: 600,
+		},
+		Outcome: exchange.Completed, Served: e.Address(), Status: 200,
+		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
+		RequestBytes: 3000, ResponseBytes: 20_000, ContentPieces: 51,
 		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
 }
@@ -234,11 +238,11 @@ func TestRequestsThatFail(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	for _, status := range []int{400, 401, 403, 404, 412, 413, 429, 500, 503, 502} {
-		m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: status, Model: "m"})
+		m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Refused, Status: status})
 	}
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 404, Model: "m", Endpoint: newEndpoint("a")})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Failed, Model: "m"})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, Model: "m"})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m", Endpoint: newEndpoint("a")}, Outcome: exchange.Completed, Status: 404})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Failed})
+	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Unpicked})
 	const set = `fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"`
 	assertMetrics(t, r, `
 # HELP llm_d_epp_request_error_total Requests that failed in the picker or at the model server.
@@ -407,7 +411,7 @@ func TestNothingOfARecordIsKept(t *testing.T) {
 func TestObservingAllocatesNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), Options{Streams: true})
 	e := newEndpoint("a")
-	ended, failed, refused := streamed(e), streamed(e), &exchange.Record{Outcome: exchange.Refused, Status: 503, Model: "chat"}
+	ended, failed, refused := streamed(e), streamed(e), &exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 503}
 	ended.Placed = true
 	failed.Status = 500
 	observe := func() {

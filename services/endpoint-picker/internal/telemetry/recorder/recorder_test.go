@@ -90,12 +90,16 @@ func newEndpoint(n int) *endpoint.Endpoint {
 func answered(e *endpoint.Endpoint) *exchange.Record {
 	now := time.Now()
 	return &exchange.Record{
-		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Model: "secret-model", Target: "secret-target",
-		Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective", Served: "secret-served", Reason: "secret-reason",
-		Streaming: true, Endpoint: e, Status: 200, StartTime: now.Add(-2 * time.Second), ArrivalTime: now.Add(-1500 * time.Millisecond),
-		FirstContent: now.Add(-time.Second), EndTime: now, PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3,
-		ContentPieces: 9, Prefixes: []uint64{11, 12},
-		Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
+		PickRecord: exchange.PickRecord{
+			Model: "secret-model", Target: "secret-target",
+			Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective",
+			Streaming: true, Endpoint: e,
+			PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3,
+			Prefixes: []uint64{11, 12},
+		},
+		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Served: "secret-served", Reason: "secret-reason",
+		Status: 200, StartTime: now.Add(-2 * time.Second), ArrivalTime: now.Add(-1500 * time.Millisecond),
+		FirstContent: now.Add(-time.Second), EndTime: now, ContentPieces: 9, Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }
 

@@ -32,13 +32,16 @@ func TestLine(t *testing.T) {
 		{
 			name: "everything is known",
 			give: exchange.Record{
+				PickRecord: exchange.PickRecord{
+					Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: -1, Streaming: true,
+					Endpoint:      e,
+					PickDuration:  20 * time.Microsecond,
+					PromptTokens:  30,
+					MatchedTokens: 16,
+				},
 				Outcome: exchange.Completed, RequestID: "r-1", Path: "/v1/chat/completions?key=secret", Span: exchange.Span{Trace: [16]byte{0x4b, 15: 1}, Sampled: true},
-				Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: -1, Streaming: true,
-				Endpoint: e, Served: "10.0.0.2:8000", Status: 200, StartTime: noon, ArrivalTime: after(time.Millisecond),
-				PickDuration: 20 * time.Microsecond,
-				FirstContent: after(250 * time.Millisecond), EndTime: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, PromptTokens: 30,
-				MatchedTokens: 16,
-				Usage:         exchange.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
+				Served: "10.0.0.2:8000", Status: 200, StartTime: noon, ArrivalTime: after(time.Millisecond),
+				FirstContent: after(250 * time.Millisecond), EndTime: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, Usage: exchange.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
 			},
 			want: `{"level":"info","message":"Handled request","outcome":"completed","duration":2,"requestID":"r-1","traceID":"4b000000000000000000000000000001",
 				"path":"/v1/chat/completions","model":"chat","target":"chat-v2","rewrite":"ns/canary","fairness":"tenant","objective":"batch","priority":-1,
@@ -52,7 +55,7 @@ func TestLine(t *testing.T) {
 		},
 		{
 			name: "a name without end",
-			give: exchange.Record{Outcome: exchange.Unpicked, Model: strings.Repeat("x", 999), StartTime: noon, EndTime: noon},
+			give: exchange.Record{PickRecord: exchange.PickRecord{Model: strings.Repeat("x", 999)}, Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon},
 			want: `{"level":"info","message":"Handled request","outcome":"unpicked","duration":0,"model":"` + strings.Repeat("x", maxLength) + `"}`,
 		},
 	}

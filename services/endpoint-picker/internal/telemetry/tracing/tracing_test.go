@@ -97,14 +97,18 @@ func newEndpoint() *endpoint.Endpoint {
 
 func streamed() *exchange.Record {
 	return &exchange.Record{
+		PickRecord: exchange.PickRecord{
+			Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: 2, Streaming: true,
+			Endpoint:     newEndpoint(),
+			PickDuration: time.Millisecond,
+			PromptTokens: 800, MatchedTokens: 600,
+			Scores: make([]exchange.Score, 3),
+		},
 		Outcome: exchange.Completed, RequestID: "r-1", TraceParent: sampled, Path: "/v1/chat/completions?key=secret",
-		Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: 2, Streaming: true,
-		Endpoint: newEndpoint(), Served: "10.0.0.9:1", Status: 200,
-		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), PickDuration: time.Millisecond,
-		FirstContent: after(200 * time.Millisecond), EndTime: after(2 * time.Second),
-		RequestBytes: 3000, ResponseBytes: 20_000, PromptTokens: 800, MatchedTokens: 600, ContentPieces: 51,
-		Usage:  exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
-		Scores: make([]exchange.Score, 3),
+		Served: "10.0.0.9:1", Status: 200,
+		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), FirstContent: after(200 * time.Millisecond), EndTime: after(2 * time.Second),
+		RequestBytes: 3000, ResponseBytes: 20_000, ContentPieces: 51,
+		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
 }
 

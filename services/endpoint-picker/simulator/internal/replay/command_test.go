@@ -129,10 +129,13 @@ func answeredBy(server int) *exchange.Record {
 	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(server)}), 8000)
 	now := time.Now()
 	return &exchange.Record{
-		Outcome: exchange.Completed, Model: "m", Streaming: true, Status: 200, PoolSize: 2,
-		Endpoint:  endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: "p", Address: address}}, now, nil),
-		StartTime: now.Add(-time.Second), ArrivalTime: now.Add(-time.Second), FirstContent: now.Add(-time.Second / 2), EndTime: now,
-		PromptTokens: 600, FixedTokens: 600, Prefixes: []uint64{1, 2}, ContentPieces: 10,
-		Usage: exchange.Usage{Known: true, Prompt: 600, Output: 10, Cached: 500, CachedKnown: true},
+		PickRecord: exchange.PickRecord{
+			Model: "m", Streaming: true, PoolSize: 2,
+			Endpoint:     endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: "p", Address: address}}, now, nil),
+			PromptTokens: 600, FixedTokens: 600, Prefixes: []uint64{1, 2},
+		},
+		Outcome: exchange.Completed, Status: 200, StartTime: now.Add(-time.Second), ArrivalTime: now.Add(-time.Second), FirstContent: now.Add(-time.Second / 2), EndTime: now,
+		ContentPieces: 10,
+		Usage:         exchange.Usage{Known: true, Prompt: 600, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }

@@ -172,13 +172,13 @@ func (r *replica) publishSnapshot() {
 func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
 	rc := &exchange.RequestContext{}
-	rc.Start(r.balancer, &exchange.Options{Now: r.timeline.Now})
+	rc.StartRequest(r.balancer, &exchange.Options{Now: r.timeline.Now})
 	rc.SetRequestHeaders(&exchange.RequestHeaders{Path: path})
 	if rc.PickEndpoint(context.Background(), r.body) != nil {
 		rc.EndRequest(nil)
 		return nil, false
 	}
-	rc.MarkSent()
+	rc.ConfirmSent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == rc.Endpoint })
 	return &pick{replica: r, requestContext: rc, on: r.members[i]}, true
 }
