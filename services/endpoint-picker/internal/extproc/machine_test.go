@@ -939,7 +939,7 @@ func TestRecordOfAnExchange(t *testing.T) {
 	r.Endpoint = nil
 	assert.Equal(t, &exchange.Record{
 		PickRecord: exchange.PickRecord{Streaming: true},
-		Outcome: exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Served: address, Status: 200,
+		Outcome:    exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Served: address, Status: 200,
 		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), FirstContent: noon.Add(3 * time.Second),
 		LastContent: noon.Add(4 * time.Second), EndTime: noon.Add(5 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 92, ContentPieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},

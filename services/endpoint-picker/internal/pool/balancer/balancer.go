@@ -26,7 +26,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
-	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -162,12 +161,4 @@ func refusalFor(err error) *exchange.Refusal {
 		return exchange.Exhausted(err)
 	}
 	return exchange.Unavailable(err)
-}
-
-// hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
-func hashedTokens(c *pluginconfig.Config) int {
-	if c.Profile.WithoutEstimates {
-		return beginningBlocks * prefixindex.BlockTokens
-	}
-	return c.Prefix.MaxTokens
 }

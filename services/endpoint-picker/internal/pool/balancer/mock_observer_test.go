@@ -3,9 +3,8 @@
 package balancer
 
 import (
-	mock "github.com/stretchr/testify/mock"
-
 	exchange "fairlead.dev/services/endpoint-picker/internal/exchange"
+	mock "github.com/stretchr/testify/mock"
 
 	time "time"
 )

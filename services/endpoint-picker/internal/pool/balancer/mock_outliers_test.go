@@ -3,9 +3,8 @@
 package balancer
 
 import (
-	mock "github.com/stretchr/testify/mock"
-
 	endpoint "fairlead.dev/services/endpoint-picker/internal/endpoint"
+	mock "github.com/stretchr/testify/mock"
 
 	outlier "fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 )

@@ -2,15 +2,43 @@ package balancer
 
 import (
 	"context"
-	"errors"
-	"slices"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
+	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
+
+// pickState is the state of one pick, from PlaceRequest until its sender has the endpoint. It implements exchange.PendingPick. Its buffers
+// are reused by later picks.
+type pickState struct {
+	balancer   *Balancer
+	input      *exchange.PickInput // nil after PlaceRequest
+	result     exchange.PickResult
+	config     *pluginconfig.Config // in force when the pick began
+	random     uint64
+	snapshot   *datastore.Snapshot
+	dispatched bool   // see dispatchedCount
+	claimed    bool   // the prompt is a claim of a client: the carrier does not see the answer
+	subject    uint64 // hash of the API and the target model
+
+	incoming   api.Request
+	chain      prefixindex.Chain
+	turns      api.Turns       // in blocks
+	prompt     estimate.Prompt // the same for the estimator
+	estimated  bool            // the profile reads estimates
+	textBuffer [512]byte       // buffer for texts that are not in their shortest spelling
+	request    scheduling.Request
+	lacks      outlier.Lacks // endpoints that have others than the requested model only
+	paces      estimate.Paces
+	candidates []scheduling.Candidate
+	scheduling scheduling.Scratch
+}
 
 // placeRequest picks the endpoint of the request and counts the request there.
 func (p *pickState) placeRequest(ctx context.Context) error {
@@ -26,43 +54,19 @@ func (p *pickState) placeRequest(ctx context.Context) error {
 	return p.scheduleRequest()
 }
 
-// checkAdmission refuses the request if there is no endpoint, or if it has a negative priority and the pool is saturated.
-func (p *pickState) checkAdmission() error {
-	if len(p.snapshot.Endpoints) == 0 {
-		return scheduling.ErrNoEndpoints
+// readRequest reads the request: its model, its prompt, its rules and its session.
+func (p *pickState) readRequest() error {
+	if err := p.parseRequest(p.balancer.promptBlocks(p.config.Prefix.MaxTokens)); err != nil {
+		return err
 	}
-	return p.shedIfSaturated()
-}
-
-// shedIfSaturated refuses a request with a negative priority while the pool is saturated.
-func (p *pickState) shedIfSaturated() error {
-	if p.result.Priority >= 0 {
-		return nil
+	if err := p.applyRules(); err != nil {
+		return err
 	}
-	p.candidates = appendLoads(p.candidates[:0], p.snapshot.Endpoints, p.config)
-	if p.config.Saturation.Saturation(p.request.Now, p.candidates) >= 1 {
-		return scheduling.ErrSaturated
-	}
+	p.countTokens()
+	p.estimated = !p.config.Profile.WithoutEstimates
+	p.hashPrompt(hashedTokens(p.config))
+	p.describeRequest()
 	return nil
-}
-
-// PoolSaturation returns the saturation of the whole pool, by the detector that sheds requests.
-func (b *Balancer) PoolSaturation() float64 {
-	config := b.configs.Current()
-	return config.Saturation.Saturation(b.clock.Now(), appendLoads(nil, b.snapshots.Snapshot().Endpoints, config))
-}
-
-// appendLoads appends the loads of endpoints, without estimates for a request.
-func appendLoads(to []scheduling.Candidate, endpoints []*endpoint.Endpoint, config *pluginconfig.Config) []scheduling.Candidate {
-	to = slices.Grow(to, len(endpoints))
-	for i, e := range endpoints {
-		load := e.Load()
-		to = appendCandidate(to, i, e, &load)
-		if !config.Profile.WithoutEstimates {
-			to[len(to)-1].Load.Tokens = float64(estimate.ServerOf(e).Backlog())
-		}
-	}
-	return to
 }
 
 func (p *pickState) scheduleRequest() error {
@@ -86,24 +90,18 @@ func (p *pickState) scheduleRequest() error {
 	return nil
 }
 
-// chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
-func (p *pickState) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
-	if err := p.collectCandidates(endpoints, indexes); err != nil {
-		return nil, err
+// acquireLease counts the request on its endpoint.
+func (p *pickState) acquireLease(on *endpoint.Endpoint) *endpoint.Lease {
+	switch {
+	case !p.incoming.API.Generates:
+		return on.Acquire()
+	case p.incoming.Stream && p.input.LateFirst:
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Late)
+	case p.incoming.Stream:
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Streamed)
+	default:
+		return p.prompt.PlaceOn(on, p.request.Now, estimate.Whole)
 	}
-	p.restrictToStoringServer(endpoints)
-	chosen, err := p.config.Profile.Schedule(&p.request, p.candidates, &p.scheduling)
-	if errors.Is(err, scheduling.ErrNoCapacity) && p.hasSuspects(endpoints, indexes) {
-		p.addCandidates(endpoints, indexes, suspect)
-		chosen, err = p.config.Profile.Schedule(&p.request, p.candidates, &p.scheduling)
-	}
-	return chosen, err
-}
-
-// hasSuspects reports whether some endpoints seem to have stopped.
-func (p *pickState) hasSuspects(endpoints []*endpoint.Endpoint, indexes []int) bool {
-	now := endpoint.ToMonotonic(p.request.Now)
-	return slices.ContainsFunc(indexes, func(i int) bool { return p.usabilityOf(endpoints[i], now) == suspect })
 }
 
 // CommitPick records the endpoint of the request.
@@ -132,4 +130,14 @@ func (p *pickState) DiscardPick() {
 	b := p.balancer
 	p.reset()
 	b.pickPool.Put(p)
+}
+
+// reset discards what a pool must not keep: the values of the request, which are as long as its client likes, and large
+// buffers. The other buffers have the size of the pool of endpoints.
+func (p *pickState) reset() {
+	p.incoming.DropLarge()
+	p.chain.DropLarge()
+	p.balancer, p.config, p.snapshot, p.lacks = nil, nil, nil, nil
+	p.result, p.request, p.prompt.Size = exchange.PickResult{}, scheduling.Request{}, estimate.PromptSize{}
+	p.claimed, p.subject = false, 0
 }

@@ -199,3 +199,29 @@ func queueOutcomeOf(err error) exchange.QueueOutcome {
 	}
 	return exchange.EvictedOther
 }
+
+// checkAdmission refuses the request if there is no endpoint, or if it has a negative priority and the pool is saturated.
+func (p *pickState) checkAdmission() error {
+	if len(p.snapshot.Endpoints) == 0 {
+		return scheduling.ErrNoEndpoints
+	}
+	return p.shedIfSaturated()
+}
+
+// shedIfSaturated refuses a request with a negative priority while the pool is saturated.
+func (p *pickState) shedIfSaturated() error {
+	if p.result.Priority >= 0 {
+		return nil
+	}
+	p.candidates = appendLoads(p.candidates[:0], p.snapshot.Endpoints, p.config)
+	if p.config.Saturation.Saturation(p.request.Now, p.candidates) >= 1 {
+		return scheduling.ErrSaturated
+	}
+	return nil
+}
+
+// PoolSaturation returns the saturation of the whole pool, by the detector that sheds requests.
+func (b *Balancer) PoolSaturation() float64 {
+	config := b.configs.Current()
+	return config.Saturation.Saturation(b.clock.Now(), appendLoads(nil, b.snapshots.Snapshot().Endpoints, config))
+}
