@@ -59,7 +59,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 // minute unless configured.
 const expiryInterval = time.Second
 
-// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and held leases that no pick ends. It does not depend on
+// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and leases of failed requests that no pick ends. It does not depend on
 // scrapes: without them, leases of gateways that close streams early would be load forever.
 type Expirer struct {
 	limit     time.Duration
@@ -84,7 +84,7 @@ func (x *Expirer) Run(ctx context.Context) {
 			if endpoints := x.endpoints.Load(); endpoints != nil {
 				for _, e := range *endpoints {
 					e.ExpireAbandoned(now.Add(-x.limit))
-					e.ExpireHeld(now, 0)
+					e.ExpireFailed(now, 0)
 				}
 			}
 		}

@@ -103,22 +103,22 @@ type Endpoint struct {
 	health Health
 
 	// Read by each pick.
-	acquired  atomic.Int64 // leases since the start
-	released  atomic.Int64 // leases since the start
-	open      atomic.Int64 // open leases, including abandoned ones
-	heldCount atomic.Int64 // length of held
-	failing   atomic.Pointer[time.Time]
-	sample    atomic.Pointer[Sample]
+	acquired    atomic.Int64 // leases since the start
+	released    atomic.Int64 // leases since the start
+	open        atomic.Int64 // open leases, including abandoned ones
+	failedCount atomic.Int64 // length of failedLeases
+	failing     atomic.Pointer[time.Time]
+	sample      atomic.Pointer[Sample]
 
 	arrived    atomic.Int64 // leases that moved here from another endpoint, since the start
 	remote     atomic.Int64 // leases of other replicas since the start, counted in acquired, too
 	remoteOpen atomic.Int64 // those that are open
 	failures   atomic.Int64 // failed scrapes since the start
 
-	pages      sync.Mutex // serializes RecordSample
-	leases     sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
-	abandoned  []abandonedLease
-	heldLeases []heldLease
+	pages        sync.Mutex // serializes RecordSample
+	leases       sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
+	abandoned    []abandonedLease
+	failedLeases []failedLease
 }
 
 // New returns an endpoint without load, discovered at the given time. The observer may be nil.
@@ -163,17 +163,17 @@ type Load struct {
 
 	Requests float64   // current requests: the sample, corrected by leases acquired and released since
 	Open     float64   // the part of them that this picker placed, in all replicas that report
-	Held     float64   // the part of those that failed, and are held
-	Since    float64   // leases acquired since the sample began, minus those released since then, plus those that are held
+	Failed   float64   // the part of those that failed, and count for some time
+	Since    float64   // leases acquired since the sample began, minus those released since then, plus the failed ones
 	Failing  time.Time // when scrapes began to fail, zero if the last one succeeded
 }
 
 // Load returns the current load of the endpoint.
 func (e *Endpoint) Load() Load {
-	s, held := e.sample.Load(), e.heldCount.Load()
-	open := float64(e.open.Load() + held)
-	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + held)
-	l := Load{Sample: s, Requests: max(s.RequestCount()+since, open, 0), Open: open, Held: float64(held), Since: since}
+	s, failed := e.sample.Load(), e.failedCount.Load()
+	open := float64(e.open.Load() + failed)
+	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + failed)
+	l := Load{Sample: s, Requests: max(s.RequestCount()+since, open, 0), Open: open, Failed: float64(failed), Since: since}
 	if failing := e.failing.Load(); failing != nil {
 		l.Failing = *failing
 	}

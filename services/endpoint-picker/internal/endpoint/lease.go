@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Lease is one request on an endpoint. It ends once, by Release, Abandon or HoldUntil.
+// A Lease is one request on an endpoint. It ends once, by Release, Abandon or FailUntil.
 //
 // A lease whose stream ends before the response does (the gateway closes early, or never shows the response) is abandoned:
 // its request continues unobserved. It counts until a sample that began after its acquisition, because that sample contains
@@ -18,10 +18,10 @@ import (
 //	                        |   +-------> abandoned ------->  (nothing)   the sample has it
 //	                        |                 |  time limit (Expirer)
 //	                        |                 +----------->  (nothing)   counts as released
-//	                        | HoldUntil         time limit (ExpireHeld)
-//	                        +-----------> held ----------->  (nothing)   counts as released since HoldUntil
+//	                        | FailUntil         time limit (ExpireFailed)
+//	                        +-----------> failed --------->  (nothing)   counts as released since FailUntil
 //
-// The lease of a failed request is held: it counts beside the sample like a request that is being answered, for as long as an answer would
+// The lease of a failed request counts beside the sample like a request that is being answered, for as long as an answer would
 // have taken, so that a server that fails at once is not the one with the least load.
 //
 // All methods may be called from any goroutine, in any order and number: calls after the end have no effect. They take the
@@ -36,7 +36,7 @@ type Lease struct {
 	from     origin
 	first    bool // the answer has begun
 	isEnded  bool
-	over     bool // it was held, and its time is over
+	over     bool // it failed, and its time is over
 }
 
 // origin is who placed a request.
@@ -48,7 +48,7 @@ const (
 )
 
 // A Tracker follows the request of a lease. Its methods are called one at a time: OnFirstToken at most once, OnMove before it
-// if at all, OnMoreContent only after it, OnFailure at most once, OnHeldFirst only after that, OnEnd last.
+// if at all, OnMoreContent only after it, OnFailure at most once, OnMissedFirst only after that, OnEnd last.
 type Tracker interface {
 	// OnFirstToken records that the answer has begun.
 	OnFirstToken(now time.Time)
@@ -58,8 +58,8 @@ type Tracker interface {
 	OnMove(to *Endpoint, now time.Time)
 	// OnFailure records that the request has failed, and counts until OnEnd. From now on it is before the first token, whatever was before.
 	OnFailure()
-	// OnHeldFirst records that the answer would have begun by now if the request had not failed.
-	OnHeldFirst(now time.Time)
+	// OnMissedFirst records that the answer would have begun by now if the request had not failed.
+	OnMissedFirst(now time.Time)
 	// OnEnd records the end of the request, or that its end will not be observed.
 	OnEnd(Ending)
 }
@@ -163,7 +163,7 @@ func (l *Lease) Abandon(now time.Time) {
 	}
 }
 
-// endOnce is the common part of Release and Abandon, and of HoldUntil if nothing is held. It reports whether the lease was open.
+// endOnce is the common part of Release and Abandon, and of FailUntil if nothing counts afterwards. It reports whether the lease was open.
 func (l *Lease) endOnce(how Ending) bool {
 	if l.isEnded {
 		return false

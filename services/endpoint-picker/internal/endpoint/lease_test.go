@@ -20,7 +20,7 @@ type tracker struct {
 func (r *tracker) OnFirstToken(time.Time)           { r.firsts++ }
 func (r *tracker) OnMove(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
 func (r *tracker) OnMoreContent(time.Time)          { r.continued++ }
-func (r *tracker) OnHeldFirst(time.Time)            { r.held++ }
+func (r *tracker) OnMissedFirst(time.Time)          { r.held++ }
 func (r *tracker) OnFailure()                       { r.fails++ }
 func (r *tracker) OnEnd(Ending)                     { r.ends++ }
 
@@ -145,19 +145,19 @@ func TestFailedRequestCountsForAWhile(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.HoldUntil(LoadSpan{noon, after(2)}, noon)
-	l.HoldUntil(LoadSpan{noon, after(5)}, noon)
+	l.FailUntil(LoadSpan{noon, after(2)}, noon)
+	l.FailUntil(LoadSpan{noon, after(5)}, noon)
 	l.Release()
 	l.MarkFirstContent(noon)
 	assert.Equal(t, tracker{fails: 1, at: e}, *r)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
 	assert.Zero(t, e.StatsAt(noon).InFlight, "it has ended")
-	e.ExpireHeld(after(1), 0)
+	e.ExpireFailed(after(1), 0)
 	assert.InDelta(t, 1, e.Load().Requests, 0)
-	e.ExpireHeld(after(2), 0)
+	e.ExpireFailed(after(2), 0)
 	assert.Zero(t, e.Load().Requests)
 	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
-	e.ExpireHeld(after(3), 0)
+	e.ExpireFailed(after(3), 0)
 	assert.Zero(t, e.Load().Requests)
 }
 
@@ -169,17 +169,17 @@ func TestFailedRequestCountsLikeOneThatIsAnswered(t *testing.T) {
 	assert.Zero(t, r.continued, "it has not begun")
 	l.MarkFirstContent(noon)
 	l.MarkMoreContent(noon)
-	l.HoldUntil(LoadSpan{noon, after(5)}, after(1))
+	l.FailUntil(LoadSpan{noon, after(5)}, after(1))
 	l.MarkMoreContent(after(1))
 	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, at: e}, *r)
-	e.ExpireHeld(after(3), 0)
-	e.ExpireHeld(after(3), 4)
+	e.ExpireFailed(after(3), 0)
+	e.ExpireFailed(after(3), 4)
 	assert.Zero(t, r.held, "not yet")
-	e.ExpireHeld(after(3), 2)
-	e.ExpireHeld(after(4), 2)
+	e.ExpireFailed(after(3), 2)
+	e.ExpireFailed(after(4), 2)
 	assert.Equal(t, 1, r.held)
-	e.ExpireHeld(after(5), 2)
-	l.markHeldFirst(after(5)) // of a pick that came first, and was slower
+	e.ExpireFailed(after(5), 2)
+	l.markMissedFirst(after(5)) // of a pick that came first, and was slower
 	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, held: 1, ends: 1, at: e}, *r)
 }
 
@@ -187,7 +187,7 @@ func TestRequestThatFailsLateCountsNoLonger(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	l, r := acquire(e)
-	l.HoldUntil(LoadSpan{noon, after(2)}, after(2))
+	l.FailUntil(LoadSpan{noon, after(2)}, after(2))
 	assert.Equal(t, tracker{fails: 1, ends: 1, at: e}, *r)
 	assert.Zero(t, e.Load().Requests)
 }
@@ -195,14 +195,14 @@ func TestRequestThatFailsLateCountsNoLonger(t *testing.T) {
 func TestOnlySoManyFailedRequestsCount(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
-	for range 3 * maxHeld {
-		e.Acquire().HoldUntil(LoadSpan{noon, after(2)}, noon)
+	for range 3 * maxFailed {
+		e.Acquire().FailUntil(LoadSpan{noon, after(2)}, noon)
 	}
-	assert.InDelta(t, maxHeld, e.Load().Requests, 0)
-	assert.InDelta(t, maxHeld, e.Load().Held, 0)
-	e.ExpireHeld(after(2), 0)
+	assert.InDelta(t, maxFailed, e.Load().Requests, 0)
+	assert.InDelta(t, maxFailed, e.Load().Failed, 0)
+	e.ExpireFailed(after(2), 0)
 	assert.Zero(t, e.Load().Requests)
-	assert.Zero(t, e.Load().Held)
+	assert.Zero(t, e.Load().Failed)
 }
 
 func TestFailedProbeAllowsTheNext(t *testing.T) {
@@ -211,6 +211,6 @@ func TestFailedProbeAllowsTheNext(t *testing.T) {
 	e.Health().EjectUntil("responses", noon)
 	l := e.Acquire()
 	assert.False(t, e.Health().IsUsable(noon))
-	l.HoldUntil(LoadSpan{noon, after(2)}, noon)
+	l.FailUntil(LoadSpan{noon, after(2)}, noon)
 	assert.True(t, e.Health().IsUsable(noon))
 }

@@ -162,8 +162,8 @@ func (q *sequence) OnFailure() {
 	q.startPrefill(q.placed)
 }
 
-// OnHeldFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
-func (q *sequence) OnHeldFirst(now time.Time) {
+// OnMissedFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
+func (q *sequence) OnMissedFirst(now time.Time) {
 	if q.phase == phaseDecode {
 		return
 	}

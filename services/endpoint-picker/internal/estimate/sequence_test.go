@@ -66,16 +66,16 @@ func TestSequence_FailedCountsLikeOthers(t *testing.T) {
 		if begun {
 			l.MarkFirstContent(after(2))
 		}
-		l.HoldUntil(endpoint.LoadSpan{Arrived: after(1), Until: after(10)}, after(2))
+		l.FailUntil(endpoint.LoadSpan{Arrived: after(1), Until: after(10)}, after(2))
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts())
 		assert.Equal(t, endpoint.ToMonotonic(after(1)), s.lastProgress.Load(), "its first token was no progress")
 		assert.Equal(t, int64(100), s.pending.next.Load())
-		e.ExpireHeld(after(3), 0)
+		e.ExpireFailed(after(3), 0)
 		assert.Equal(t, [3]int64{2, 109, 1}, s.counts(), "no first token is known")
-		e.ExpireHeld(after(4), 3*time.Second)
+		e.ExpireFailed(after(4), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 2}, s.counts())
 		assert.Equal(t, endpoint.ToMonotonic(after(4)), s.lastProgress.Load())
-		e.ExpireHeld(after(10), 3*time.Second)
+		e.ExpireFailed(after(10), 3*time.Second)
 		assert.Equal(t, [3]int64{1, 100, 1}, s.counts())
 		other.Release()
 		assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
@@ -88,10 +88,10 @@ func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	l := s.acquireLease(e, noon, Prefill{Tokens: 9}, Whole)
-	l.HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, after(1))
-	e.ExpireHeld(after(3), time.Second)
+	l.FailUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, after(1))
+	e.ExpireFailed(after(3), time.Second)
 	assert.Equal(t, [3]int64{0, 0, 1}, s.counts())
-	e.ExpireHeld(after(10), time.Second)
+	e.ExpireFailed(after(10), time.Second)
 	assert.Equal(t, [3]int64{}, s.counts())
 	assert.Zero(t, s.unobserved.Load())
 }
@@ -103,10 +103,10 @@ func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range 2 {
-		s.PlaceStreamed(e, noon, Prefill{Tokens: 100_000}).HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, noon)
+		s.PlaceStreamed(e, noon, Prefill{Tokens: 100_000}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, noon)
 	}
 	assert.Less(t, s.work.Load(), int64(2*2000))
-	e.ExpireHeld(after(10), 0)
+	e.ExpireFailed(after(10), 0)
 	assert.Equal(t, [3]int64{}, s.counts())
 	assert.Zero(t, s.work.Load())
 }

@@ -27,7 +27,7 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 		for range n {
 			l := s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
 			l.MarkFirstContent(noon) // and nothing more
-			l.HoldUntil(span, noon)
+			l.FailUntil(span, noon)
 		}
 	}
 	fail(minFailing - 1)
@@ -49,13 +49,13 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 	assert.False(t, suspects(s, 1.2))
 }
 
-func TestSuspect_FailuresBeyondThoseThatAreHeld(t *testing.T) {
+func TestSuspect_FailuresBeyondThoseThatCount(t *testing.T) {
 	t.Parallel()
 	x := New(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range minFailing {
-		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).HoldUntil(endpoint.LoadSpan{Arrived: noon, Until: noon}, noon)
+		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: noon}, noon)
 	}
 	assert.True(t, suspects(s, 0), "all count, however long they took")
 }
@@ -161,9 +161,9 @@ func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
 	heard := &heard{}
 	x.SetPublisher(heard)
 	e := x.addEndpoint(1)
-	ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7}).HoldUntil(span, noon)
-	e.ExpireHeld(after(1), time.Second)
-	e.ExpireHeld(after(10), time.Second)
+	ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(span, noon)
+	e.ExpireFailed(after(1), time.Second)
+	e.ExpireFailed(after(10), time.Second)
 	assert.Equal(t, []EventKind{EventBegun, EventEnded}, heard.kinds)
 }
 

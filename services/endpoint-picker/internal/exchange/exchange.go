@@ -247,7 +247,7 @@ func (rc *RequestContext) releaseLoad() {
 		return
 	}
 	span, now := endpoint.LoadSpan{Arrived: rc.DispatchTime(), Until: rc.busyUntil}, rc.options.Now()
-	rc.Placements.eachLease(func(l *endpoint.Lease) { l.HoldUntil(span, now) })
+	rc.Placements.eachLease(func(l *endpoint.Lease) { l.FailUntil(span, now) })
 }
 
 // EndRequest ends the life of the request, with the error of its carrier, if any. It is called once.

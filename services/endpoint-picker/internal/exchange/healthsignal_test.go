@@ -263,7 +263,7 @@ func TestFailedRequestCountsUntilAnAnswerWouldHaveEnded(t *testing.T) {
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 		assert.InDelta(t, tt.want, pool.endpoint.Load().Requests, 0)
-		pool.endpoint.ExpireHeld(noon.Add(tt.busy), 0)
+		pool.endpoint.ExpireFailed(noon.Add(tt.busy), 0)
 		assert.Zero(t, pool.endpoint.Load().Requests)
 	}
 }

@@ -65,7 +65,7 @@ type Candidate struct {
 type Load struct {
 	Requests float64   // current requests: the last sample, corrected by requests picked and finished since
 	Open     float64   // the part of them that this picker placed
-	Held     float64   // the part of those that failed, and count for some time, so that a server that fails does not look idle
+	Failed   float64   // the part of those that failed, and count for some time, so that a server that fails does not look idle
 	Tokens   float64   // uncached, uncomputed tokens of prompts that this picker placed
 	Waiting  float64   // requests in its queue, as of the last sample
 	Running  float64   // requests in its batch, as of the last sample

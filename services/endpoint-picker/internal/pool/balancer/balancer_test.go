@@ -684,9 +684,9 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	rc.ReportHealth(exchange.Doubtful)
 	rc.EndRequest(nil)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
-	a.ExpireHeld(noon.Add(firstDuration-1), 0)
+	a.ExpireFailed(noon.Add(firstDuration-1), 0)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
-	a.ExpireHeld(noon.Add(firstDuration), 0)
+	a.ExpireFailed(noon.Add(firstDuration), 0)
 	assert.Zero(t, a.Load().Requests)
 }
 

@@ -104,7 +104,7 @@ func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []in
 
 // addCandidate adds an endpoint to the list, described from one reading of its load.
 func (p *pickState) addCandidate(i int, e *endpoint.Endpoint) {
-	e.ExpireHeld(p.request.Now, p.paces.First)
+	e.ExpireFailed(p.request.Now, p.paces.First)
 	load := e.Load()
 	p.candidates = appendCandidate(p.candidates, i, e, &load)
 	if p.estimated {
@@ -120,7 +120,7 @@ func appendCandidate(to []scheduling.Candidate, i int, e *endpoint.Endpoint, loa
 	c := &to[len(to)-1]
 	*c = scheduling.Candidate{Index: i, Server: e.Server()}
 	l := &c.Load
-	l.Requests, l.Open, l.Held = load.Requests, load.Open, load.Held
+	l.Requests, l.Open, l.Failed = load.Requests, load.Open, load.Failed
 	l.Waiting, l.Running, l.KVUsage = load.Waiting, load.Running, load.KVUsage
 	l.Sampled, l.Failing, l.Page = load.At, load.Failing, load.Page
 	return to

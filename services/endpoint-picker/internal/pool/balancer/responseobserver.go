@@ -17,9 +17,9 @@ import (
 //	  outlier.Detector.ObserveResponse   may eject the endpoint, for all requests or for those for one model
 //	  estimate.Estimator                 the prompt is in no cache
 //	RequestContext.OnResponseEnd         or EndRequest: the request counts as load until the time that ObserveHealth returned
-//	  endpoint.Lease.HoldUntil           the lease ends, and its endpoint counts it until then
+//	  endpoint.Lease.FailUntil           the lease ends, and its endpoint counts it until then
 //	  estimate (suspect.go)              several failures in a row: the server seems to have stopped
-//	endpoint.Endpoint.ExpireHeld         at each pick and once a second: the load ends
+//	endpoint.Endpoint.ExpireFailed       at each pick and once a second: the load ends
 //
 // An attempt after which another server got the request (ObserveAttempt, ObserveResponder) is Faulty at once, and its lease moves there.
 type responseObserver struct {

@@ -75,7 +75,7 @@ func (d *concurrencyDetector) Filter(_ *scheduling.Request, candidates []schedul
 func (d *concurrencyDetector) fullness(l *scheduling.Load) float64 {
 	full := 0.0
 	if d.requests > 0 {
-		full = (l.Requests - l.Held) / d.requests
+		full = (l.Requests - l.Failed) / d.requests
 	}
 	if d.tokens > 0 {
 		full = max(full, l.Tokens/d.tokens)

@@ -64,7 +64,7 @@ func TestFilters(t *testing.T) {
 		{name: "all saturated", filter: detector, give: busy(load{Waiting: 5}, load{Waiting: 6}), want: []int{0, 1}},
 		{name: "below concurrency", filter: concurrency, parameters: "{maxConcurrency: 10}", give: busy(load{Requests: 9}, load{Requests: 10}, load{Tokens: 1e9}), want: []int{0, 2}},
 		{name: "below concurrency of tokens too", filter: concurrency, parameters: "{concurrencyMode: hybrid, maxConcurrency: 10, maxTokenConcurrency: 100, headroom: 0.5}", give: busy(load{Requests: 14}, load{Requests: 15}, load{Tokens: 149}, load{Tokens: 150}), want: []int{0, 2}},
-		{name: "failed requests", filter: concurrency, parameters: "{maxConcurrency: 10}", give: busy(load{Requests: 41, Held: 32}, load{Requests: 42, Held: 32}), want: []int{0}},
+		{name: "failed requests", filter: concurrency, parameters: "{maxConcurrency: 10}", give: busy(load{Requests: 41, Failed: 32}, load{Requests: 42, Failed: 32}), want: []int{0}},
 		{name: "all above concurrency", filter: concurrency, parameters: "{maxConcurrency: 10}", give: busy(load{Requests: 11}), want: []int{}},
 	}
 	for _, tt := range tests {
