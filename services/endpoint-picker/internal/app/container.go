@@ -22,12 +22,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
+	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/serving/health"
-	"fairlead.dev/services/endpoint-picker/internal/serving/holds"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -252,7 +252,7 @@ type httpParts struct {
 
 func newHTTPServer(p httpParts) *httpserver.Server {
 	handlers := p.Debug.Handlers()
-	handlers[holds.Pattern] = holds.New(p.Pools.PoolQueues, p.Clock)
+	handlers[queue.HoldsPattern] = queue.NewHoldsHandler(p.Pools.PoolQueues, p.Clock)
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),

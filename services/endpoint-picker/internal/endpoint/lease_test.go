@@ -12,7 +12,7 @@ import (
 
 // tracker counts the calls of a lease.
 type tracker struct {
-	firsts, continued, moves, fails, held, ends int
+	firsts, continued, moves, fails, missed, ends int
 
 	at *Endpoint
 }
@@ -20,7 +20,7 @@ type tracker struct {
 func (r *tracker) OnFirstToken(time.Time)           { r.firsts++ }
 func (r *tracker) OnMove(to *Endpoint, _ time.Time) { r.moves, r.at = r.moves+1, to }
 func (r *tracker) OnMoreContent(time.Time)          { r.continued++ }
-func (r *tracker) OnMissedFirst(time.Time)          { r.held++ }
+func (r *tracker) OnMissedFirst(time.Time)          { r.missed++ }
 func (r *tracker) OnFailure()                       { r.fails++ }
 func (r *tracker) OnEnd(Ending)                     { r.ends++ }
 
@@ -174,13 +174,13 @@ func TestFailedRequestCountsLikeOneThatIsAnswered(t *testing.T) {
 	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, at: e}, *r)
 	e.ExpireFailed(after(3), 0)
 	e.ExpireFailed(after(3), 4)
-	assert.Zero(t, r.held, "not yet")
+	assert.Zero(t, r.missed, "not yet")
 	e.ExpireFailed(after(3), 2)
 	e.ExpireFailed(after(4), 2)
-	assert.Equal(t, 1, r.held)
+	assert.Equal(t, 1, r.missed)
 	e.ExpireFailed(after(5), 2)
 	l.markMissedFirst(after(5)) // of a pick that came first, and was slower
-	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, held: 1, ends: 1, at: e}, *r)
+	assert.Equal(t, tracker{firsts: 1, continued: 1, fails: 1, missed: 1, ends: 1, at: e}, *r)
 }
 
 func TestRequestThatFailsLateCountsNoLonger(t *testing.T) {

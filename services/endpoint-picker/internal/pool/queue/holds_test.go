@@ -1,4 +1,4 @@
-package holds
+package queue
 
 import (
 	"bufio"
@@ -17,29 +17,28 @@ import (
 
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/pkg/memnet"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 )
 
 // world is a handler over pools that change, in a bubble.
 type world struct {
-	*Handler
+	*HoldsHandler
 
-	all atomic.Pointer[[]Pool]
+	all atomic.Pointer[[]PoolQueue]
 }
 
-func newWorld(all ...Pool) *world {
+func newWorld(all ...PoolQueue) *world {
 	w := &world{}
 	w.all.Store(&all)
-	w.Handler = New(func() []Pool { return *w.all.Load() }, clock.RealClock{})
+	w.HoldsHandler = NewHoldsHandler(func() []PoolQueue { return *w.all.Load() }, clock.RealClock{})
 	return w
 }
 
-func newQueue() *queue.Queue { return queue.New(clock.RealClock{}) }
+func newQueue() *Queue { return New(clock.RealClock{}) }
 
 // wait adds a request that waits for a model until ctx ends.
-func wait(ctx context.Context, q *queue.Queue, l queue.Labels) {
-	limits := queue.Limits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
-	go func() { _ = q.WaitForGrant(ctx, queue.Request{Labels: l, Arrived: time.Now()}, limits) }()
+func wait(ctx context.Context, q *Queue, l Labels) {
+	limits := Limits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
+	go func() { _ = q.WaitForGrant(ctx, Request{Labels: l, Arrived: time.Now()}, limits) }()
 	synctest.Wait()
 }
 
@@ -95,15 +94,15 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newQueue(), newQueue()
-		w := newWorld(Pool{Namespace: "ns", Name: "a", Queue: a}, Pool{Namespace: "ns", Name: "b", Queue: b})
+		w := newWorld(PoolQueue{Namespace: "ns", Name: "a", Queue: a}, PoolQueue{Namespace: "ns", Name: "b", Queue: b})
 		lines := follow(t, w)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines))
 
 		ctx, cancel := context.WithCancel(t.Context())
-		wait(ctx, b, queue.Labels{Target: "m", Priority: 1})
+		wait(ctx, b, Labels{Target: "m", Priority: 1})
 		time.Sleep(10 * time.Millisecond)
-		wait(ctx, b, queue.Labels{Target: "m"})
-		wait(ctx, b, queue.Labels{Target: "l"})
+		wait(ctx, b, Labels{Target: "m"})
+		wait(ctx, b, Labels{Target: "l"})
 		time.Sleep(40 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":1,"oldestSeconds":0.015},{"model":"m","waiting":2,"oldestSeconds":0.025}]}`}, read(lines))
 		b.GrantNext(1)
@@ -116,7 +115,7 @@ func TestStream(t *testing.T) {
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":0,"oldestSeconds":0},{"model":"m","waiting":0,"oldestSeconds":0}]}`}, read(lines))
 		time.Sleep(heartbeat)
 		assert.Equal(t, []string{""}, read(lines))
-		w.all.Store(&[]Pool{{Namespace: "ns", Name: "a", Queue: newQueue()}})
+		w.all.Store(&[]PoolQueue{{Namespace: "ns", Name: "a", Queue: newQueue()}})
 		time.Sleep(50 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines), "a is another pool now, and b is gone")
 	})
@@ -128,24 +127,24 @@ func TestStreamForFollowers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		chat, other := newQueue(), newQueue()
-		w := newWorld(Pool{Namespace: "models", Name: "chat", Queue: chat}, Pool{Namespace: "models", Name: "other", Queue: other})
+		w := newWorld(PoolQueue{Namespace: "models", Name: "chat", Queue: chat}, PoolQueue{Namespace: "models", Name: "other", Queue: other})
 		mux := http.NewServeMux()
-		mux.Handle(Pattern, w)
+		mux.Handle(HoldsPattern, w)
 		response := open(t, mux)
-		text := Pattern + "\n\n" + response.Proto + " " + response.Status + "\nContent-Type: " + response.Header.Get("Content-Type") + "\n\n"
+		text := HoldsPattern + "\n\n" + response.Proto + " " + response.Status + "\nContent-Type: " + response.Header.Get("Content-Type") + "\n\n"
 		lines := scan(response)
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
-			wait(ctx, chat, queue.Labels{Model: "alias", Target: "meta/llama-3.1-8b"})
+			wait(ctx, chat, Labels{Model: "alias", Target: "meta/llama-3.1-8b"})
 		}
-		wait(t.Context(), chat, queue.Labels{Target: "<\"\u00fc\n>"})
-		wait(t.Context(), chat, queue.Labels{}) // a request without a model
-		time.Sleep(time.Second + interval/2)    // not at the moment of a look
+		wait(t.Context(), chat, Labels{Target: "<\"\u00fc\n>"})
+		wait(t.Context(), chat, Labels{})         // a request without a model
+		time.Sleep(time.Second + holdsInterval/2) // not at the moment of a look
 		cancel()
 		time.Sleep(time.Second)
 		chat.GrantNext(2)
 		time.Sleep(2 * heartbeat)
-		w.all.Store(&[]Pool{{Namespace: "models", Name: "chat", Queue: chat}})
+		w.all.Store(&[]PoolQueue{{Namespace: "models", Name: "chat", Queue: chat}})
 		time.Sleep(time.Second)
 
 		for _, line := range read(lines) {
@@ -188,12 +187,12 @@ func TestTooManyFollowers(t *testing.T) {
 // TestLineOfManyModels has clients that invent models. The line keeps those that most requests wait for.
 func TestLineOfManyModels(t *testing.T) {
 	t.Parallel()
-	var all []model
+	var all []waitingModel
 	for i := range 6000 {
-		all = append(all, model{Model: fmt.Sprint(i, strings.Repeat("\x00", 250)), Waiting: 1})
+		all = append(all, waitingModel{Model: fmt.Sprint(i, strings.Repeat("\x00", 250)), Waiting: 1})
 	}
-	all = append(all, model{Model: "true", Waiting: 2})
-	text := formatLine(name{"ns", "pool"}, all)
+	all = append(all, waitingModel{Model: "true", Waiting: 2})
+	text := formatLine(poolName{"ns", "pool"}, all)
 	assert.LessOrEqual(t, len(text), maxLine+1024)
 	assert.Contains(t, string(text), `{"model":"true","waiting":2,`)
 }

@@ -1,12 +1,4 @@
-// Package holds serves GET /v1/holds: a stream of the requests that wait for an endpoint, for autoscalers that wake a model when the first one
-// waits. It is a series of JSON objects, one in each line:
-//
-//	{"namespace":"ns","pool":"name","models":[{"model":"m","waiting":3,"oldestSeconds":1.25}]}
-//
-// Each line is the whole state of a pool at that moment: models that requests wait for, and with waiting 0 those that a request waited for
-// during the last minute. The stream begins with a line for each pool, and goes on with a line for each pool that changed. A pool that is
-// gone has no models. An empty line says that the stream is alive.
-package holds
+package queue
 
 import (
 	"bytes"
@@ -21,16 +13,14 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 )
 
 const (
-	// Pattern is the pattern of the handler.
-	Pattern = "GET /v1/holds"
+	// HoldsPattern is the pattern of a HoldsHandler.
+	HoldsPattern = "GET /v1/holds"
 
-	// interval is the time between two looks at the pools.
-	interval = 25 * time.Millisecond
+	// holdsInterval is the time between two looks at the pools.
+	holdsInterval = 25 * time.Millisecond
 	// heartbeat is the time between two empty lines.
 	heartbeat = 15 * time.Second
 	// maxFollowers is half of what the listener serves at the same time, so that scrapes have a place.
@@ -39,25 +29,34 @@ const (
 	maxLine = 512 << 10
 )
 
-// A Pool is a pool with its queue.
-type Pool struct {
+// A PoolQueue is the queue of one pool.
+type PoolQueue struct {
 	Namespace string // empty without an InferencePool
 	Name      string
-	Queue     *queue.Queue
+	Queue     *Queue
 }
 
-// A Handler serves the stream.
-type Handler struct {
-	pools     func() []Pool
+// A HoldsHandler serves GET /v1/holds: a stream of the requests that wait for an endpoint, for autoscalers that wake a model when the first
+// one waits. It is a series of JSON objects, one in each line:
+//
+//	{"namespace":"ns","pool":"name","models":[{"model":"m","waiting":3,"oldestSeconds":1.25}]}
+//
+// Each line is the whole state of a pool at that moment: models that requests wait for, and with waiting 0 those that a request waited for
+// during the last minute. The stream begins with a line for each pool, and goes on with a line for each pool that changed. A pool that is
+// gone has no models. An empty line says that the stream is alive.
+type HoldsHandler struct {
+	queues    func() []PoolQueue
 	clock     clock.PassiveClock
 	followers atomic.Int32
 }
 
-// New returns a Handler. The function returns the pools of the moment.
-func New(pools func() []Pool, c clock.PassiveClock) *Handler { return &Handler{pools: pools, clock: c} }
+// NewHoldsHandler returns a HoldsHandler. The function returns the queues of the moment.
+func NewHoldsHandler(queues func() []PoolQueue, c clock.PassiveClock) *HoldsHandler {
+	return &HoldsHandler{queues: queues, clock: c}
+}
 
 // ServeHTTP serves the stream until the client leaves or the server ends.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *HoldsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.followers.Add(-1)
 	if h.followers.Add(1) > maxFollowers {
 		w.Header().Set("Retry-After", "1")
@@ -68,8 +67,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	control := http.NewResponseController(w)
 	defer context.AfterFunc(r.Context(), func() { _ = control.SetWriteDeadline(time.Now()) })() // it may not read
-	s := stream{handler: h, known: map[name]state{}}
-	next := time.NewTicker(interval)
+	s := holdsStream{handler: h, known: map[poolName]queueState{}}
+	next := time.NewTicker(holdsInterval)
 	defer next.Stop()
 	for first := true; ; first = false {
 		if lines := s.changedLines(); len(lines) > 0 || first {
@@ -96,29 +95,29 @@ func writeLines(w io.Writer, control *http.ResponseController, lines []byte) err
 	return control.Flush()
 }
 
-// stream is what a follower has read.
-type stream struct {
-	handler *Handler
-	known   map[name]state
+// holdsStream is what a follower has read.
+type holdsStream struct {
+	handler *HoldsHandler
+	known   map[poolName]queueState
 	last    time.Time // of the last line
 }
 
-type name struct{ namespace, pool string }
+type poolName struct{ namespace, pool string }
 
-// state is that of a queue when its line was written.
-type state struct {
-	queue   *queue.Queue
+// queueState is that of a queue when its line was written.
+type queueState struct {
+	queue   *Queue
 	version uint64
 }
 
 // changedLines returns what the follower does not know.
-func (s *stream) changedLines() []byte {
+func (s *holdsStream) changedLines() []byte {
 	var b bytes.Buffer
 	now, gone := s.handler.clock.Now(), maps.Clone(s.known)
-	for _, p := range s.handler.pools() {
-		key := name{p.Namespace, p.Name}
+	for _, p := range s.handler.queues() {
+		key := poolName{p.Namespace, p.Name}
 		delete(gone, key)
-		seen := state{queue: p.Queue, version: p.Queue.Version()}
+		seen := queueState{queue: p.Queue, version: p.Queue.Version()}
 		if known, found := s.known[key]; !found || known != seen {
 			s.known[key] = seen
 			b.Write(formatLine(key, sumModels(p.Queue.Report(), now)))
@@ -137,20 +136,20 @@ func (s *stream) changedLines() []byte {
 	return b.Bytes()
 }
 
-// model is the waiting requests of a model.
-type model struct {
+// waitingModel is the waiting requests of a model.
+type waitingModel struct {
 	Model   string  `json:"model"`
 	Waiting int     `json:"waiting"`
 	Oldest  float64 `json:"oldestSeconds"`
 }
 
 // sumModels adds the counts of each model.
-func sumModels(counts []queue.Count, now time.Time) []model {
-	models := make([]model, 0, len(counts))
+func sumModels(counts []Count, now time.Time) []waitingModel {
+	models := make([]waitingModel, 0, len(counts))
 	for i := range counts { // sorted by target
 		c := &counts[i]
 		if n := len(models); n == 0 || models[n-1].Model != c.Target {
-			models = append(models, model{Model: c.Target})
+			models = append(models, waitingModel{Model: c.Target})
 		}
 		m := &models[len(models)-1]
 		if m.Waiting += c.Requests; c.Requests > 0 {
@@ -161,8 +160,8 @@ func sumModels(counts []queue.Count, now time.Time) []model {
 }
 
 // formatLine returns a line. Models beyond maxLine are left out.
-func formatLine(pool name, all []model) []byte {
-	slices.SortStableFunc(all, func(a, b model) int { return cmp.Compare(b.Waiting, a.Waiting) })
+func formatLine(pool poolName, all []waitingModel) []byte {
+	slices.SortStableFunc(all, func(a, b waitingModel) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	size := 0
 	for i := range all {
 		const escaped, rest = 6, 64 // bytes of a byte in JSON at most, and of the rest of an object
@@ -171,12 +170,12 @@ func formatLine(pool name, all []model) []byte {
 			break
 		}
 	}
-	slices.SortFunc(all, func(a, b model) int { return cmp.Compare(a.Model, b.Model) })
+	slices.SortFunc(all, func(a, b waitingModel) int { return cmp.Compare(a.Model, b.Model) })
 	text, err := json.Marshal(struct {
-		Namespace string  `json:"namespace"`
-		Pool      string  `json:"pool"`
-		Models    []model `json:"models"`
-	}{pool.namespace, pool.pool, append([]model{}, all...)})
+		Namespace string         `json:"namespace"`
+		Pool      string         `json:"pool"`
+		Models    []waitingModel `json:"models"`
+	}{pool.namespace, pool.pool, append([]waitingModel{}, all...)})
 	if err != nil {
 		panic(err) // unreachable: these types have a form in JSON
 	}
