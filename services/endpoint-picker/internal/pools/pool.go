@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pool/balancer"
+	"fairlead.dev/services/endpoint-picker/internal/pick"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
@@ -24,7 +24,7 @@ import (
 // A Pool is one pool of model servers with all its parts: its endpoints and their load, the rules for its requests, its metrics, and the
 // picks. It implements exchange.Pool.
 type Pool struct {
-	*balancer.Balancer
+	*pick.Balancer
 
 	title     string // for people: namespace/name, or the selector or file of the endpoints
 	source    poolSource
@@ -55,8 +55,8 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 	})
 	p.store = datastore.New(datastore.Params{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
 	from.OnChange(p.store.MarkChanged)
-	p.Balancer = balancer.New(balancer.Params{
-		Options: balancer.Options{
+	p.Balancer = pick.New(pick.Params{
+		Options: pick.Options{
 			Scores: cfg.ExtProc.EmitScores || cfg.Telemetry.DebugPicks > 0, Explain: cfg.ExtProc.Explain, Prefixes: r.params.Recorder != nil,
 		},
 		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,

@@ -8,9 +8,8 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// Package exchange derives a health signal from each response, and package balancer passes it on (responseObserver, whose comment shows
-// what else a failure causes). An
-// endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
+// Package exchange derives a health signal from each response, and package pick passes it on (responseObserver, whose comment shows what
+// else a failure causes). An endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
 // other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
 // regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
 //

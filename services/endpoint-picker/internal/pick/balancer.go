@@ -1,11 +1,11 @@
-// Package balancer picks the endpoint of a request: it converts the snapshot of the datastore to candidates, lets a
-// scheduling profile choose one, and counts the request on that endpoint.
+// Package pick picks the endpoint of a request: from an exchange.PickInput to an exchange.PickResult. A Balancer converts the snapshot of the
+// datastore to candidates, lets a scheduling profile choose one, and counts the request on that endpoint.
 //
 // A pick parses the prompt in the request's body, looks it up in the index of prefixes, and estimates the time to first
 // token for each endpoint. It reads atomics and takes no lock, except for sessions by name. The index learns the choice
 // after the gateway has received it. Concurrent picks may not see each other's leases; the error is at most one request per
 // additional core.
-package balancer
+package pick
 
 import (
 	"context"
