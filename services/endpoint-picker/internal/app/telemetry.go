@@ -9,8 +9,8 @@ import (
 
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -29,7 +29,7 @@ func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {
 }
 
 // enabledTracer returns the tracer, or nil if it is disabled.
-func enabledTracer(t *tracing.Tracer) exchange.Tracer {
+func enabledTracer(t *tracing.Tracer) request.Tracer {
 	if !t.IsEnabled() {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Answer is the answer to a pick.
@@ -39,14 +39,14 @@ type Header struct {
 
 // A Problem says why a call was refused.
 type Problem struct {
-	exchange.Refusal
+	request.Refusal
 
 	Field string // of the call, if one is wrong
 }
 
 // newProblem returns a problem of a field, or of the whole call.
 func newProblem(status int, field, text string) *Problem {
-	return &Problem{Refusal: exchange.Refusal{Code: status, Text: text}, Field: field}
+	return &Problem{Refusal: request.Refusal{Code: status, Text: text}, Field: field}
 }
 
 // fieldProblem refuses a call because of a field.
@@ -62,11 +62,11 @@ func limitProblem(text string) *Problem {
 }
 
 // toProblem converts the refusal of a request.
-func toProblem(r *exchange.Refusal) *Problem { return &Problem{Refusal: *r} }
+func toProblem(r *request.Refusal) *Problem { return &Problem{Refusal: *r} }
 
 // errorObject is the error of an answer: that of OpenAI's API, with two fields more.
 type errorObject struct {
-	exchange.Error
+	request.Error
 
 	Field  string `json:"field,omitempty"`
 	Reason string `json:"reason,omitempty"` // of a refused request, for its client
@@ -79,7 +79,7 @@ func (p *Problem) sendTo(w http.ResponseWriter) {
 	}
 	_ = writeJSON(w, p.Code, struct {
 		Error errorObject `json:"error"`
-	}{errorObject{p.FormatError(exchange.OpenAI), p.Field, p.Reason}}) // an error means that the client has gone
+	}{errorObject{p.FormatError(request.OpenAI), p.Field, p.Reason}}) // an error means that the client has gone
 }
 
 // writeJSON writes an answer, and waits until the connection has it.
@@ -101,7 +101,7 @@ func writeJSON(w http.ResponseWriter, status int, answer any) error {
 	return nil
 }
 
-func endpointsOf(ranking []exchange.Score) []Endpoint {
+func endpointsOf(ranking []request.Score) []Endpoint {
 	list := make([]Endpoint, len(ranking))
 	for i, s := range ranking {
 		list[i] = Endpoint{

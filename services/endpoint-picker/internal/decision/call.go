@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"os"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -101,7 +101,7 @@ func (c *call) readBody(most, copies int, count func(n int64) bool) ([]byte, *Pr
 	}
 }
 
-func tooLarge(most int) *Problem { return toProblem(exchange.TooLarge(most)) }
+func tooLarge(most int) *Problem { return toProblem(request.TooLarge(most)) }
 
 // clientOf returns the IP address of a client.
 func clientOf(r *http.Request) netip.Addr {

@@ -4,9 +4,9 @@
 //	POST /v1/pick      a request, or a digest of its prompt  ->  endpoints, best first, and an id
 //	POST /v1/outcome   the id and an event                   ->  nothing
 //
-// A pick starts a RequestContext of package exchange, which is open until the outcome of the pick:
+// A pick starts a request.Context, which is open until the outcome of the pick:
 //
-//	event         methods of the RequestContext                               then
+//	event         methods of the request.Context                              then
 //	first_token   OnResponseHeaders, OnFirstToken                             the time limit starts again
 //	completed     OnResponseHeaders, OnFirstToken if its time is given,       the lease is released
 //	              OnResponseEnd, EndRequest

@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/memnet"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // connect returns a connection of a client with an address.
@@ -140,10 +140,10 @@ func TestListener_PickThatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.pool.admit = func(ctx context.Context) *exchange.Refusal {
+		r.pool.admit = func(ctx context.Context) *request.Refusal {
 			time.Sleep(2 * (r.Server.options.BodyTimeout + writeTimeout))
 			if err := ctx.Err(); err != nil {
-				return exchange.Unavailable(err)
+				return request.Unavailable(err)
 			}
 			return nil
 		}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// openBytes is the memory of an open pick besides its prompt and its texts: its exchange, its lease, its timer and its place in the table
+// openBytes is the memory of an open pick besides its prompt and its texts: its request.Context, lease, timer and place in the table
 // (1.5 KiB in TestMemoryOfOpenPicks, without the state of the estimator).
 const openBytes = 2 << 10
 
@@ -30,7 +30,7 @@ type openPick struct {
 	endpoints []string           // that may serve the request; the picked one first
 
 	mu             sync.Mutex // guards what follows
-	requestContext exchange.RequestContext
+	requestContext request.Context
 	answered       time.Time
 	expires        time.Time
 	expiry         *time.Timer
@@ -118,7 +118,7 @@ func (o *openPicks) listPicks() []*openPick {
 }
 
 // pickSize returns the memory of a pick, in bytes.
-func pickSize(rc *exchange.RequestContext) int64 {
+func pickSize(rc *request.Context) int64 {
 	size := openBytes + rc.PromptTokens/tokensPerByte
 	for _, text := range []string{rc.RequestID, rc.TraceParent, rc.Path, rc.Model, rc.Target, rc.Fairness, rc.Objective} {
 		size += len(text)
@@ -148,14 +148,14 @@ func (p *openPick) dropUnneeded() {
 	for i, s := range rc.Ranking {
 		p.endpoints[i] = s.Endpoint.Address()
 	}
-	rc.Ranking, rc.Restore, rc.Edit, rc.Set, rc.Remove, rc.Reply = nil, (*answer.Renamer)(nil), exchange.Edit{}, nil, nil, nil
+	rc.Ranking, rc.Restore, rc.Edit, rc.Set, rc.Remove, rc.Reply = nil, (*answer.Renamer)(nil), request.Edit{}, nil, nil, nil
 }
 
 // applyReport records a report. It reports whether the pick has ended. The caller has the lock.
 func (p *openPick) applyReport(o *outcome, now time.Time) (ended bool) {
 	rc := &p.requestContext
 	if o.event != EventAborted && !p.responded {
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: o.status, Served: o.endpoint})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: o.status, Served: o.endpoint})
 		p.responded = true
 	}
 	switch {
@@ -173,7 +173,7 @@ func (p *openPick) applyReport(o *outcome, now time.Time) (ended bool) {
 	case o.event != EventAborted:
 		rc.OnResponseEnd()
 	case !p.responded && rc.FirstContent.IsZero() && !o.usage.Known: // it may never have sent the request
-		rc.ReportHealth(exchange.Aborted)
+		rc.ReportHealth(request.Aborted)
 	}
 	return true
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"net/http"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Events of outcomes.
@@ -59,7 +59,7 @@ type outcome struct {
 	endpoint string // that served; empty: the picked one
 	first    float64
 	hasFirst bool
-	usage    exchange.Usage
+	usage    request.Usage
 }
 
 // outcomeFields are the names of the fields of a report, for messages.

@@ -15,37 +15,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // TestOutcome_Events ends picks in every way.
 func TestOutcome_Events(t *testing.T) {
 	t.Parallel()
 	usage := `,"prompt_tokens":30,"cached_tokens":16,"completion_tokens":7`
-	used := exchange.Usage{Known: true, CachedKnown: true, Prompt: 30, Cached: 16, Output: 7}
+	used := request.Usage{Known: true, CachedKnown: true, Prompt: 30, Cached: 16, Output: 7}
 	tests := []struct {
 		name     string
 		reports  [][2]string // event and further fields
-		want     exchange.Record
+		want     request.Record
 		wantOpen int64 // requests that count until a scrape shows them
 	}{
-		{name: "completed", reports: [][2]string{{"completed", usage}}, want: exchange.Record{Outcome: exchange.Completed, Status: 200, Usage: used}},
+		{name: "completed", reports: [][2]string{{"completed", usage}}, want: request.Record{Outcome: request.Completed, Status: 200, Usage: used}},
 		{
 			name: "completed, in two calls", reports: [][2]string{{"first_token", ""}, {"completed", usage}},
-			want: exchange.Record{Outcome: exchange.Completed, Status: 200, Usage: used},
+			want: request.Record{Outcome: request.Completed, Status: 200, Usage: used},
 		},
-		{name: "completed with an error", reports: [][2]string{{"completed", `,"status":400`}}, want: exchange.Record{Outcome: exchange.Completed, Status: 400}},
+		{name: "completed with an error", reports: [][2]string{{"completed", `,"status":400`}}, want: request.Record{Outcome: request.Completed, Status: 400}},
 		{
 			name: "completed by another endpoint", reports: [][2]string{{"completed", `,"endpoint":"10.0.0.2:8000"`}},
-			want: exchange.Record{Outcome: exchange.Completed, Status: 200, Served: "10.0.0.2:8000"},
+			want: request.Record{Outcome: request.Completed, Status: 200, Served: "10.0.0.2:8000"},
 		},
-		{name: "failed", reports: [][2]string{{"failed", ""}}, want: exchange.Record{Outcome: exchange.Completed, Status: 503}},
-		{name: "failed with a status", reports: [][2]string{{"failed", `,"status":500`}}, want: exchange.Record{Outcome: exchange.Completed, Status: 500}},
-		{name: "aborted before the response", reports: [][2]string{{"aborted", ""}}, want: exchange.Record{Outcome: exchange.Unseen}, wantOpen: 1},
+		{name: "failed", reports: [][2]string{{"failed", ""}}, want: request.Record{Outcome: request.Completed, Status: 503}},
+		{name: "failed with a status", reports: [][2]string{{"failed", `,"status":500`}}, want: request.Record{Outcome: request.Completed, Status: 500}},
+		{name: "aborted before the response", reports: [][2]string{{"aborted", ""}}, want: request.Record{Outcome: request.Unseen}, wantOpen: 1},
 		{
 			name: "aborted after the first token", reports: [][2]string{{"first_token", ""}, {"aborted", usage}},
-			want: exchange.Record{Outcome: exchange.Interrupted, Status: 200, Usage: used},
+			want: request.Record{Outcome: request.Interrupted, Status: 200, Usage: used},
 		},
 	}
 	for _, tt := range tests {
@@ -55,7 +55,7 @@ func TestOutcome_Events(t *testing.T) {
 			a := r.pick("", "{}")
 			r.reportAll(a.ID, tt.reports)
 			got := r.pool.last()
-			assert.Equal(t, tt.want, exchange.Record{Outcome: got.Outcome, Status: got.Status, Usage: got.Usage, Served: got.Served})
+			assert.Equal(t, tt.want, request.Record{Outcome: got.Outcome, Status: got.Status, Usage: got.Usage, Served: got.Served})
 			assert.Equal(t, tt.wantOpen, r.pool.inFlight())
 			r.assertNothingHeld()
 			assert.Equal(t, http.StatusNotFound, r.report(a.ID, "completed", ""), "it has ended")
@@ -72,9 +72,9 @@ func TestOutcome_AbortedPicks(t *testing.T) {
 	tests := []struct {
 		name    string
 		reports [][2]string
-		want    []exchange.HealthSignal
+		want    []request.HealthSignal
 	}{
-		{name: "nothing of an answer", reports: [][2]string{{"aborted", ""}}, want: []exchange.HealthSignal{exchange.Aborted}},
+		{name: "nothing of an answer", reports: [][2]string{{"aborted", ""}}, want: []request.HealthSignal{request.Aborted}},
 		{name: "the first token", reports: [][2]string{{"first_token", ""}, {"aborted", ""}}},
 		{name: "the time of the first token", reports: [][2]string{{"aborted", `,"first_token_seconds":0.1`}}},
 		{name: "the usage", reports: [][2]string{{"aborted", `,"prompt_tokens":3`}}},
@@ -181,12 +181,12 @@ func TestOutcome_ThatNeverComes(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 1, r.results.of(resultExpired))
-		assert.Equal(t, exchange.Unseen, r.pool.last().Outcome)
+		assert.Equal(t, request.Unseen, r.pool.last().Outcome)
 		assert.Equal(t, http.StatusNotFound, r.report(silent.ID, EventCompleted, ""))
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, r.results.of(resultExpired), "the report of the first token begins the time anew")
-		assert.Equal(t, exchange.Interrupted, r.pool.last().Outcome)
+		assert.Equal(t, request.Interrupted, r.pool.last().Outcome)
 		assert.EqualValues(t, 1, r.pool.inFlight(), "the server may still have the request without a response")
 		r.assertNothingHeld()
 	})

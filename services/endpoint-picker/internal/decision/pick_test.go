@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const prompt = `{"model":"m","prompt":"a \"quoted\" line\n"}`
@@ -79,7 +79,7 @@ func TestPick_Answer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.requestOptions.NewID = func() string { return "new" }
-	r.pool.change = func(r *exchange.PickResult) { r.Model, r.Target = "m", "other" }
+	r.pool.change = func(r *request.PickResult) { r.Model, r.Target = "m", "other" }
 	a := r.pick("?n=2&pool=ns/pool&first_token=true", `{"body":"{}","headers":{"x-llm-d-model-name-rewrite":"other"}}`)
 	assert.Len(t, a.ID, 32)
 	assert.Equal(t, Answer{
@@ -199,14 +199,14 @@ func TestPick_Wrong(t *testing.T) {
 func TestPick_Refused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.pool.refuse = exchange.Exhausted(errors.New("full"))
+	r.pool.refuse = request.Exhausted(errors.New("full"))
 	q := httptest.NewRequest(http.MethodPost, PathPick, strings.NewReader("{}"))
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, q)
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
 	assert.JSONEq(t, `{"error":{"type":"rate_limit_error","message":"full; try again in 1 s","code":"rejected-saturated","reason":"rejected-saturated"}}`, w.Body.String())
-	assert.Equal(t, exchange.Refused, r.pool.last().Outcome)
+	assert.Equal(t, request.Refused, r.pool.last().Outcome)
 	assert.Zero(t, r.PickStats().Open)
 }
 

@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
@@ -39,9 +39,9 @@ var (
 // headerPath marks the raw form of a pick: its body is the body of the request, and its headers are those of the request.
 const headerPath = "X-Original-Path"
 
-// A request is the request of a pick.
-type request struct {
-	exchange.RequestHeaders
+// A pickRequest is the request of a pick.
+type pickRequest struct {
+	request.IncomingHeaders
 
 	body   []byte
 	digest *api.Digest
@@ -87,8 +87,8 @@ func readOptions(r *http.Request) (options, *Problem) {
 }
 
 // readRaw reads a pick in the raw form.
-func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
-	q := &request{body: body}
+func (s *Server) readRaw(r *http.Request, body []byte) (*pickRequest, *Problem) {
+	q := &pickRequest{body: body}
 	if q.Path = r.Header.Get(headerPath); len(q.Path) > maxPath {
 		return nil, fieldProblem(headerPath, "it is longer than %d bytes", maxPath)
 	}
@@ -105,7 +105,7 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*request, *Problem) {
 }
 
 // readObject reads a pick in the form of an object.
-func (s *Server) readObject(text []byte) (*request, *Problem) {
+func (s *Server) readObject(text []byte) (*pickRequest, *Problem) {
 	o := &pickObject{size: prefixindex.BlockTokens}
 	problem := readObject(text, pickFields, func(r *fieldReader, name string) bool {
 		return s.readBodyField(r, name, o, len(text)) || o.readDigestField(r, name)
@@ -117,17 +117,17 @@ func (s *Server) readObject(text []byte) (*request, *Problem) {
 	case o.digested && o.bodyField != "":
 		return nil, fieldProblem(o.bodyField, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
 	case o.digested:
-		o.request.digest = d
+		o.pickRequest.digest = d
 	case d.Model != "" || d.Salt != "" || d.Stream || d.Turns != (api.Turns{}):
 		return nil, fieldProblem("prompt_tokens", "a digest needs it: give the number of tokens in the prompt")
 	}
 	o.sortHeaders()
-	return &o.request, checkDigest(d, o.size)
+	return &o.pickRequest, checkDigest(d, o.size)
 }
 
 // A pickObject is a pick in the form of an object, while it is read.
 type pickObject struct {
-	request
+	pickRequest
 
 	bodyField string // the field that had it; empty for none
 	digest    api.Digest
@@ -142,7 +142,7 @@ func (s *Server) readBodyField(r *fieldReader, name string, o *pickObject, most 
 		o.Path = r.readText(name, maxPath)
 	case "headers":
 		r.readMembers(name, nil, func(r *fieldReader, header string) bool {
-			s.readHeader(r, header, &o.request)
+			s.readHeader(r, header, &o.pickRequest)
 			return true
 		})
 	case "body":
@@ -199,7 +199,7 @@ func checkDigest(d *api.Digest, size int) *Problem {
 }
 
 // readHeader reads the value of a header: a string, or a list of strings.
-func (s *Server) readHeader(r *fieldReader, name string, q *request) {
+func (s *Server) readHeader(r *fieldReader, name string, q *pickRequest) {
 	if r.NextKind() != jsonscan.Array {
 		s.readHeaderValue(r, name, q)
 		return
@@ -210,7 +210,7 @@ func (s *Server) readHeader(r *fieldReader, name string, q *request) {
 }
 
 // readHeaderValue reads one value of a header. One that has no effect may have any length.
-func (s *Server) readHeaderValue(r *fieldReader, name string, q *request) {
+func (s *Server) readHeaderValue(r *fieldReader, name string, q *pickRequest) {
 	field, wanted := "headers."+name, s.wanted.Load()
 	if !wanted.isWanted(name) {
 		if r.expectKind(field, jsonscan.String, "a string, or a list of strings") {
@@ -227,11 +227,11 @@ func (s *Server) readHeaderValue(r *fieldReader, name string, q *request) {
 }
 
 // addHeader adds a header in lower case, if it is needed.
-func (q *request) addHeader(wanted *wantedHeaders, name, value string) *Problem {
+func (q *pickRequest) addHeader(wanted *wantedHeaders, name, value string) *Problem {
 	switch c, ok := (*wanted)[name]; {
-	case name == exchange.HeaderRequestID:
+	case name == request.HeaderRequestID:
 		q.ID = value
-	case name == exchange.HeaderTrace:
+	case name == request.HeaderTrace:
 		q.TraceParent = value
 	case !ok:
 	case len(value) > maxHeader:
@@ -248,7 +248,7 @@ func (q *request) addHeader(wanted *wantedHeaders, name, value string) *Problem 
 }
 
 // sortHeaders gives the headers an order that does not depend on that of a map. Values of one name keep theirs.
-func (q *request) sortHeaders() {
+func (q *pickRequest) sortHeaders() {
 	slices.SortStableFunc(q.Headers, func(a, b api.Header) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(q.Private)
 }

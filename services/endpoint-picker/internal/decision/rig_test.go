@@ -20,8 +20,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,20 +29,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakePool places requests on its endpoints in turns, and records what it sees. Its leases are real.
 type fakePool struct {
 	endpoints []*endpoint.Endpoint
-	refuse    *exchange.Refusal // for all requests
-	change    func(r *exchange.PickResult)
-	admit     func(ctx context.Context) *exchange.Refusal
+	refuse    *request.Refusal // for all requests
+	change    func(r *request.PickResult)
+	admit     func(ctx context.Context) *request.Refusal
 
 	mu       sync.Mutex
 	next     int
 	incoming []api.Incoming
-	records  []exchange.Record // of finished exchanges
+	records  []request.Record // of finished requests
 	late     []bool
-	signals  []exchange.HealthSignal
+	signals  []request.HealthSignal
 }
 
 func newFakePool() *fakePool {
-	p := &fakePool{change: func(*exchange.PickResult) {}, admit: func(context.Context) *exchange.Refusal { return nil }}
+	p := &fakePool{change: func(*request.PickResult) {}, admit: func(context.Context) *request.Refusal { return nil }}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"} {
 		id := endpoint.Identity{Namespace: "ns", Pod: "model", Address: netip.MustParseAddrPort(address)}
 		p.endpoints = append(p.endpoints, endpoint.New(endpoint.Description{Identity: id}, time.Now(), nil))
@@ -52,10 +52,10 @@ func newFakePool() *fakePool {
 
 func (*fakePool) OnRequestStart() {}
 
-func (p *fakePool) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+func (p *fakePool) PlaceRequest(ctx context.Context, in *request.PickInput) (request.PickResult, *request.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen, result := in.Incoming, exchange.PickResult{}
+	seen, result := in.Incoming, request.PickResult{}
 	seen.Body = []byte(string(seen.Body))
 	p.incoming, p.late = append(p.incoming, seen), append(p.late, in.LateFirst)
 	result.PromptTokens = len(seen.Body) / 4
@@ -69,9 +69,9 @@ func (p *fakePool) PlaceRequest(ctx context.Context, in *exchange.PickInput) (ex
 	p.next++
 	result.Endpoint = all[first]
 	lease := result.Endpoint.Acquire()
-	result.Placements[exchange.Decode], result.Pending = lease, &fakePick{pool: p, lease: lease}
+	result.Placements[request.Decode], result.Pending = lease, &fakePick{pool: p, lease: lease}
 	for i := range min(len(all), in.RankingSize) {
-		score := exchange.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16}
+		score := request.Score{Endpoint: all[(first+i)%len(all)], Total: float64(-i), Wait: 0.5, Matched: 16}
 		result.Ranking = append(result.Ranking, score)
 	}
 	p.change(&result)
@@ -79,13 +79,13 @@ func (p *fakePool) PlaceRequest(ctx context.Context, in *exchange.PickInput) (ex
 }
 
 // admitUnlocked waits as the test wants, without the lock.
-func (p *fakePool) admitUnlocked(ctx context.Context) *exchange.Refusal {
+func (p *fakePool) admitUnlocked(ctx context.Context) *request.Refusal {
 	p.mu.Unlock()
 	defer p.mu.Lock()
 	return p.admit(ctx)
 }
 
-func (p *fakePool) OnRequestEnd(r *exchange.Record) {
+func (p *fakePool) OnRequestEnd(r *request.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, *r)
@@ -100,31 +100,31 @@ func (p *fakePool) inFlight() int64 {
 	return total
 }
 
-// last returns the record of the exchange that finished last.
-func (p *fakePool) last() exchange.Record {
+// last returns the record of the request that finished last.
+func (p *fakePool) last() request.Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.records[len(p.records)-1]
 }
 
 // FindTitle knows the pool as ns/pool.
-func (p *fakePool) FindTitle(title string) exchange.Pool {
+func (p *fakePool) FindTitle(title string) request.Pool {
 	if title == "ns/pool" {
 		return p
 	}
 	return nil
 }
 
-func (p *fakePool) FindHost(string) exchange.Pool { return p }
+func (p *fakePool) FindHost(string) request.Pool { return p }
 
 // fakePick is the pick of one request.
 type fakePick struct {
 	pool   *fakePool
 	lease  *endpoint.Lease
-	record *exchange.Record
+	record *request.Record
 }
 
-func (p *fakePick) CommitPick(r *exchange.Record) exchange.ResponseObserver {
+func (p *fakePick) CommitPick(r *request.Record) request.ResponseObserver {
 	p.record = r
 	return p
 }
@@ -134,7 +134,7 @@ func (*fakePick) ObserveAnswer()             {}
 func (*fakePick) ObserveContent()            {}
 func (*fakePick) ObserveAttempt(_, _ string) {}
 
-func (p *fakePick) ObserveHealth(h exchange.HealthReport) time.Time {
+func (p *fakePick) ObserveHealth(h request.HealthReport) time.Time {
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
 	p.pool.signals = append(p.pool.signals, h.Signal)

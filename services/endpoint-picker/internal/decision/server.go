@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -41,9 +41,9 @@ type Options struct {
 // pools finds the pool of a request.
 type pools interface {
 	// FindTitle returns the pool with a title, or nil.
-	FindTitle(title string) exchange.Pool
+	FindTitle(title string) request.Pool
 	// FindHost returns the pool of an HTTP request, by its host. It returns a pool that refuses all requests if there is none.
-	FindHost(host string) exchange.Pool
+	FindHost(host string) request.Pool
 }
 
 // observer counts what becomes of picks.
@@ -59,7 +59,7 @@ type Server struct {
 	pools          pools
 	ledger         *fairshare.Ledger
 	observer       observer
-	requestOptions exchange.Options
+	requestOptions request.Options
 	wanted         atomic.Pointer[wantedHeaders]
 	mux            http.ServeMux
 
@@ -75,7 +75,7 @@ type Params struct {
 	Pools    pools
 	Ledger   *fairshare.Ledger
 	Observer observer
-	Tracer   exchange.Tracer // nil if tracing is disabled
+	Tracer   request.Tracer // nil if tracing is disabled
 	Clock    clock.PassiveClock
 	NewID    func() string // identifies requests without x-request-id; may be nil
 }
@@ -84,7 +84,7 @@ type Params struct {
 func New(p Params) *Server {
 	s := &Server{
 		options: p.Options, log: p.Log, pools: p.Pools, ledger: p.Ledger, observer: p.Observer,
-		requestOptions: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
+		requestOptions: request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
 		openPicks:      newOpenPicks(),
 	}
 	s.WantHeaders(nil)
@@ -160,7 +160,7 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 	}
 	p := &openPick{account: s.ledger.OpenAccount(c.account.Address)}
 	p.requestContext.StartRequest(pool, &s.requestOptions)
-	p.requestContext.Input = exchange.PickInput{LateFirst: !o.firstToken, Blind: true, MaxWait: o.wait}
+	p.requestContext.Input = request.PickInput{LateFirst: !o.firstToken, Blind: true, MaxWait: o.wait}
 	if problem := s.placePick(p, c); problem != nil {
 		p.requestContext.EndRequest(nil)
 		p.releaseAccount()
@@ -186,7 +186,7 @@ func (s *Server) placePick(p *openPick, c *call) *Problem {
 		rc.RefuseRequest(&problem.Refusal)
 		return problem
 	}
-	rc.SetRequestHeaders(&q.RequestHeaders)
+	rc.SetRequestHeaders(&q.IncomingHeaders)
 	rc.Input.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
 	refusal := rc.PickEndpoint(c.Context(), q.body)
 	_ = c.control.SetWriteDeadline(s.requestOptions.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
@@ -331,7 +331,7 @@ func (s *Server) Close() {
 }
 
 // readRequest reads the request of a pick.
-func (s *Server) readRequest(c *call) (*request, *Problem) {
+func (s *Server) readRequest(c *call) (*pickRequest, *Problem) {
 	if c.Header.Get(headerPath) == "" {
 		body, problem := c.readBody(s.options.MaxBody, objectCopies, c.tryAddBytes)
 		if problem != nil {

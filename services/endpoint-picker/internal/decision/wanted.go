@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // wantedHeaders are the request headers to keep, by their names in lower case.
@@ -26,5 +26,5 @@ func newWantedHeaders(further []string) *wantedHeaders {
 func (w *wantedHeaders) isWanted(name string) bool {
 	name = strings.ToLower(name)
 	_, ok := (*w)[name]
-	return ok || name == exchange.HeaderRequestID || name == exchange.HeaderTrace
+	return ok || name == request.HeaderRequestID || name == request.HeaderTrace
 }

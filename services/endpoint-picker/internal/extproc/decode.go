@@ -10,7 +10,7 @@ import (
 
 	"fairlead.dev/pkg/protoscan"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -163,7 +163,7 @@ func (r *Request) readFormatHeader(key, value []byte) {
 			r.Length = readLength(value)
 		}
 	case headerAccept:
-		r.RefusesJSON = r.RefusesJSON || !exchange.AcceptsJSON(string(value))
+		r.RefusesJSON = r.RefusesJSON || !request.AcceptsJSON(string(value))
 	case headerContentType:
 		r.RefusesJSON = r.RefusesJSON || bytes.HasPrefix(value, []byte(contentGRPC))
 	}
@@ -193,7 +193,7 @@ func readTunnel(list []byte, flag Tunnel) Tunnel {
 	return 0
 }
 
-func readResponseHeader(key, value []byte, r *exchange.ResponseHeaders) {
+func readResponseHeader(key, value []byte, r *request.ResponseHeaders) {
 	switch string(key) {
 	case headerStatus:
 		if r.Status == 0 {

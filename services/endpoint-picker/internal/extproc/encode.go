@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // continueReplies are the constant replies that only mean "continue", by kind. They are shared and read-only.
@@ -135,7 +135,7 @@ func (w *messageWriter) writeMetadata(r *Reply) {
 	w.endField(metadata)
 }
 
-func encodeRefusal(r *exchange.Refusal, f exchange.ErrorFormat) mem.BufferSlice {
+func encodeRefusal(r *request.Refusal, f request.ErrorFormat) mem.BufferSlice {
 	body, contentType := r.EncodeBody(f)
 	w := newMessageWriter(len(body) + 384)
 	reply := w.beginField(outImmediateResponse)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
@@ -37,7 +37,7 @@ func FuzzExchange(f *testing.F) {
 		}
 		picker := newOne()
 		if s.random.IntN(8) == 0 {
-			picker.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
+			picker.refusal = request.Unavailable(scheduling.ErrNoEndpoints)
 		}
 		m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 18, Options: life})
 		g := strictGateway()
@@ -54,7 +54,7 @@ func FuzzExchange(f *testing.F) {
 			require.NoError(t, g.CheckFinished())
 		}
 		outcome := m.close()
-		require.Equal(t, outcome.Outcome == exchange.Refused, g.ImmediateResponse() != nil)
+		require.Equal(t, outcome.Outcome == request.Refused, g.ImmediateResponse() != nil)
 		settle(t, picker)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // maxChunk is the maximum size of a streamed body reply: gateways refuse messages of more than 64 KiB.
@@ -46,7 +46,7 @@ const (
 
 // MachineOptions are the options that all streams share.
 type MachineOptions struct {
-	exchange.Options
+	request.Options
 
 	MaxBody        int  // maximum size of a request body, in bytes
 	ReportEndpoint bool // name the picked endpoint in the response's headers
@@ -60,15 +60,15 @@ type Machine struct {
 	request        requestState
 	response       responseState
 	modes          Modes
-	requestContext exchange.RequestContext
+	requestContext request.Context
 	body           bodyBuffer
-	errorFormat    exchange.ErrorFormat // of refusals
-	tunnel         bool                 // the bodies are not those of an API
-	offeredLength  int                  // length of a body with the offer of a tunnel; 0 for others
+	errorFormat    request.ErrorFormat // of refusals
+	tunnel         bool                // the bodies are not those of an API
+	offeredLength  int                 // length of a body with the offer of a tunnel; 0 for others
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
-func NewMachine(p exchange.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
+func NewMachine(p request.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
 	m := &Machine{options: o}
 	m.requestContext.StartRequest(p, &o.Options)
 	m.body.bufferPool = buffers
@@ -101,7 +101,7 @@ func (m *Machine) OnRepliesSent() (done bool) {
 }
 
 // RefuseRequest answers the request, for a reason outside the Machine. It returns the replies.
-func (m *Machine) RefuseRequest(r *exchange.Refusal) []Reply { return m.refuseRequest(nil, r) }
+func (m *Machine) RefuseRequest(r *request.Refusal) []Reply { return m.refuseRequest(nil, r) }
 
 // IsReceiving reports whether the stream waits for the rest of a request.
 func (m *Machine) IsReceiving() bool {
@@ -114,7 +114,7 @@ func (m *Machine) Close(err error) {
 	switch {
 	case err != nil:
 	case m.response == responseOpen:
-		m.requestContext.ReportHealth(exchange.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
+		m.requestContext.ReportHealth(request.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
 	default:
 		m.requestContext.OnClientGone()
 	}
@@ -129,9 +129,9 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 		return out, fmt.Errorf("request headers: %w", errOrder)
 	}
 	m.modes = in.Modes
-	m.requestContext.SetRequestHeaders(&in.Request.RequestHeaders)
-	if m.errorFormat = exchange.ErrorFormatOf(m.requestContext.Input.Incoming.CleanPath()); in.Request.RefusesJSON {
-		m.errorFormat = exchange.PlainText
+	m.requestContext.SetRequestHeaders(&in.Request.IncomingHeaders)
+	if m.errorFormat = request.ErrorFormatOf(m.requestContext.Input.Incoming.CleanPath()); in.Request.RefusesJSON {
+		m.errorFormat = request.PlainText
 	}
 	switch {
 	case in.EndOfStream:
@@ -156,7 +156,7 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []Reply {
 	switch m.request {
 	case requestFresh:
-		return m.refuseRequest(out, exchange.BadRequest(errBodyFirst))
+		return m.refuseRequest(out, request.BadRequest(errBodyFirst))
 	case requestCollecting:
 		return m.collectBody(ctx, in, out)
 	case requestAwaiting:
@@ -177,7 +177,7 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 	reply := Reply{Kind: RequestTrailers}
 	switch m.request {
 	case requestFresh:
-		return m.refuseRequest(out, exchange.BadRequest(errTrailersFirst))
+		return m.refuseRequest(out, request.BadRequest(errTrailersFirst))
 	case requestCollecting:
 		if out = m.pickEndpoint(ctx, out, Reply{Kind: RequestHeaders}, requestDone); m.request == requestRefused {
 			return out
@@ -197,9 +197,9 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 }
 
 // storePiece stores a piece of a body, or returns the reason why it cannot.
-func (m *Machine) storePiece(in *Message) *exchange.Refusal {
+func (m *Machine) storePiece(in *Message) *request.Refusal {
 	if m.body.size+in.bodySize() > m.options.MaxBody {
-		return exchange.TooLarge(m.options.MaxBody)
+		return request.TooLarge(m.options.MaxBody)
 	}
 	m.body.addPiece(in.detachBody())
 	m.requestContext.RequestBytes = m.body.size
@@ -304,7 +304,7 @@ func (m *Machine) sendBody(out []Reply, at position) []Reply {
 	return appendPiece(out, RequestBody, body, at)
 }
 
-func (m *Machine) refuseRequest(out []Reply, r *exchange.Refusal) []Reply {
+func (m *Machine) refuseRequest(out []Reply, r *request.Refusal) []Reply {
 	m.body.freeAll()
 	m.request = requestRefused
 	return append(out, Reply{Kind: Immediate, Refusal: m.requestContext.RefuseRequest(r), ErrorFormat: m.errorFormat})

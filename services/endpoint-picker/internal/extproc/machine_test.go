@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -31,18 +31,18 @@ const address = "10.0.0.1:8000"
 type one struct {
 	mu        sync.Mutex
 	endpoint  *endpoint.Endpoint
-	refusal   *exchange.Refusal
+	refusal   *request.Refusal
 	deciding  func(context.Context) // called before a placement
-	decision  exchange.Decision     // besides the endpoint
-	scores    []exchange.Score
+	decision  request.Decision      // besides the endpoint
+	scores    []request.Score
 	asked     []*scheduling.Subset
 	shown     []string // path and body
 	headers   []api.Headers
 	began     int
 	placed    int
 	responded []int
-	records   []*exchange.Record // of finished exchanges
-	signals   []exchange.HealthSignal
+	records   []*request.Record // of finished requests
+	signals   []request.HealthSignal
 }
 
 func newOne() *one {
@@ -50,24 +50,24 @@ func newOne() *one {
 }
 
 // FindPool returns itself.
-func (o *one) FindPool(context.Context) exchange.Pool { return o }
+func (o *one) FindPool(context.Context) request.Pool { return o }
 
 // PlaceRequest places a request on the endpoint.
-func (o *one) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+func (o *one) PlaceRequest(ctx context.Context, in *request.PickInput) (request.PickResult, *request.Refusal) {
 	o.mu.Lock()
 	o.asked = append(o.asked, in.Subset)
 	o.shown = append(o.shown, in.Incoming.Path+" "+string(in.Incoming.Body))
 	o.headers = append(o.headers, in.Incoming.Headers)
 	o.mu.Unlock()
 	if o.refusal != nil {
-		return exchange.PickResult{}, o.refusal
+		return request.PickResult{}, o.refusal
 	}
 	if o.deciding != nil {
 		o.deciding(ctx)
 	}
-	result := exchange.PickResult{Decision: o.decision, Pending: &onePick{one: o}}
+	result := request.PickResult{Decision: o.decision, Pending: &onePick{one: o}}
 	result.Endpoint, result.Destination, result.Scores = o.endpoint, o.endpoint.Address(), o.scores
-	result.Placements[exchange.Decode] = estimate.ServerOf(o.endpoint).PlaceStreamed(o.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	result.Placements[request.Decode] = estimate.ServerOf(o.endpoint).PlaceStreamed(o.endpoint, noon, estimate.Prefill{Tokens: 1000})
 	return result, nil
 }
 
@@ -75,10 +75,10 @@ func (o *one) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchang
 type onePick struct {
 	*one
 
-	record *exchange.Record
+	record *request.Record
 }
 
-func (p *onePick) CommitPick(r *exchange.Record) exchange.ResponseObserver {
+func (p *onePick) CommitPick(r *request.Record) request.ResponseObserver {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.placed++
@@ -91,7 +91,7 @@ func (*onePick) ObserveContent()            {}
 func (*onePick) ObserveAnswer()             {}
 func (*onePick) ObserveAttempt(_, _ string) {}
 
-func (p *onePick) ObserveHealth(h exchange.HealthReport) time.Time {
+func (p *onePick) ObserveHealth(h request.HealthReport) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.signals = append(p.signals, h.Signal)
@@ -110,14 +110,14 @@ func (o *one) OnRequestStart() {
 	o.began++
 }
 
-func (o *one) OnRequestEnd(r *exchange.Record) {
+func (o *one) OnRequestEnd(r *request.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.records = append(o.records, r)
 }
 
 // close ends the stream of a machine and returns its record.
-func (m *Machine) close() *exchange.Record {
+func (m *Machine) close() *request.Record {
 	m.Close(nil)
 	return &m.requestContext.Record
 }
@@ -127,7 +127,7 @@ func (o *one) inFlight() int { return int(o.endpoint.StatsAt(noon).InFlight) }
 // Messages, short.
 func reply() Message { return answered(200) }
 func answered(code int) Message {
-	return Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: code}}
+	return Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: code}}
 }
 func headers(m BodyMode) Message { return Message{Kind: RequestHeaders, Modes: Modes{m, m}} }
 func tunnel(m BodyMode) Message {
@@ -159,18 +159,18 @@ func picked(k Kind) Reply { return Reply{Kind: k, Destination: address} }
 func pickedFor(size int) Reply {
 	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: api.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
 }
-func goOn(k Kind) Reply                   { return Reply{Kind: k} }
-func echo(s string) Reply                 { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
-func echoEnd(s string) Reply              { e := echo(s); e.EndOfStream = true; return e }
-func passed(s string) Reply               { return Reply{Kind: ResponseBody, Content: Streamed, Body: buffer(s)} }
-func passedEnd(s string) Reply            { p := passed(s); p.EndOfStream = true; return p }
-func refused(r *exchange.Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}} }
+func goOn(k Kind) Reply                  { return Reply{Kind: k} }
+func echo(s string) Reply                { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
+func echoEnd(s string) Reply             { e := echo(s); e.EndOfStream = true; return e }
+func passed(s string) Reply              { return Reply{Kind: ResponseBody, Content: Streamed, Body: buffer(s)} }
+func passedEnd(s string) Reply           { p := passed(s); p.EndOfStream = true; return p }
+func refused(r *request.Refusal) []Reply { return []Reply{{Kind: Immediate, Refusal: r}} }
 
 // none is the list of no replies.
 var none []Reply
 
-// life are the options of exchanges at noon.
-var life = exchange.Options{Now: now}
+// life are the options of requests at noon.
+var life = request.Options{Now: now}
 
 func options() *MachineOptions { return &MachineOptions{MaxBody: 100, Options: life} }
 
@@ -178,12 +178,12 @@ func now() time.Time { return noon }
 
 // result is the part of a record that the machine alone knows.
 type result struct {
-	Outcome exchange.Outcome
+	Outcome request.Outcome
 	Status  int
 	Moved   bool
 }
 
-func resultOf(r *exchange.Record) result { return result{r.Outcome, r.Status, r.HasMoved()} }
+func resultOf(r *request.Record) result { return result{r.Outcome, r.Status, r.HasMoved()} }
 
 func TestMachine(t *testing.T) {
 	t.Parallel()
@@ -191,19 +191,19 @@ func TestMachine(t *testing.T) {
 		give Message
 		want []Reply
 	}
-	unseen := result{Outcome: exchange.Unseen}
-	completed := result{Outcome: exchange.Completed, Status: 200}
+	unseen := result{Outcome: request.Unseen}
+	completed := result{Outcome: request.Completed, Status: 200}
 	tests := []struct {
 		name    string
 		steps   []step
 		want    result
 		wantErr error
 	}{
-		{name: "nothing at all", want: result{Outcome: exchange.Unpicked}},
+		{name: "nothing at all", want: result{Outcome: request.Unpicked}},
 		{name: "header-only request", want: unseen, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 		}},
-		{name: "tunnel", want: result{Outcome: exchange.Completed, Status: 101}, steps: []step{
+		{name: "tunnel", want: result{Outcome: request.Completed, Status: 101}, steps: []step{
 			{tunnel(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{answered(101), []Reply{goOn(ResponseHeaders)}},
 			{piece("hello"), []Reply{passed("hello")}},
@@ -212,16 +212,16 @@ func TestMachine(t *testing.T) {
 			{bodyEnd("bye"), []Reply{echoEnd("bye")}},
 			{pieceEnd(""), []Reply{{Kind: ResponseBody, Content: Streamed, EndOfStream: true}}},
 		}},
-		{name: "tunnel that the server refuses", want: result{Outcome: exchange.Completed, Status: 404}, steps: []step{
+		{name: "tunnel that the server refuses", want: result{Outcome: request.Completed, Status: 404}, steps: []step{
 			{tunnel(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{answered(404), []Reply{goOn(ResponseHeaders)}},
 			{pieceEnd("no"), []Reply{passedEnd("no")}},
 		}},
-		{name: "tunnel in the buffered mode", want: result{Outcome: exchange.Interrupted, Status: 101}, steps: []step{
+		{name: "tunnel in the buffered mode", want: result{Outcome: request.Interrupted, Status: 101}, steps: []step{
 			{tunnel(Buffered), []Reply{picked(RequestHeaders)}},
 			{answered(101), []Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "tunnel in pieces that wait", want: result{Outcome: exchange.Interrupted, Status: 101}, steps: []step{
+		{name: "tunnel in pieces that wait", want: result{Outcome: request.Interrupted, Status: 101}, steps: []step{
 			{tunnel(Chunked), []Reply{picked(RequestHeaders)}},
 			{answered(101), []Reply{goOn(ResponseHeaders)}},
 			{body("hi"), []Reply{goOn(RequestBody)}},
@@ -234,7 +234,7 @@ func TestMachine(t *testing.T) {
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{pieceEnd("d"), []Reply{passedEnd("d")}},
 		}},
-		{name: "body with the offer of a tunnel, which the server takes", want: result{Outcome: exchange.Completed, Status: 101}, steps: []step{
+		{name: "body with the offer of a tunnel, which the server takes", want: result{Outcome: request.Completed, Status: 101}, steps: []step{
 			{offer(FullDuplex, 3), none},
 			{body("abcde"), []Reply{pickedFor(3), echo("abcde")}},
 			{answered(101), []Reply{goOn(ResponseHeaders)}},
@@ -335,7 +335,7 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "response without a body", want: completed, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
+			{Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 200}, EndOfStream: true}, []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "streamed response", want: completed, steps: []step{
 			{headersEnd(Chunked), []Reply{picked(RequestHeaders)}},
@@ -354,26 +354,26 @@ func TestMachine(t *testing.T) {
 			{piece("abc"), []Reply{goOn(ResponseBody)}},
 			{answerTrailers, []Reply{goOn(ResponseTrailers)}},
 		}},
-		{name: "response body is not shown", want: result{Outcome: exchange.Unseen, Status: 200}, steps: []step{
+		{name: "response body is not shown", want: result{Outcome: request.Unseen, Status: 200}, steps: []step{
 			{headersEnd(None), []Reply{picked(RequestHeaders)}},
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "stream ends in the middle of the response", want: result{Outcome: exchange.Interrupted, Status: 200}, steps: []step{
+		{name: "stream ends in the middle of the response", want: result{Outcome: request.Interrupted, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{piece("a"), []Reply{passed("a")}},
 		}},
-		{name: "another endpoint served", want: result{Outcome: exchange.Completed, Status: 502, Moved: true}, steps: []step{
+		{name: "another endpoint served", want: result{Outcome: request.Completed, Status: 502, Moved: true}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true},
+			{Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 502, Served: "10.0.0.2:8000"}, EndOfStream: true},
 				[]Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "the picked endpoint served", want: result{Outcome: exchange.Completed, Status: 200}, steps: []step{
+		{name: "the picked endpoint served", want: result{Outcome: request.Completed, Status: 200}, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
-			{Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Served: address}, EndOfStream: true},
+			{Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 200, Served: address}, EndOfStream: true},
 				[]Reply{goOn(ResponseHeaders)}},
 		}},
-		{name: "the gateway's own response, before the pick", want: result{Outcome: exchange.Unpicked, Status: 408}, steps: []step{
+		{name: "the gateway's own response, before the pick", want: result{Outcome: request.Unpicked, Status: 408}, steps: []step{
 			{headers(FullDuplex), none},
 			{body("abc"), none},
 			{answered(408), []Reply{goOn(ResponseHeaders)}},
@@ -381,10 +381,10 @@ func TestMachine(t *testing.T) {
 			{trailers, none},
 			{pieceEnd("timeout"), []Reply{passedEnd("timeout")}},
 		}},
-		{name: "body over the limit", want: result{Outcome: exchange.Refused, Status: 413}, steps: []step{
+		{name: "body over the limit", want: result{Outcome: request.Refused, Status: 413}, steps: []step{
 			{headers(FullDuplex), none},
 			{body(string(make([]byte, 100))), none},
-			{body("x"), refused(exchange.TooLarge(100))},
+			{body("x"), refused(request.TooLarge(100))},
 			{bodyEnd("y"), none},
 			{trailers, none},
 			{reply(), none},
@@ -395,17 +395,17 @@ func TestMachine(t *testing.T) {
 			{body(string(make([]byte, 100))), none},
 			{bodyEnd(""), []Reply{pickedFor(100), echoEnd(string(make([]byte, 100)))}},
 		}},
-		{name: "buffered body over the limit", want: result{Outcome: exchange.Refused, Status: 413}, steps: []step{
+		{name: "buffered body over the limit", want: result{Outcome: request.Refused, Status: 413}, steps: []step{
 			{headers(Buffered), []Reply{goOn(RequestHeaders)}},
-			{bodyEnd(string(make([]byte, 101))), refused(exchange.TooLarge(100))},
+			{bodyEnd(string(make([]byte, 101))), refused(request.TooLarge(100))},
 		}},
-		{name: "body first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
-			{bodyEnd("abc"), refused(exchange.BadRequest(errBodyFirst))},
+		{name: "body first", want: result{Outcome: request.Refused, Status: 400}, steps: []step{
+			{bodyEnd("abc"), refused(request.BadRequest(errBodyFirst))},
 		}},
-		{name: "trailers first", want: result{Outcome: exchange.Refused, Status: 400}, steps: []step{
-			{trailers, refused(exchange.BadRequest(errTrailersFirst))},
+		{name: "trailers first", want: result{Outcome: request.Refused, Status: 400}, steps: []step{
+			{trailers, refused(request.BadRequest(errTrailersFirst))},
 		}},
-		{name: "response first", want: result{Outcome: exchange.Unpicked, Status: 200}, steps: []step{
+		{name: "response first", want: result{Outcome: request.Unpicked, Status: 200}, steps: []step{
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 		}},
 		{name: "message about nothing", want: unseen, steps: []step{
@@ -416,11 +416,11 @@ func TestMachine(t *testing.T) {
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{headersEnd(FullDuplex), none},
 		}},
-		{name: "headers after the response", want: result{Outcome: exchange.Unpicked, Status: 200}, wantErr: errOrder, steps: []step{
+		{name: "headers after the response", want: result{Outcome: request.Unpicked, Status: 200}, wantErr: errOrder, steps: []step{
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{headersEnd(FullDuplex), none},
 		}},
-		{name: "second response headers", want: result{Outcome: exchange.Interrupted, Status: 200}, wantErr: errOrder, steps: []step{
+		{name: "second response headers", want: result{Outcome: request.Interrupted, Status: 200}, wantErr: errOrder, steps: []step{
 			{headersEnd(FullDuplex), []Reply{picked(RequestHeaders)}},
 			{reply(), []Reply{goOn(ResponseHeaders)}},
 			{reply(), none},
@@ -450,7 +450,7 @@ func TestMachine(t *testing.T) {
 
 func TestRefusedPicks(t *testing.T) {
 	t.Parallel()
-	refusal := exchange.Unavailable(scheduling.ErrNoEndpoints)
+	refusal := request.Unavailable(scheduling.ErrNoEndpoints)
 	tests := []struct {
 		name  string
 		steps []Message
@@ -477,7 +477,7 @@ func TestRefusedPicks(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, got)
 			assert.Len(t, picker.asked, 1)
-			assert.Equal(t, result{Outcome: exchange.Refused, Status: 503}, resultOf(m.close()))
+			assert.Equal(t, result{Outcome: request.Refused, Status: 503}, resultOf(m.close()))
 		})
 	}
 }
@@ -513,23 +513,23 @@ func TestFormOfRefusals(t *testing.T) {
 	tests := []struct {
 		name string
 		give Request
-		want exchange.ErrorFormat
+		want request.ErrorFormat
 	}{
-		{name: "no path", want: exchange.OpenAI},
-		{name: "OpenAI", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/completions"}}, want: exchange.OpenAI},
-		{name: "Anthropic", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}}, want: exchange.Anthropic},
+		{name: "no path", want: request.OpenAI},
+		{name: "OpenAI", give: Request{IncomingHeaders: request.IncomingHeaders{Path: "/v1/completions"}}, want: request.OpenAI},
+		{name: "Anthropic", give: Request{IncomingHeaders: request.IncomingHeaders{Path: "/v1/messages"}}, want: request.Anthropic},
 		{name: "Anthropic, spelled in another way",
-			give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1//%6dessages/?beta=true"}}, want: exchange.Anthropic},
-		{name: "Anthropic, in a header", give: Request{RequestHeaders: exchange.RequestHeaders{Headers: api.Headers{{Name: "x-original-path",
-			Value: "/v1/messages"}}}}, want: exchange.Anthropic},
-		{name: "no JSON", give: Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/messages"}, RefusesJSON: true},
-			want: exchange.PlainText},
+			give: Request{IncomingHeaders: request.IncomingHeaders{Path: "/v1//%6dessages/?beta=true"}}, want: request.Anthropic},
+		{name: "Anthropic, in a header", give: Request{IncomingHeaders: request.IncomingHeaders{Headers: api.Headers{{Name: "x-original-path",
+			Value: "/v1/messages"}}}}, want: request.Anthropic},
+		{name: "no JSON", give: Request{IncomingHeaders: request.IncomingHeaders{Path: "/v1/messages"}, RefusesJSON: true},
+			want: request.PlainText},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := newOne()
-			p.refusal = exchange.Unavailable(scheduling.ErrNoEndpoints)
+			p.refusal = request.Unavailable(scheduling.ErrNoEndpoints)
 			m := NewMachine(p, pool, options())
 			out, err := m.Step(t.Context(), &Message{Kind: RequestHeaders, EndOfStream: true, Request: tt.give}, nil)
 			require.NoError(t, err)
@@ -593,7 +593,7 @@ func TestMachineAsksWithTheSubset(t *testing.T) {
 	picker := newOne()
 	m := NewMachine(picker, pool, options())
 	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders,
-		Request: Request{RequestHeaders: exchange.RequestHeaders{Subset: subset}}}, nil)
+		Request: Request{IncomingHeaders: request.IncomingHeaders{Subset: subset}}}, nil)
 	require.NoError(t, err)
 	_, err = m.Step(context.Background(), &Message{Kind: RequestBody, EndOfStream: true}, nil)
 	require.NoError(t, err)
@@ -633,7 +633,7 @@ func TestMachineShowsPathAndBodyToThePicker(t *testing.T) {
 func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	picker := newOne()
-	picker.refusal = exchange.BadRequest(errors.New("at byte 1"))
+	picker.refusal = request.BadRequest(errors.New("at byte 1"))
 	m := NewMachine(picker, pool, options())
 	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
@@ -645,7 +645,7 @@ func TestMachineRefusesABodyThatCannotBeRead(t *testing.T) {
 
 func TestFirstPieceOfAnAnswerIsItsFirstToken(t *testing.T) {
 	t.Parallel()
-	events := Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Events: true}}
+	events := Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 200, Events: true}}
 	tests := []struct {
 		name  string
 		steps []Message
@@ -708,7 +708,7 @@ func TestLeaseOfAStream(t *testing.T) {
 }
 
 // play steps a machine through messages and returns what it replied, and the machine.
-func play(t *testing.T, p exchange.Pool, o *MachineOptions, messages ...Message) ([]Reply, *Machine) {
+func play(t *testing.T, p request.Pool, o *MachineOptions, messages ...Message) ([]Reply, *Machine) {
 	t.Helper()
 	m := NewMachine(p, pool, o)
 	var all []Reply
@@ -752,14 +752,14 @@ func TestHealthSignalOfStreamsThatEnd(t *testing.T) {
 		name  string
 		steps []Message
 		err   error
-		want  []exchange.HealthSignal
+		want  []request.HealthSignal
 	}{
-		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []exchange.HealthSignal{exchange.Silent}},
+		{name: "without a response", steps: []Message{headersEnd(FullDuplex)}, want: []request.HealthSignal{request.Silent}},
 		{name: "without a response, by an error", steps: []Message{headersEnd(FullDuplex)}, err: errors.New("cut")},
 		{name: "after the headers of the response", steps: []Message{headersEnd(FullDuplex), answered(200)},
-			want: []exchange.HealthSignal{exchange.Doubtful}},
+			want: []request.HealthSignal{request.Doubtful}},
 		{name: "after an error of the server", steps: []Message{headersEnd(FullDuplex), answered(500), pieceEnd("{}")},
-			want: []exchange.HealthSignal{exchange.Faulty}},
+			want: []request.HealthSignal{request.Faulty}},
 		{name: "before the pick", steps: []Message{headers(FullDuplex)}},
 	}
 	for _, tt := range tests {
@@ -790,18 +790,18 @@ func TestEarlyLeaveEndsTheStreamAfterTheRequest(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, i == len(steps)-1, m.OnRepliesSent())
 		}
-		assert.Equal(t, exchange.Unseen, m.close().Outcome)
+		assert.Equal(t, request.Unseen, m.close().Outcome)
 	}
 }
 
 // edited is a picker that asks for another model.
 func edited() *one {
 	picker := newOne()
-	picker.decision = exchange.Decision{
+	picker.decision = request.Decision{
 		Set:     api.Headers{{Name: "x-a", Value: "b"}},
 		Remove:  []string{"accept-encoding"},
 		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
-		Edit:    exchange.Edit{Span: jsonscan.Span{From: 10, To: 15}, Replacement: []byte("base-v2")},
+		Edit:    request.Edit{Span: jsonscan.Span{From: 10, To: 15}, Replacement: []byte("base-v2")},
 		Restore: answer.NewRenamer("base-v2", []byte(`"asked"`)),
 	}
 	return picker
@@ -860,10 +860,10 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 		want *Headers
 	}{
 		{name: "none"},
-		{name: "private", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}},
+		{name: "private", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}},
 			want: &Headers{Remove: []string{"x-private"}}},
 		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{headerDestination}}},
-		{name: "both", give: Request{RequestHeaders: exchange.RequestHeaders{Private: []string{"x-private"}}, HasDestination: true},
+		{name: "both", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}, HasDestination: true},
 			want: &Headers{Remove: []string{"x-private", headerDestination}}},
 	}
 	for _, tt := range tests {
@@ -915,7 +915,7 @@ func TestModelOfTheResponseIsTheOneAskedFor(t *testing.T) {
 
 func TestCompressedResponseStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	compressed := Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Encoded: true}}
+	compressed := Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 200, Encoded: true}}
 	got, _ := play(t, edited(), options(), headersEnd(FullDuplex), compressed, pieceEnd(editedBody))
 	assert.Empty(t, got[1].Headers.Remove)
 	assert.Equal(t, passedEnd(editedBody), readable(got)[2])
@@ -930,16 +930,16 @@ func TestRecordOfAnExchange(t *testing.T) {
 		return noon.Add(ticks)
 	}
 	first := headers(FullDuplex)
-	first.Request = Request{RequestHeaders: exchange.RequestHeaders{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
+	first.Request = Request{IncomingHeaders: request.IncomingHeaders{Path: "/v1/completions", ID: "id", TraceParent: "00-1-2-01"}}
 	_, m := play(t, newOne(), o, first, body("ab"), bodyEnd("c"),
-		Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Status: 200, Events: true, Served: address}},
+		Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Status: 200, Events: true, Served: address}},
 		piece("data: 1\n\n"), piece(""), pieceEnd(`data: {"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"text":"a"}]}`+"\n"))
 	r := m.close()
 	assert.Same(t, m.requestContext.Endpoint, r.Endpoint)
 	r.Endpoint = nil
-	assert.Equal(t, &exchange.Record{
-		PickRecord: exchange.PickRecord{Streaming: true},
-		Outcome:    exchange.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Served: address, Status: 200,
+	assert.Equal(t, &request.Record{
+		PickRecord: request.PickRecord{Streaming: true},
+		Outcome:    request.Completed, RequestID: "id", TraceParent: "00-1-2-01", Path: "/v1/completions", Served: address, Status: 200,
 		StartTime: noon.Add(time.Second), ArrivalTime: noon.Add(2 * time.Second), FirstContent: noon.Add(3 * time.Second),
 		LastContent: noon.Add(4 * time.Second), EndTime: noon.Add(5 * time.Second), Placed: true,
 		RequestBytes: 3, ResponseBytes: 92, ContentPieces: 2, Usage: answer.Usage{Known: true, Prompt: 3, Output: 4},
@@ -955,7 +955,7 @@ func TestRefusedStreamLetsItsBodyGo(t *testing.T) {
 		first := Message{Kind: RequestBody, Body: lent.copy([]byte("a"))}
 		_, err := m.Step(context.Background(), &first, nil)
 		require.NoError(t, err)
-		assert.Equal(t, refused(exchange.TimedOut()), m.RefuseRequest(exchange.TimedOut()))
+		assert.Equal(t, refused(request.TimedOut()), m.RefuseRequest(request.TimedOut()))
 		assert.Zero(t, lent.lent())
 		got, err := m.Step(context.Background(), &late, nil)
 		require.NoError(t, err)
@@ -969,11 +969,11 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		give exchange.ResponseHeaders
+		give request.ResponseHeaders
 		want *Headers
 	}{
-		{name: "gateway does not report it", give: exchange.ResponseHeaders{Status: 200}},
-		{name: "gateway reports it", give: exchange.ResponseHeaders{Status: 200, Served: address}, want: &Headers{
+		{name: "gateway does not report it", give: request.ResponseHeaders{Status: 200}},
+		{name: "gateway reports it", give: request.ResponseHeaders{Status: 200, Served: address}, want: &Headers{
 			Set: api.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
 		}},
 	}
@@ -1006,8 +1006,8 @@ func TestWantedHeadersAreKept(t *testing.T) {
 // traced is a tracer of which every request is a part.
 type traced struct{}
 
-func (traced) StartSpan(traceparent string) (exchange.Span, string) {
-	return exchange.Span{Sampled: true}, traceparent + "-ours"
+func (traced) StartSpan(traceparent string) (request.Span, string) {
+	return request.Span{Sampled: true}, traceparent + "-ours"
 }
 
 func TestModelServerIsPartOfTheTrace(t *testing.T) {
@@ -1024,7 +1024,7 @@ func TestModelServerIsPartOfTheTrace(t *testing.T) {
 func TestScoresAreToldToGatewaysThatWantThem(t *testing.T) {
 	t.Parallel()
 	picker := newOne()
-	picker.scores = []exchange.Score{{Endpoint: picker.endpoint, Total: 1}}
+	picker.scores = []request.Score{{Endpoint: picker.endpoint, Total: 1}}
 	got, _ := play(t, picker, options(), headersEnd(FullDuplex))
 	assert.Nil(t, got[0].Scores)
 	o := options()

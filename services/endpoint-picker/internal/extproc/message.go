@@ -4,7 +4,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Kind is the part of an HTTP exchange that a message or a reply contains.
@@ -40,16 +40,16 @@ type Modes struct {
 // A Message is a message of a gateway. Fields that its kind does not have are zero.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool                     // of headers and bodies: the last message of this direction
-	Body        mem.Buffer               // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
-	Modes       Modes                    // of request headers
-	Request     Request                  // of request headers
-	Response    exchange.ResponseHeaders // of response headers
+	EndOfStream bool                    // of headers and bodies: the last message of this direction
+	Body        mem.Buffer              // of bodies, nil if empty; a function that takes it over sets it to nil and frees it
+	Modes       Modes                   // of request headers
+	Request     Request                 // of request headers
+	Response    request.ResponseHeaders // of response headers
 }
 
 // A Request contains the needed parts of a request's headers.
 type Request struct {
-	exchange.RequestHeaders
+	request.IncomingHeaders
 
 	HasDestination bool // the client set a destination itself
 	RefusesJSON    bool // the client does not accept JSON, or speaks gRPC
@@ -80,14 +80,14 @@ func (t Tunnel) isOffered() bool {
 // A Reply is a reply to the gateway.
 type Reply struct {
 	Kind        Kind
-	Destination string               // set on the reply with the pick
-	Scores      []exchange.Score     // sent with the destination, if enabled
-	Headers     *Headers             // changes; nil if none
-	Content     Content              // of bodies
-	EndOfStream bool                 // of streamed bodies
-	Body        mem.Buffer           // of bodies, nil if empty; the sender of the reply frees it
-	Refusal     *exchange.Refusal    // of immediate replies
-	ErrorFormat exchange.ErrorFormat // of the refusal
+	Destination string              // set on the reply with the pick
+	Scores      []request.Score     // sent with the destination, if enabled
+	Headers     *Headers            // changes; nil if none
+	Content     Content             // of bodies
+	EndOfStream bool                // of streamed bodies
+	Body        mem.Buffer          // of bodies, nil if empty; the sender of the reply frees it
+	Refusal     *request.Refusal    // of immediate replies
+	ErrorFormat request.ErrorFormat // of the refusal
 }
 
 // Content is the result for a body that the gateway has sent.

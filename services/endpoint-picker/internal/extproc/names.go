@@ -1,14 +1,14 @@
 package extproc
 
-import "fairlead.dev/services/endpoint-picker/internal/exchange"
+import "fairlead.dev/services/endpoint-picker/internal/request"
 
 // ServiceName is the name of the gRPC service, also in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // Names in the protocol of the Gateway API Inference Extension.
 const (
-	headerDestination   = exchange.HeaderDestination // also a key of lbNamespace
-	headerDroppedReason = exchange.HeaderDropped
+	headerDestination   = request.HeaderDestination // also a key of lbNamespace
+	headerDroppedReason = request.HeaderDropped
 	lbNamespace         = "envoy.lb"
 	keyServed           = "x-gateway-destination-endpoint-served"
 	subsetNamespace     = "envoy.lb.subset_hint"
@@ -21,8 +21,8 @@ const (
 	headerPath      = ":path"
 	headerProtocol  = ":protocol"
 	headerStatus    = ":status"
-	headerRequestID = exchange.HeaderRequestID
-	headerTrace     = exchange.HeaderTrace
+	headerRequestID = request.HeaderRequestID
+	headerTrace     = request.HeaderTrace
 
 	headerAccept          = "accept"
 	headerConnection      = "connection"
@@ -37,4 +37,4 @@ const (
 	encodingNone = "identity"
 )
 
-const headerPicked = exchange.HeaderPicked
+const headerPicked = request.HeaderPicked

@@ -8,7 +8,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // reference is what a reply is in the generated code.
@@ -82,7 +82,7 @@ func responseBody(r *extprocv3.CommonResponse) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{Response: r}}}
 }
 
-func refusal(r *exchange.Refusal, f exchange.ErrorFormat) *extprocv3.ProcessingResponse {
+func refusal(r *request.Refusal, f request.ErrorFormat) *extprocv3.ProcessingResponse {
 	body, contentType := r.EncodeBody(f)
 	out := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Code)},

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
@@ -45,7 +45,7 @@ func (m *Machine) responseMessage(in *Message, out []Reply) ([]Reply, error) {
 	return out, nil
 }
 
-func (m *Machine) responseHeaders(in *exchange.ResponseHeaders) Reply {
+func (m *Machine) responseHeaders(in *request.ResponseHeaders) Reply {
 	rc := &m.requestContext
 	in.Hidden = m.modes.Response == None
 	if m.offeredLength > 0 && in.Status == http.StatusSwitchingProtocols {
@@ -61,7 +61,7 @@ func (m *Machine) responseHeaders(in *exchange.ResponseHeaders) Reply {
 		set = append(set, api.Header{Name: headerPicked, Value: rc.Endpoint.Address()})
 	}
 	if rc.Conformance && in.Served != "" { // else the echo server's own header stays
-		set = append(set, api.Header{Name: exchange.HeaderServed, Value: in.Served})
+		set = append(set, api.Header{Name: request.HeaderServed, Value: in.Served})
 	}
 	var remove []string
 	if rc.Restore != nil {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Options configures the handling of streams.
@@ -27,7 +27,7 @@ type Options struct {
 // poolFinder finds the pool of a stream.
 type poolFinder interface {
 	// FindPool returns the pool that a stream is for, by its context. It returns a pool that refuses all requests if there is none.
-	FindPool(ctx context.Context) exchange.Pool
+	FindPool(ctx context.Context) request.Pool
 }
 
 // Server answers the streams of gateways.
@@ -47,7 +47,7 @@ type Params struct {
 	Options Options
 	Log     *zap.Logger
 	Pools   poolFinder
-	Tracer  exchange.Tracer // nil if tracing is disabled
+	Tracer  request.Tracer // nil if tracing is disabled
 	Clock   clock.PassiveClock
 	NewID   func() string // identifies requests without x-request-id; may be nil
 }
@@ -58,7 +58,7 @@ func NewServer(p Params) *Server {
 		log:   p.Log,
 		pools: p.Pools,
 		machine: MachineOptions{
-			Options:        exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID},
+			Options:        request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID},
 			MaxBody:        p.Options.MaxRequestBody,
 			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
 		},

@@ -29,8 +29,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/pkg/kubetest"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
@@ -248,7 +248,7 @@ func TestBodiesComeBackByteForByte(t *testing.T) {
 			g.receiveAll()
 			assert.Equal(t, address, g.PickedEndpoint())
 			g.end()
-			assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200}}, r.picker.ended(t, 1))
+			assert.Equal(t, []result{{Outcome: request.Completed, Status: 200}}, r.picker.ended(t, 1))
 			assert.Zero(t, r.picker.inFlight())
 		})
 	}
@@ -261,14 +261,14 @@ func TestEndOfAStream(t *testing.T) {
 		name  string
 		steps []Message
 		end   func(g *gateway)
-		want  exchange.Outcome
+		want  request.Outcome
 	}{
-		{name: "Envoy ends a finished stream in Canceled", steps: whole, end: func(g *gateway) { g.cancel() }, want: exchange.Completed},
-		{name: "half-close of a finished stream", steps: whole, end: (*gateway).end, want: exchange.Completed},
-		{name: "NGF half-closes after the body", steps: []Message{headers(FullDuplex), bodyEnd("abc")}, end: (*gateway).end, want: exchange.Unseen},
-		{name: "client gone in the response", steps: whole[:2], end: func(g *gateway) { g.cancel() }, want: exchange.Interrupted},
-		{name: "client gone before the pick", steps: []Message{headers(FullDuplex), body("a")}, end: func(g *gateway) { g.cancel() }, want: exchange.Unpicked},
-		{name: "nothing was sent", end: (*gateway).end, want: exchange.Unpicked},
+		{name: "Envoy ends a finished stream in Canceled", steps: whole, end: func(g *gateway) { g.cancel() }, want: request.Completed},
+		{name: "half-close of a finished stream", steps: whole, end: (*gateway).end, want: request.Completed},
+		{name: "NGF half-closes after the body", steps: []Message{headers(FullDuplex), bodyEnd("abc")}, end: (*gateway).end, want: request.Unseen},
+		{name: "client gone in the response", steps: whole[:2], end: func(g *gateway) { g.cancel() }, want: request.Interrupted},
+		{name: "client gone before the pick", steps: []Message{headers(FullDuplex), body("a")}, end: func(g *gateway) { g.cancel() }, want: request.Unpicked},
+		{name: "nothing was sent", end: (*gateway).end, want: request.Unpicked},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -293,18 +293,18 @@ func TestRefusals(t *testing.T) {
 	tests := []struct {
 		name    string
 		steps   []Message
-		refusal *exchange.Refusal
+		refusal *request.Refusal
 		code    int
 		reason  string
 		text    string
 	}{
 		{
-			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, refusal: exchange.Unavailable(scheduling.ErrNoEndpoints),
-			code: 503, reason: exchange.ReasonNoEndpoints, text: "no ready endpoints in the pool; try again in 1 s",
+			name: "no endpoints", steps: []Message{headers(FullDuplex), bodyEnd("a")}, refusal: request.Unavailable(scheduling.ErrNoEndpoints),
+			code: 503, reason: request.ReasonNoEndpoints, text: "no ready endpoints in the pool; try again in 1 s",
 		},
 		{
-			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, refusal: exchange.Unavailable(scheduling.ErrNoneInSubset),
-			code: 503, reason: exchange.ReasonNoEndpoints, text: "no ready endpoint in the subset that the gateway allows; try again in 1 s",
+			name: "none in the subset, header-only", steps: []Message{headersEnd(FullDuplex)}, refusal: request.Unavailable(scheduling.ErrNoneInSubset),
+			code: 503, reason: request.ReasonNoEndpoints, text: "no ready endpoint in the subset that the gateway allows; try again in 1 s",
 		},
 		{
 			name: "body over the limit", steps: []Message{headers(FullDuplex), body(big), body("x")},
@@ -333,7 +333,7 @@ func TestRefusals(t *testing.T) {
 			g.receive(1)
 			require.NotNil(t, g.ImmediateResponse())
 			assert.EqualValues(t, tt.code, g.ImmediateResponse().GetStatus().GetCode())
-			var body struct{ Error exchange.Error }
+			var body struct{ Error request.Error }
 			require.NoError(t, json.Unmarshal(g.ImmediateResponse().GetBody(), &body))
 			assert.Equal(t, tt.text, body.Error.Message)
 			set := map[string]string{}
@@ -347,7 +347,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, want, set)
 			_, err := g.stream.Recv()
 			require.ErrorIs(t, err, io.EOF, "closed cleanly")
-			assert.Equal(t, exchange.Refused, r.picker.ended(t, 1)[0].Outcome)
+			assert.Equal(t, request.Refused, r.picker.ended(t, 1)[0].Outcome)
 		})
 	}
 }
@@ -362,7 +362,7 @@ func TestBrokenProtocolEndsTheStream(t *testing.T) {
 	_, err := g.stream.Recv()
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	assert.Contains(t, err.Error(), "request headers: message out of order")
-	assert.Equal(t, exchange.Failed, r.picker.ended(t, 1)[0].Outcome)
+	assert.Equal(t, request.Failed, r.picker.ended(t, 1)[0].Outcome)
 	settle(t, r.picker)
 }
 
@@ -450,7 +450,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	g := r.open(t)
 	g.send(headersEnd(FullDuplex))
 	g.receive(1)
-	g.send(Message{Kind: ResponseHeaders, Response: exchange.ResponseHeaders{Served: "10.0.0.9:8000"}, EndOfStream: true})
+	g.send(Message{Kind: ResponseHeaders, Response: request.ResponseHeaders{Served: "10.0.0.9:8000"}, EndOfStream: true})
 	out, err := g.stream.Recv()
 	require.NoError(t, err)
 	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
@@ -458,7 +458,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	assert.Equal(t, headerPicked, set[0].GetHeader().GetKey())
 	assert.Equal(t, address, string(set[0].GetHeader().GetRawValue()))
 	g.end()
-	assert.Equal(t, []result{{Outcome: exchange.Completed, Status: 200, Moved: true}}, r.picker.ended(t, 1))
+	assert.Equal(t, []result{{Outcome: request.Completed, Status: 200, Moved: true}}, r.picker.ended(t, 1))
 }
 
 func TestPicksAreLoggedAtDebugOnly(t *testing.T) {
@@ -493,7 +493,7 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, o := range r.picker.ended(t, streams) {
-		assert.Equal(t, exchange.Completed, o.Outcome)
+		assert.Equal(t, request.Completed, o.Outcome)
 	}
 	assert.Zero(t, r.picker.inFlight())
 	assert.Zero(t, r.InFlight())
@@ -528,7 +528,7 @@ func TestConnectionThatBreaks(t *testing.T) {
 		<-ctx.Done()
 	}
 	g.send(headers(FullDuplex), bodyEnd(string(noise(3*maxChunk))))
-	assert.NotEqual(t, exchange.Completed, r.picker.ended(t, 1)[0].Outcome)
+	assert.NotEqual(t, request.Completed, r.picker.ended(t, 1)[0].Outcome)
 	assert.Zero(t, r.picker.placed, "the gateway does not have the pick")
 	assert.Zero(t, r.picker.inFlight())
 	require.Eventually(t, func() bool { s := r.peers.TotalStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience,

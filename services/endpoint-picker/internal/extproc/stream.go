@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // streamStates are the states of streams, for their limits.
@@ -67,7 +67,7 @@ func (s *Server) openStream(gs grpc.ServerStream) (*stream, error) {
 // refuses the request.
 func (t *stream) handleMessages() (refusal *Reply, err error) {
 	if err := t.AdmitStream(); err != nil {
-		return &t.machine.RefuseRequest(exchange.Exhausted(err))[0], nil
+		return &t.machine.RefuseRequest(request.Exhausted(err))[0], nil
 	}
 	for {
 		if err := t.receiveMessage(); err != nil {
@@ -162,15 +162,15 @@ func freeReplies(replies []Reply) {
 }
 
 // refusalOf returns the refusal of a request of which a message could not be received, nil if the stream must end without.
-func (t *stream) refusalOf(err error) *exchange.Refusal {
+func (t *stream) refusalOf(err error) *request.Refusal {
 	switch {
 	case !t.machine.IsReceiving():
 	case isError[*peers.TimeoutError](err):
-		return exchange.TimedOut()
+		return request.TimedOut()
 	case isError[*peers.MessageSizeError](err):
-		return exchange.TooLarge(t.server.machine.MaxBody)
+		return request.TooLarge(t.server.machine.MaxBody)
 	case errors.Is(err, fairshare.ErrTooManyBytes):
-		return exchange.Exhausted(err)
+		return request.Exhausted(err)
 	}
 	return nil
 }

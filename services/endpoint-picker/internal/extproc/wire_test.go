@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/test/envoytest"
 )
@@ -86,7 +86,7 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 			r.TraceParent = value
 		case key == headerDestination:
 			r.HasDestination = true
-		case key == headerAccept && !exchange.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
+		case key == headerAccept && !request.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
 			r.RefusesJSON = true
 		case key == headerTransfer:
 			r.Tunnel |= Framed
@@ -116,8 +116,8 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 	return r
 }
 
-func referenceResponse(headers *corev3.HeaderMap) exchange.ResponseHeaders {
-	r := exchange.ResponseHeaders{}
+func referenceResponse(headers *corev3.HeaderMap) request.ResponseHeaders {
+	r := request.ResponseHeaders{}
 	for _, h := range headers.GetHeaders() {
 		value := headerValue(h)
 		switch strings.ToLower(h.GetKey()) {
@@ -181,7 +181,7 @@ func seeds() []*extprocv3.ProcessingRequest {
 	}
 	for kind := RequestHeaders; kind < Immediate; kind++ {
 		all = append(all, toEnvoy(&Message{Kind: kind, EndOfStream: kind%2 == 0, Body: buffer("{}"),
-			Response: exchange.ResponseHeaders{Served: "10.0.0.1:8000"}}))
+			Response: request.ResponseHeaders{Served: "10.0.0.1:8000"}}))
 	}
 	return all
 }
@@ -239,7 +239,7 @@ func FuzzEncode(f *testing.F) {
 		if r.Kind <= RequestTrailers {
 			r.Destination = destination
 			if destination != "" && flags&16 != 0 {
-				r.Scores = []exchange.Score{{Endpoint: newOne().endpoint, Total: float64(len(text)) / 3}}
+				r.Scores = []request.Score{{Endpoint: newOne().endpoint, Total: float64(len(text)) / 3}}
 			}
 		}
 		if flags&4 != 0 && r.Kind != RequestTrailers && r.Kind != ResponseTrailers {
@@ -247,7 +247,7 @@ func FuzzEncode(f *testing.F) {
 		}
 		switch {
 		case r.Kind == Immediate:
-			r.Refusal = &exchange.Refusal{Code: 100 + len(text), Reason: name, Text: text, RetryAfter: time.Duration(flags) * time.Second}
+			r.Refusal = &request.Refusal{Code: 100 + len(text), Reason: name, Text: text, RetryAfter: time.Duration(flags) * time.Second}
 		case flags&1 != 0 && body:
 			r = Reply{Kind: r.Kind, Content: Streamed, Body: buffer(text), EndOfStream: flags&2 != 0}
 		case flags&8 != 0 && body:

@@ -1,4 +1,4 @@
-// Package pick picks the endpoint of a request: from an exchange.PickInput to an exchange.PickResult. A Balancer converts the snapshot of the
+// Package pick picks the endpoint of a request: from a request.PickInput to a request.PickResult. A Balancer converts the snapshot of the
 // datastore to candidates, lets a scheduling profile choose one, and counts the request on that endpoint.
 //
 // A pick parses the prompt in the request's body, looks it up in the index of prefixes, and estimates the time to first
@@ -19,13 +19,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -51,9 +51,9 @@ type observer interface {
 	StreamStarted()
 	ObservePick(d time.Duration, err error)
 	// RequestPlaced is called after a pick, with the information known then.
-	RequestPlaced(r *exchange.Record)
-	// ObserveRequest is called at the end of each exchange.
-	ObserveRequest(r *exchange.Record)
+	RequestPlaced(r *request.Record)
+	// ObserveRequest is called at the end of each request.
+	ObserveRequest(r *request.Record)
 }
 
 // outliers receives the health signals of responses.
@@ -124,7 +124,7 @@ func New(p Params) *Balancer {
 func (b *Balancer) OnRequestStart() { b.observer.StreamStarted() }
 
 // PlaceRequest picks the endpoint of a request and counts the request there. It may wait for an endpoint until ctx ends.
-func (b *Balancer) PlaceRequest(ctx context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+func (b *Balancer) PlaceRequest(ctx context.Context, in *request.PickInput) (request.PickResult, *request.Refusal) {
 	p, _ := b.pickPool.Get().(*pickState)
 	p.balancer, p.input, p.config, p.random = b, in, b.configs.Current(), b.random()
 	err := p.placeRequest(ctx)
@@ -142,7 +142,7 @@ func (b *Balancer) PlaceRequest(ctx context.Context, in *exchange.PickInput) (ex
 }
 
 // OnRequestEnd records a finished request, and lets waiting requests take its place.
-func (b *Balancer) OnRequestEnd(r *exchange.Record) {
+func (b *Balancer) OnRequestEnd(r *request.Record) {
 	b.observer.ObserveRequest(r)
 	b.dispatchWaiting()
 }
@@ -151,14 +151,14 @@ func (b *Balancer) OnRequestEnd(r *exchange.Record) {
 func (b *Balancer) Queue() *queue.Queue { return b.queue }
 
 // refusalFor returns the answer for a client whose request is not placed.
-func refusalFor(err error) *exchange.Refusal {
+func refusalFor(err error) *request.Refusal {
 	switch {
 	case errors.Is(err, api.ErrEncoded):
-		return exchange.UnsupportedFormat(err)
+		return request.UnsupportedFormat(err)
 	case errors.Is(err, api.ErrMalformed):
-		return exchange.BadRequest(err)
+		return request.BadRequest(err)
 	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity), errors.Is(err, fairshare.ErrTooManyBytes):
-		return exchange.Exhausted(err)
+		return request.Exhausted(err)
 	}
-	return exchange.Unavailable(err)
+	return request.Unavailable(err)
 }

@@ -23,12 +23,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -100,25 +100,25 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 }
 
 // signal matches a response with a signal.
-func signal(v exchange.HealthSignal) any {
+func signal(v request.HealthSignal) any {
 	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v })
 }
 
 // failure matches a response that failed.
-func failure(v exchange.HealthSignal, placed time.Time, why string) any {
+func failure(v request.HealthSignal, placed time.Time, why string) any {
 	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v && r.Placed.Equal(placed) && r.Failure == why })
 }
 
-// decide has the exchange of a request decided at noon.
-func (b *Balancer) decide(rc *exchange.RequestContext) *exchange.Refusal {
-	rc.StartRequest(b, &exchange.Options{Now: func() time.Time { return noon }})
+// decide has a request decided at noon.
+func (b *Balancer) decide(rc *request.Context) *request.Refusal {
+	rc.StartRequest(b, &request.Options{Now: func() time.Time { return noon }})
 	return rc.PickEndpoint(context.Background(), rc.Input.Incoming.Body)
 }
 
 // pick places a request; the gateway hears of it.
-func (b *Balancer) placed(t *testing.T, in api.Incoming) *exchange.RequestContext {
+func (b *Balancer) placed(t *testing.T, in api.Incoming) *request.Context {
 	t.Helper()
-	rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}
+	rc := &request.Context{Input: request.PickInput{Incoming: in}}
 	rc.ArrivalTime = noon
 	require.Nil(t, b.decide(rc))
 	rc.ConfirmSent()
@@ -178,7 +178,7 @@ func TestSlowEndpointGetsItsShare(t *testing.T) {
 }
 
 // refused places a request that cannot be placed.
-func (r *rig) refused(t *testing.T, rc *exchange.RequestContext, err error) *exchange.Refusal {
+func (r *rig) refused(t *testing.T, rc *request.Context, err error) *request.Refusal {
 	t.Helper()
 	r.observed.EXPECT().ObservePick(mock.Anything, mock.MatchedBy(func(got error) bool { return errors.Is(got, err) })).Once()
 	refusal := r.decide(rc)
@@ -206,7 +206,7 @@ func TestPickFollowsTheLabels(t *testing.T) {
 		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
 	}
 	picks := func() *endpoint.Endpoint {
-		rc := &exchange.RequestContext{}
+		rc := &request.Context{}
 		require.Nil(t, r.decide(rc))
 		return rc.Endpoint
 	}
@@ -216,8 +216,8 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	assert.Same(t, b, picks())
 	r.configs = with("prefill-filter")
 	assert.Same(t, a, picks(), "another configuration")
-	r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}}, scheduling.ErrFiltered)
-	r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}}, scheduling.ErrNoneInSubset)
+	r.refused(t, &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}}, scheduling.ErrFiltered)
+	r.refused(t, &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}}, scheduling.ErrNoneInSubset)
 
 	role(a, "decode")
 	role(b, "prefill")
@@ -230,11 +230,11 @@ func TestPickKeepsToTheSubset(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.1:8001")
 	b.RecordSample(b.StartScrape(noon), running(50))
 	r := newRig(t, snapshotOf(a, b))
-	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}}
+	rc := &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.1:8001"})}}
 	require.Nil(t, r.decide(rc))
 	assert.Equal(t, "10.0.0.1:8001", rc.Destination)
 
-	refusal := r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset(nil)}}, scheduling.ErrNoneInSubset)
+	refusal := r.refused(t, &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset(nil)}}, scheduling.ErrNoneInSubset)
 	assert.Equal(t, 503, refusal.Code)
 }
 
@@ -251,9 +251,9 @@ func TestPickWithoutEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			refusal := newRig(t, tt.give).refused(t, &exchange.RequestContext{}, scheduling.ErrNoEndpoints)
+			refusal := newRig(t, tt.give).refused(t, &request.Context{}, scheduling.ErrNoEndpoints)
 			assert.Equal(t, 503, refusal.Code)
-			assert.Equal(t, exchange.ReasonNoEndpoints, refusal.Reason)
+			assert.Equal(t, request.ReasonNoEndpoints, refusal.Reason)
 			assert.Equal(t, tt.want, refusal.Text)
 		})
 	}
@@ -264,8 +264,8 @@ type silent struct{}
 
 func (silent) StreamStarted()                                       {}
 func (silent) ObservePick(time.Duration, error)                     {}
-func (silent) RequestPlaced(*exchange.Record)                       {}
-func (silent) ObserveRequest(*exchange.Record)                      {}
+func (silent) RequestPlaced(*request.Record)                        {}
+func (silent) ObserveRequest(*request.Record)                       {}
 func (silent) ObserveResponse(*endpoint.Endpoint, outlier.Response) {}
 func (silent) EndpointsLacking(uint64) outlier.Lacks                { return nil }
 
@@ -307,7 +307,7 @@ func benchmarkPick(b *testing.B, configs always) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}
+					rc := &request.Context{Input: request.PickInput{Incoming: in}}
 					rc.ArrivalTime = noon
 					if balancer.decide(rc) != nil {
 						b.Fatal("refused")
@@ -434,7 +434,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 				assert.Nil(t, rc.Edit.Replacement)
 				return
 			}
-			refusal := r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Incoming: in}}, api.ErrMalformed)
+			refusal := r.refused(t, &request.Context{Input: request.PickInput{Incoming: in}}, api.ErrMalformed)
 			assert.Equal(t, tt.wantCode, refusal.Code)
 			assert.Equal(t, tt.want, refusal.Text)
 		})
@@ -464,7 +464,7 @@ func TestRewriteOfAForm(t *testing.T) {
 	}
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
-	assert.Equal(t, 400, r.refused(t, &exchange.RequestContext{Input: exchange.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
+	assert.Equal(t, 400, r.refused(t, &request.Context{Input: request.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
 	r.rules = rules.New()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
@@ -552,7 +552,7 @@ func TestPromptIsTheSameHoweverTheModelIsSpelled(t *testing.T) {
 	b := replica()
 	prompt := strings.Repeat("word ", 1000)
 	first := b.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(`{"model": "org/m", "prompt": "` + prompt + `"}`)})
-	again := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: "/v1/completions",
+	again := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: "/v1/completions",
 		Body: []byte(`{"model": "org\/m", "prompt": "` + prompt + `"}`)}}}
 	again.Input.Subset = scheduling.ParseSubset([]string{first.Destination})
 	require.Nil(t, b.decide(again))
@@ -573,7 +573,7 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
 
 	backlog := rc.Endpoint.StatsAt(noon).Backlog
-	y := &exchange.RequestContext{Input: exchange.PickInput{Incoming: with(strings.Repeat("a new and long document ", 2000)),
+	y := &request.Context{Input: request.PickInput{Incoming: with(strings.Repeat("a new and long document ", 2000)),
 		Subset: scheduling.ParseSubset([]string{rc.Destination})}}
 	y.ArrivalTime = noon
 	require.Nil(t, b.decide(y))
@@ -589,7 +589,7 @@ func TestEjectedEndpointsGetNothingUnlessNoOtherIsAllowed(t *testing.T) {
 	for range 10 {
 		assert.Same(t, b, r.placed(t, api.Incoming{}).Endpoint)
 	}
-	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()})}}
+	rc := &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()})}}
 	require.Nil(t, r.decide(rc))
 	assert.Same(t, a, rc.Endpoint)
 }
@@ -615,18 +615,18 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	respond := func(served string, status int) {
 		rc := r.placed(t, api.Incoming{})
 		require.Same(t, a, rc.Endpoint)
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Served: served})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: status, Served: served})
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 	}
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Begun)).Once()
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Answered)).Once()
 	respond("", 200)
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Faulty)).Once()
 	respond(a.Address(), 502)
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Twice()
-	r.outliers.EXPECT().ObserveResponse(b, signal(exchange.Begun)).Once()
-	r.outliers.EXPECT().ObserveResponse(b, signal(exchange.Answered)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Faulty)).Twice()
+	r.outliers.EXPECT().ObserveResponse(b, signal(request.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(b, signal(request.Answered)).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
 }
@@ -637,7 +637,7 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	b.RecordSample(b.StartScrape(noon), running(100))
 	r := newRig(t, snapshotOf(a, b))
-	leave := func(waited time.Duration, act func(rc *exchange.RequestContext)) {
+	leave := func(waited time.Duration, act func(rc *request.Context)) {
 		rc := r.placed(t, api.Incoming{})
 		require.Same(t, a, rc.Endpoint)
 		rc.ArrivalTime, rc.Inference = noon.Add(-waited), true
@@ -645,30 +645,30 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 		rc.OnClientGone()
 		rc.EndRequest(nil)
 	}
-	nothing := func(*exchange.RequestContext) {}
+	nothing := func(*request.Context) {}
 	leave(firstDuration-1, nothing)
-	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(request.Doubtful, noon.Add(-firstDuration), "no answer")).Once()
 	leave(firstDuration, nothing)
 	r.meanDuration.addSample(time.Second)
-	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Second), "no answer")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(request.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
 	stalled := r.estimator.Paces().Stall
-	sending := func(ago time.Duration) func(rc *exchange.RequestContext) {
-		return func(rc *exchange.RequestContext) {
+	sending := func(ago time.Duration) func(rc *request.Context) {
+		return func(rc *request.Context) {
 			rc.Status, rc.FirstContent, rc.LastContent = 200, noon.Add(-ago), noon.Add(-ago)
 		}
 	}
 	leave(time.Minute, sending(stalled-1))
-	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(request.Doubtful, noon.Add(-time.Minute), "ended early")).Once()
 	leave(time.Minute, sending(stalled))
-	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Steered, noon.Add(-time.Minute), "no answer")).Once()
-	leave(time.Minute, func(rc *exchange.RequestContext) { rc.PromptTokens, rc.MatchedTokens = 100, 90 })
-	r.outliers.EXPECT().ObserveResponse(b, failure(exchange.Doubtful, noon.Add(-time.Minute), "no content")).Once()
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Faulty)).Twice()
-	leave(time.Minute, func(rc *exchange.RequestContext) {
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
+	r.outliers.EXPECT().ObserveResponse(a, failure(request.Steered, noon.Add(-time.Minute), "no answer")).Once()
+	leave(time.Minute, func(rc *request.Context) { rc.PromptTokens, rc.MatchedTokens = 100, 90 })
+	r.outliers.EXPECT().ObserveResponse(b, failure(request.Doubtful, noon.Add(-time.Minute), "no content")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Faulty)).Twice()
+	leave(time.Minute, func(rc *request.Context) {
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true, Served: b.Address()})
 	})
-	leave(time.Minute, func(rc *exchange.RequestContext) { rc.OnFailedAttempt(a.Address(), 0) }) // nobody knows which server has it
+	leave(time.Minute, func(rc *request.Context) { rc.OnFailedAttempt(a.Address(), 0) }) // nobody knows which server has it
 }
 
 // An answer that ends early for an unknown reason counts as load for as long as others take: the client has gone, or the server.
@@ -676,12 +676,12 @@ func TestAnswerThatEndsEarlyCountsForAsLongAsOthers(t *testing.T) {
 	t.Parallel()
 	a := newEndpoint("10.0.0.1:8000")
 	r := newRig(t, snapshotOf(a))
-	r.outliers.EXPECT().ObserveResponse(a, signal(exchange.Begun)).Once()
-	r.outliers.EXPECT().ObserveResponse(a, failure(exchange.Doubtful, noon, "ended early")).Once()
+	r.outliers.EXPECT().ObserveResponse(a, signal(request.Begun)).Once()
+	r.outliers.EXPECT().ObserveResponse(a, failure(request.Doubtful, noon, "ended early")).Once()
 	rc := r.placed(t, api.Incoming{})
-	rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+	rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true})
 	rc.OnResponseChunk([]byte("data: 1\n\n"))
-	rc.ReportHealth(exchange.Doubtful)
+	rc.ReportHealth(request.Doubtful)
 	rc.EndRequest(nil)
 	assert.InDelta(t, 1, a.Load().Requests, 0)
 	a.ExpireFailed(noon.Add(firstDuration-1), 0)
@@ -703,10 +703,10 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 	only := func(e *endpoint.Endpoint) *scheduling.Subset { return scheduling.ParseSubset([]string{e.Address()}) }
 	fail := func(e *endpoint.Endpoint) {
 		for range 6 {
-			rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: only(e), Incoming: chat("a", 0)}}
+			rc := &request.Context{Input: request.PickInput{Subset: only(e), Incoming: chat("a", 0)}}
 			require.Nil(t, r.decide(rc))
 			rc.ConfirmSent()
-			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+			rc.OnResponseHeaders(&request.ResponseHeaders{Status: 500})
 			rc.OnResponseEnd()
 			rc.EndRequest(nil)
 		}
@@ -717,7 +717,7 @@ func TestSuspectEndpointsGetNothingUnlessNoOtherWorks(t *testing.T) {
 		assert.Same(t, b, rc.Endpoint)
 	}
 	assert.Same(t, a, r.placed(t, api.Incoming{Path: "/v1/responses/resp_1"}).Endpoint)
-	rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: only(a)}}
+	rc := &request.Context{Input: request.PickInput{Subset: only(a)}}
 	require.Nil(t, r.decide(rc), "no other is allowed")
 	b.Health().EjectUntil("responses", noon.Add(time.Second))
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint, "the other is ejected")
@@ -738,10 +738,10 @@ plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
 	for range 6 {
-		rc := &exchange.RequestContext{Input: exchange.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}}
+		rc := &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{a.Address()}), Incoming: chat("a", 0)}}
 		require.Nil(t, r.decide(rc))
 		rc.ConfirmSent()
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 500})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 500})
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 	}
@@ -749,7 +749,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}
 	b.RecordSample(b.StartScrape(noon), endpoint.Gauges{Waiting: 10})
 	assert.Same(t, a, r.placed(t, api.Incoming{}).Endpoint)
 	a.RecordSample(a.StartScrape(noon), endpoint.Gauges{Waiting: 10})
-	assert.Equal(t, 429, r.refused(t, &exchange.RequestContext{}, scheduling.ErrNoCapacity).Code)
+	assert.Equal(t, 429, r.refused(t, &request.Context{}, scheduling.ErrNoCapacity).Code)
 }
 
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
@@ -783,7 +783,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 		assert.Equal(t, [2]int64{1, 0}, inFlight(), tt.name)
 		before, prompt := blocks(other), rc.PromptTokens/prefixindex.BlockTokens
 
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true, Served: tt.served(other)})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true, Served: tt.served(other)})
 		assert.Equal(t, picked, rc.Endpoint, "the record keeps the pick")
 		want, serving := [2]int64{1, 0}, picked
 		if tt.moved {
@@ -833,7 +833,7 @@ func TestRollingRestartUnderALongStream(t *testing.T) {
 	assert.Positive(t, blocks)
 	assert.Equal(t, 2000, capacity)
 
-	long.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+	long.OnResponseHeaders(&request.ResponseHeaders{Status: 200})
 	long.OnResponseChunk([]byte(`{"usage":{"completion_tokens":100000}}`)) // they would evict everything
 	long.OnResponseEnd()
 	long.EndRequest(nil)
@@ -868,7 +868,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 			rc := b.placed(t, chat("one", 1))
 			assert.Positive(t, rc.PromptTokens)
 			assert.InDelta(t, rc.PromptTokens, e.StatsAt(noon).Backlog, 0)
-			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+			rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200})
 			rc.OnResponseChunk([]byte(`{"choices":[{}],"usage":{"completion_tokens":1000}}`))
 			rc.OnResponseEnd()
 			rc.EndRequest(nil)
@@ -950,14 +950,14 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
 	r := newRig(t, snapshotOf(full))
 	r.rules = holds()
-	with := func(objective string) *exchange.RequestContext {
-		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}}
+	with := func(objective string) *request.Context {
+		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}}
 		rc.ArrivalTime = noon
 		return rc
 	}
 	refusal := r.refused(t, with("batch"), scheduling.ErrSaturated)
 	assert.Equal(t, 429, refusal.Code)
-	assert.Equal(t, exchange.ReasonSaturated, refusal.Reason)
+	assert.Equal(t, request.ReasonSaturated, refusal.Reason)
 	assert.Equal(t, time.Second, refusal.RetryAfter)
 	require.Nil(t, r.decide(with("urgent")))
 	require.Nil(t, r.decide(with("")))
@@ -978,8 +978,8 @@ plugins:
 - {type: queue-scorer}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
 saturationDetector: {pluginRef: concurrency-detector}`)
-	batch := func() *exchange.RequestContext {
-		return &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}}
+	batch := func() *request.Context {
+		return &request.Context{Input: request.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: "batch"}}}}}
 	}
 	first := batch()
 	require.Nil(t, r.decide(first), "idle")
@@ -998,21 +998,21 @@ func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
 plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
-	assert.Equal(t, 429, r.refused(t, &exchange.RequestContext{}, scheduling.ErrNoCapacity).Code)
+	assert.Equal(t, 429, r.refused(t, &request.Context{}, scheduling.ErrNoCapacity).Code)
 }
 
 func TestSessionGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, parameters string
-		headers          func(last *exchange.RequestContext) api.Headers
+		headers          func(last *request.Context) api.Headers
 	}{
-		{name: "in the client's header", parameters: `{}`, headers: func(last *exchange.RequestContext) api.Headers {
+		{name: "in the client's header", parameters: `{}`, headers: func(last *request.Context) api.Headers {
 			return last.Reply // the client sends back what it got
 		}},
 		{
 			name: "by a name in a header", parameters: `{strategy: session_id, sessionIdConfig: {sources: [{header: X-Chat}]}}`,
-			headers: func(*exchange.RequestContext) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
+			headers: func(*request.Context) api.Headers { return api.Headers{{Name: "x-chat", Value: "7"}} },
 		},
 	}
 	for _, tt := range tests {
@@ -1023,7 +1023,7 @@ func TestSessionGoesOnWhereItWas(t *testing.T) {
 plugins:
 - {type: session-affinity-filter, parameters: `+tt.parameters+`}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
-			first := r.placed(t, api.Incoming{Headers: tt.headers(&exchange.RequestContext{})})
+			first := r.placed(t, api.Incoming{Headers: tt.headers(&request.Context{})})
 			for range 20 {
 				assert.Same(t, first.Endpoint, r.placed(t, api.Incoming{Headers: tt.headers(first)}).Endpoint)
 			}
@@ -1112,15 +1112,15 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	r.estimator, r.configs = estimator, soonestFirst()
 	answer := func(chunks ...string) {
 		rc := r.placed(t, api.Incoming{})
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true})
 		for _, c := range chunks {
 			rc.OnResponseChunk([]byte(c))
 		}
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 	}
-	r.outliers.EXPECT().ObserveResponse(e, signal(exchange.Begun))
-	r.outliers.EXPECT().ObserveResponse(e, signal(exchange.Answered))
+	r.outliers.EXPECT().ObserveResponse(e, signal(request.Begun))
+	r.outliers.EXPECT().ObserveResponse(e, signal(request.Answered))
 	answer(slices.Repeat([]string{"data: a\n\n"}, 15)...)
 	assert.Zero(t, estimator.IndexStats().Blocks, "less than a block")
 	answer(slices.Repeat([]string{"data: a\n\n"}, 33)...)
@@ -1148,15 +1148,15 @@ func TestAbortedRequestLeavesNoPrompt(t *testing.T) {
 	t.Parallel()
 	b := replica()
 	first := b.placed(t, chat("known", 0))
-	first.ReportHealth(exchange.Answered)
+	first.ReportHealth(request.Answered)
 	first.EndRequest(nil)
 	for text, known := range map[string]bool{"known": true, "guessed": false} {
 		for range 2 {
-			rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}}
+			rc := &request.Context{Input: request.PickInput{Incoming: chat(text, 0), Subset: scheduling.ParseSubset([]string{first.Destination})}}
 			require.Nil(t, b.decide(rc))
 			assert.Equal(t, known, rc.MatchedTokens > 0, text)
 			rc.ConfirmSent()
-			rc.ReportHealth(exchange.Aborted)
+			rc.ReportHealth(request.Aborted)
 			rc.EndRequest(nil)
 		}
 	}
@@ -1179,8 +1179,8 @@ func TestRankingIsForCarriersThatAskForIt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, snapshotOf(a, b, c))
-			rc := &exchange.RequestContext{}
-			rc.StartRequest(r.Balancer, &exchange.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
+			rc := &request.Context{}
+			rc.StartRequest(r.Balancer, &request.Options{Now: func() time.Time { return noon }, Ranking: tt.size})
 			require.Nil(t, rc.PickEndpoint(t.Context(), nil))
 			var ranked []*endpoint.Endpoint
 			for _, s := range rc.Ranking {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // alwaysBelieved is the length of a prompt, in tokens, that is always believed: the context of most models.
@@ -21,7 +21,7 @@ func (c *promptClaims) limitTokens(tokens, bytes int) int {
 
 // learnLongest records a request with an answer. Do not call it for a carrier that does not see the body: what it says of the answer is a
 // claim, too.
-func (c *promptClaims) learnLongest(r *exchange.Record) {
+func (c *promptClaims) learnLongest(r *request.Record) {
 	if r.RequestBytes == 0 || r.Status != http.StatusOK {
 		return
 	}

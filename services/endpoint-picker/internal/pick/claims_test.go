@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func TestClaims(t *testing.T) {
@@ -18,10 +18,10 @@ func TestClaims(t *testing.T) {
 	var c promptClaims
 	assert.Equal(t, 100, c.limitTokens(100, 1))
 	assert.Equal(t, alwaysBelieved, c.limitTokens(16<<20, 1))
-	answered := exchange.Record{PickRecord: exchange.PickRecord{PromptTokens: 300_000}, RequestBytes: 1 << 20, Status: 200}
-	for _, change := range []func(r *exchange.Record){
-		func(r *exchange.Record) { r.RequestBytes = 0 }, func(r *exchange.Record) { r.Status = 400 },
-		func(r *exchange.Record) { r.PromptTokens = 10 },
+	answered := request.Record{PickRecord: request.PickRecord{PromptTokens: 300_000}, RequestBytes: 1 << 20, Status: 200}
+	for _, change := range []func(r *request.Record){
+		func(r *request.Record) { r.RequestBytes = 0 }, func(r *request.Record) { r.Status = 400 },
+		func(r *request.Record) { r.PromptTokens = 10 },
 	} {
 		x := answered
 		change(&x)
@@ -53,7 +53,7 @@ func TestClaimedPromptIsLimited(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: tt.give, Blind: tt.blind}}
+			rc := &request.Context{Input: request.PickInput{Incoming: tt.give, Blind: tt.blind}}
 			require.Nil(t, newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"))).decide(rc))
 			assert.InDelta(t, tt.most, rc.PromptTokens, 1)
 		})
@@ -66,10 +66,10 @@ func TestOnlyAnswersThatThePickerSeesRaiseTheLimit(t *testing.T) {
 	body := []byte(`{"model":"m","prompt":"` + strings.Repeat("word ", 1000) + `"}`)
 	for _, blind := range []bool{true, false} {
 		b := newSoonestFirst(snapshotOf(newEndpoint("10.0.0.1:8000")), estimate.New(1<<20))
-		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: apitest.Completions, Body: body}, Blind: blind}}
+		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: apitest.Completions, Body: body}, Blind: blind}}
 		rc.RequestBytes = len(body)
 		require.Nil(t, b.decide(rc))
-		rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200})
 		rc.OnResponseEnd()
 		rc.EndRequest(nil)
 		assert.Equal(t, blind, b.promptClaims.longest.Load() == 0)

@@ -16,7 +16,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -52,9 +52,9 @@ func measure(b *Balancer, shape apitest.Shape, size int) cost {
 	kept := int(before.HeapAlloc)
 	body := shape.BuildBody(size)
 	collect(&before)
-	picked, measured := make(chan *exchange.RequestContext), make(chan bool)
+	picked, measured := make(chan *request.Context), make(chan bool)
 	go func() {
-		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
+		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
 		_ = b.decide(rc) // a refusal costs no less
 		picked <- rc
 		<-measured
@@ -96,12 +96,12 @@ func TestPoolKeepsNoValuesOfARequest(t *testing.T) {
 	t.Parallel()
 	b, p := replica(), &pickState{}
 	b.pickPool = sync.Pool{New: func() any { return p }}
-	rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}}
+	rc := &request.Context{Input: request.PickInput{Incoming: chat("text", 0), Subset: &scheduling.Subset{}}}
 	rc.Input.Incoming.Headers = api.Headers{{Name: api.HeaderFairness, Value: strings.Repeat("a", 1<<20)}}
 	require.ErrorIs(t, b.decide(rc).Cause, scheduling.ErrNoneInSubset)
 	assert.Equal(t, scheduling.Request{}, p.request)
 	assert.Empty(t, p.incoming.Prompt)
-	assert.Equal(t, exchange.PickResult{}, p.result)
+	assert.Equal(t, request.PickResult{}, p.result)
 	assert.Nil(t, p.input)
 }
 
@@ -121,7 +121,7 @@ func BenchmarkPickOfAHostileBody(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			before := cpuTime(b)
 			for b.Loop() {
-				rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
+				rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: shape.Path, Body: body}}}
 				if balancer.decide(rc) == nil {
 					rc.ConfirmSent()
 					rc.Placements.AnsweringLease().Release()

@@ -12,8 +12,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // ejections forgets the ejections that it observes.
@@ -28,15 +28,15 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 	tests := []struct {
 		name     string
 		path     string
-		response exchange.ResponseHeaders
+		response request.ResponseHeaders
 		most     int // refusals
 	}{
-		{name: "chat", path: apitest.Chat, response: exchange.ResponseHeaders{Status: 404}, most: 2},
-		{name: "a prefix before the path", path: "/openai" + apitest.Chat, response: exchange.ResponseHeaders{Status: 404}, most: 2},
-		{name: "an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 404}, most: 2},
-		{name: "no path", response: exchange.ResponseHeaders{Status: 404}, most: 2},
-		{name: "a redirect of an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 302}, most: 10},
-		{name: "a page of an unknown API", path: "/v1/rerank", response: exchange.ResponseHeaders{Status: 200, HTML: true}, most: 10},
+		{name: "chat", path: apitest.Chat, response: request.ResponseHeaders{Status: 404}, most: 2},
+		{name: "a prefix before the path", path: "/openai" + apitest.Chat, response: request.ResponseHeaders{Status: 404}, most: 2},
+		{name: "an unknown API", path: "/v1/rerank", response: request.ResponseHeaders{Status: 404}, most: 2},
+		{name: "no path", response: request.ResponseHeaders{Status: 404}, most: 2},
+		{name: "a redirect of an unknown API", path: "/v1/rerank", response: request.ResponseHeaders{Status: 302}, most: 10},
+		{name: "a page of an unknown API", path: "/v1/rerank", response: request.ResponseHeaders{Status: 200, HTML: true}, most: 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 				for _, model := range []string{"base", "adapter"} {
 					body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%d %d"}]}`, model, i, i)
 					rc := r.placed(t, api.Incoming{Path: tt.path, Body: []byte(body)})
-					response := exchange.ResponseHeaders{Status: 200}
+					response := request.ResponseHeaders{Status: 200}
 					if rc.Destination == without && model == "adapter" {
 						response = tt.response
 						refused++
@@ -82,9 +82,9 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 		want outlier.Response // its signal, and whether the model is missing
 	}{
 		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)},
-			want: outlier.Response{Signal: exchange.Doubtful, ModelMissing: true}},
+			want: outlier.Response{Signal: request.Doubtful, ModelMissing: true}},
 		{name: "a stored response", in: api.Incoming{Path: apitest.Responses,
-			Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: exchange.Steered}},
+			Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: request.Steered}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 			})).Once()
 			rc := r.placed(t, tt.in)
 			rc.PromptTokens, rc.MatchedTokens = 100, 90 // of a cached prompt
-			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 404})
+			rc.OnResponseHeaders(&request.ResponseHeaders{Status: 404})
 			rc.OnResponseEnd()
 			rc.EndRequest(nil)
 		})
@@ -108,7 +108,7 @@ func TestSpellingsOfAPathAreSubjects(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	seen := map[uint64]string{}
 	for _, path := range []string{"/v1/chat/completions", "/x/chat/completions", "//v1/chat/completions", "/v1/./chat/completions", "/v1/chat/completions/"} {
-		in := exchange.PickInput{Incoming: api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)}, ArrivalTime: noon}
+		in := request.PickInput{Incoming: api.Incoming{Path: path + "?a=b", Body: []byte(`{"model":"m","messages":[]}`)}, ArrivalTime: noon}
 		result, refusal := r.PlaceRequest(t.Context(), &in)
 		require.Nil(t, refusal)
 		subject := result.Pending.(*pickState).subject

@@ -6,20 +6,20 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// pickState is the state of one pick, from PlaceRequest until its sender has the endpoint. It implements exchange.PendingPick. Its buffers
+// pickState is the state of one pick, from PlaceRequest until its sender has the endpoint. It implements request.PendingPick. Its buffers
 // are reused by later picks.
 type pickState struct {
 	balancer   *Balancer
-	input      *exchange.PickInput // nil after PlaceRequest
-	result     exchange.PickResult
+	input      *request.PickInput // nil after PlaceRequest
+	result     request.PickResult
 	config     *pluginconfig.Config // in force when the pick began
 	random     uint64
 	snapshot   *datastore.Snapshot
@@ -77,7 +77,7 @@ func (p *pickState) scheduleRequest() error {
 		return err
 	}
 	result.Endpoint, result.MatchedTokens, result.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
-	result.Placements[exchange.Decode] = p.acquireLease(result.Endpoint)
+	result.Placements[request.Decode] = p.acquireLease(result.Endpoint)
 	p.lacks.MarkPlaced(result.Endpoint, p.request.Now)
 	result.Destination = p.destinationHeader(endpoints)
 	result.Conformance = config.TestHeader != "" && p.input.Incoming.Headers.ValueOf(config.TestHeader) != ""
@@ -105,7 +105,7 @@ func (p *pickState) acquireLease(on *endpoint.Endpoint) *endpoint.Lease {
 }
 
 // CommitPick records the endpoint of the request.
-func (p *pickState) CommitPick(r *exchange.Record) exchange.ResponseObserver {
+func (p *pickState) CommitPick(r *request.Record) request.ResponseObserver {
 	b, result := p.balancer, &p.result
 	o := &responseObserver{balancer: b, record: r, lease: result.Placements.AnsweringLease(), subject: p.subject, prompt: p.firstHalf(),
 		inference: result.Inference, estimated: p.estimated, stored: p.incoming.Stored != 0, claimed: p.claimed}
@@ -138,6 +138,6 @@ func (p *pickState) reset() {
 	p.incoming.DropLarge()
 	p.chain.DropLarge()
 	p.balancer, p.config, p.snapshot, p.lacks = nil, nil, nil, nil
-	p.result, p.request, p.prompt.Size = exchange.PickResult{}, scheduling.Request{}, estimate.PromptSize{}
+	p.result, p.request, p.prompt.Size = request.PickResult{}, scheduling.Request{}, estimate.PromptSize{}
 	p.claimed, p.subject = false, 0
 }

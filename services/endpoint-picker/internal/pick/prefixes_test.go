@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-const prefixBytes = exchange.PrefixTokens * prefixindex.BytesPerToken
+const prefixBytes = request.PrefixTokens * prefixindex.BytesPerToken
 
-// pickedPrompt returns the exchange of a completion with a prompt.
-func pickedPrompt(t *testing.T, r *rig, prompt string) *exchange.RequestContext {
+// pickedPrompt returns the request of a completion with a prompt.
+func pickedPrompt(t *testing.T, r *rig, prompt string) *request.Context {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"model": "m", "prompt": prompt})
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestPrefixesEndWhereThePickerDoesNotReadOn(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
 	r.options.Prefixes = true
 	rc := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
-	assert.Greater(t, exchange.PrefixCount(rc.PromptTokens), 1000)
+	assert.Greater(t, request.PrefixCount(rc.PromptTokens), 1000)
 	assert.Len(t, rc.Prefixes, maxBlocks/prefixBlocks)
 }
 
@@ -71,7 +71,7 @@ func TestPrefixesDoNotChangePicks(t *testing.T) {
 		b := replica()
 		b.configs, b.options.Prefixes = config, enabled
 		first := b.placed(t, chat("text", 0))
-		again := &exchange.RequestContext{Input: exchange.PickInput{Incoming: chat("text", 0)}}
+		again := &request.Context{Input: request.PickInput{Incoming: chat("text", 0)}}
 		again.Input.Subset = scheduling.ParseSubset([]string{first.Destination})
 		require.Nil(t, b.decide(again))
 		assert.Equal(t, 64, again.MatchedTokens)

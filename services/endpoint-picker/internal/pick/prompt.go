@@ -6,9 +6,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -114,7 +114,7 @@ func (p *pickState) truncateBlocks(blocks int) {
 }
 
 // prefixBlocks is the number of blocks of one prefix in a record.
-const prefixBlocks = exchange.PrefixTokens / prefixindex.BlockTokens
+const prefixBlocks = request.PrefixTokens / prefixindex.BlockTokens
 
 // appendPrefixes appends the hashes of a prompt's prefixes: at most 1025, or eight kilobytes.
 func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
@@ -123,7 +123,7 @@ func appendPrefixes(to []uint64, c *prefixindex.Chain, tokens int) []uint64 {
 	for i := range count {
 		to = append(to, c.Hashes[(i+1)*prefixBlocks-1])
 	}
-	if sum, covered := c.Sum(); covered >= tokens && exchange.PrefixCount(tokens) == count+1 {
+	if sum, covered := c.Sum(); covered >= tokens && request.PrefixCount(tokens) == count+1 {
 		to = append(to, sum)
 	}
 	return to

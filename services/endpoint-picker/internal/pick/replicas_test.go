@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.
@@ -56,7 +56,7 @@ func TestReplicasAgreeOnWhereAConversationIs(t *testing.T) {
 			assert.NotZero(t, third.MatchedTokens)
 		}
 		places[first.Destination] = true
-		for _, rc := range []*exchange.RequestContext{first, second, third} {
+		for _, rc := range []*request.Context{first, second, third} {
 			rc.Placements.AnsweringLease().Release()
 		}
 	}

@@ -6,17 +6,17 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // responseObserver learns from the response to one request. What a failed request causes:
 //
-//	RequestContext.ReportHealth          the first health signal of the response counts
+//	request.Context.ReportHealth         the first health signal of the response counts
 //	responseObserver.ObserveHealth       whose response it is, and whether its client may have chosen the endpoint
 //	  outlier.Detector.ObserveResponse   may eject the endpoint, for all requests or for those for one model
 //	  estimate.Estimator                 the prompt is in no cache
-//	RequestContext.OnResponseEnd         or EndRequest: the request counts as load until the time that ObserveHealth returned
+//	request.Context.OnResponseEnd        or EndRequest: the request counts as load until the time that ObserveHealth returned
 //	  endpoint.Lease.FailUntil           the lease ends, and its endpoint counts it until then
 //	  estimate (suspect.go)              several failures in a row: the server seems to have stopped
 //	endpoint.Endpoint.ExpireFailed       at each pick and once a second: the load ends
@@ -24,13 +24,13 @@ import (
 // An attempt after which another server got the request (ObserveAttempt, ObserveResponder) is Faulty at once, and its lease moves there.
 type responseObserver struct {
 	balancer      *Balancer
-	record        *exchange.Record     // of the request; read-only
+	record        *request.Record      // of the request; read-only
 	lease         *endpoint.Lease      // on the endpoint that answers
 	subject       uint64               // see pickState
 	prompt        uint64               // hash of its first half
 	expectation   estimate.Expectation // of the prompt
 	placement     *estimate.Placement  // of the prompt, until it is known whether it was computed; nil without a prompt
-	inference     bool                 // see exchange.Decision
+	inference     bool                 // see request.Decision
 	estimated     bool                 // the profile reads estimates
 	stored        bool                 // the request names a stored response, which may be missing
 	claimed       bool                 // see pickState
@@ -43,9 +43,9 @@ func (o *responseObserver) ObserveAttempt(address, failure string) {
 	b, r := o.balancer, o.record
 	if address == r.Endpoint.Address() {
 		o.attemptFailed = true
-		o.reportHealth(r.Endpoint, exchange.Faulty, failure)
+		o.reportHealth(r.Endpoint, request.Faulty, failure)
 	} else if e := b.endpointAt(address); e != nil {
-		o.reportHealth(e, exchange.Faulty, failure)
+		o.reportHealth(e, request.Faulty, failure)
 	}
 }
 
@@ -70,30 +70,30 @@ func (o *responseObserver) ObserveResponder() {
 
 // ObserveHealth records what the response says about the endpoint that gave it. A failed request leaves no prompt in the cache, and counts
 // as load for as long as an answer takes. So does one that ended early for an unknown reason, but its prompt may be in the cache.
-func (o *responseObserver) ObserveHealth(h exchange.HealthReport) (busy time.Time) {
+func (o *responseObserver) ObserveHealth(h request.HealthReport) (busy time.Time) {
 	b, r, v := o.balancer, o.record, h.Signal
-	silent := v == exchange.Silent
+	silent := v == request.Silent
 	switch {
-	case v == exchange.Answered:
+	case v == request.Answered:
 		o.ObserveContent()
-	case v == exchange.Aborted:
+	case v == request.Aborted:
 		o.withdrawPrompt()
 		return time.Time{}
 	case silent && !o.waitedInVain():
 		return time.Time{}
 	case silent:
-		v = exchange.Doubtful
+		v = request.Doubtful
 	}
 	if by := o.answeringEndpoint(); by != nil {
 		o.reportHealth(by, o.serverSignal(v), h.Failure)
 	}
 	switch {
-	case v == exchange.Answered:
+	case v == request.Answered:
 		if o.inference {
 			b.meanDuration.addSample(b.clock.Now().Sub(r.DispatchTime()))
 		}
 		return time.Time{}
-	case v == exchange.Doubtful && !silent && !h.Refused: // the client has gone, perhaps
+	case v == request.Doubtful && !silent && !h.Refused: // the client has gone, perhaps
 		o.confirmPrompt()
 	default:
 		o.withdrawPrompt()
@@ -129,16 +129,16 @@ func (o *responseObserver) ObserveContent() {
 	o.hasContent = true
 	o.confirmPrompt()
 	if by := o.answeringEndpoint(); by != nil {
-		o.reportHealth(by, exchange.Begun, "")
+		o.reportHealth(by, request.Begun, "")
 	}
 	o.balancer.estimator.RecordFirstContent(&o.expectation)
 }
 
 // reportHealth passes the health signal of the request, and what was wrong with the response, to the outlier detection of an endpoint.
-func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v exchange.HealthSignal, failure string) {
+func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v request.HealthSignal, failure string) {
 	r := o.record
 	o.balancer.outliers.ObserveResponse(e, outlier.Response{
-		Signal: v, Placed: r.DispatchTime(), Subject: o.subject, Model: r.Target, ModelMissing: v == exchange.Doubtful && o.isModelMissing(),
+		Signal: v, Placed: r.DispatchTime(), Subject: o.subject, Model: r.Target, ModelMissing: v == request.Doubtful && o.isModelMissing(),
 		Prompt: o.prompt, HasContent: o.hasContent, Failure: failure,
 	})
 }
@@ -150,9 +150,9 @@ func (o *responseObserver) isModelMissing() bool {
 
 // serverSignal returns a health signal as it counts for the server. A client may choose the server of its wrong requests by a prompt that
 // is cached there; other ones come to all servers alike. A missing model is not a wrong request if others answer.
-func (o *responseObserver) serverSignal(v exchange.HealthSignal) exchange.HealthSignal {
-	if r := o.record; v == exchange.Doubtful && r.PromptTokens > 0 && 2*r.MatchedTokens > r.PromptTokens && !o.isModelMissing() {
-		return exchange.Steered
+func (o *responseObserver) serverSignal(v request.HealthSignal) request.HealthSignal {
+	if r := o.record; v == request.Doubtful && r.PromptTokens > 0 && 2*r.MatchedTokens > r.PromptTokens && !o.isModelMissing() {
+		return request.Steered
 	}
 	return v
 }

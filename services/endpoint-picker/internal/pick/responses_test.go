@@ -11,13 +11,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // respond has the picked server answer in pieces.
-func respond(rc *exchange.RequestContext, events bool, pieces ...string) {
-	rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: events})
+func respond(rc *request.Context, events bool, pieces ...string) {
+	rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: events})
 	for _, piece := range pieces {
 		rc.OnResponseChunk([]byte(piece))
 	}
@@ -77,7 +77,7 @@ func TestStoredResponseOfAServerThatCannotBePicked(t *testing.T) {
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
 	for id, server := range storeResponses(t, r, 1) {
 		other := map[string]string{"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}[server]
-		rc := &exchange.RequestContext{Input: exchange.PickInput{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}}
+		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: "/v1/responses/" + id}, Subset: scheduling.ParseSubset([]string{other})}}
 		require.Nil(t, r.decide(rc))
 		assert.Equal(t, other, rc.Destination)
 

@@ -8,7 +8,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
@@ -71,10 +71,10 @@ func (p *pickState) rewriteModel() {
 		if asked, err = json.Marshal(result.Model); err != nil {
 			return // as above
 		}
-		result.Edit = exchange.Edit{Span: span, Replacement: []byte(result.Target)}
+		result.Edit = request.Edit{Span: span, Replacement: []byte(result.Target)}
 	} else {
 		asked = bytes.Clone(in.Body[span.From-1 : span.To+1])
-		result.Edit = exchange.Edit{Span: span, Replacement: target}
+		result.Edit = request.Edit{Span: span, Replacement: target}
 	}
 	result.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
 	result.Remove = encodingHeaders

@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // hashed is what the picker knows of a prompt: hashes, and its estimated length.
@@ -250,7 +250,7 @@ func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 			} else if rc.Destination == homes[c] {
 				stayed++
 			}
-			rc.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+			rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true})
 			rc.OnFirstToken(noon)
 			rc.OnResponseEnd()
 			rc.EndRequest(nil)

@@ -8,7 +8,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -58,15 +58,15 @@ func (p *pickState) recordScores(endpoints []*endpoint.Endpoint) {
 }
 
 // scoreOf returns the rating of the i-th candidate.
-func (p *pickState) scoreOf(i int, endpoints []*endpoint.Endpoint) exchange.Score {
+func (p *pickState) scoreOf(i int, endpoints []*endpoint.Endpoint) request.Score {
 	c := &p.scheduling.Candidates()[i]
-	return exchange.Score{Endpoint: endpoints[c.Index], Total: p.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
+	return request.Score{Endpoint: endpoints[c.Index], Total: p.scheduling.Totals()[i], Wait: c.Load.Wait, Matched: c.Matched}
 }
 
 // rankCandidates returns the best candidates, at most most of them.
-func (p *pickState) rankCandidates(endpoints []*endpoint.Endpoint, most int) []exchange.Score {
+func (p *pickState) rankCandidates(endpoints []*endpoint.Endpoint, most int) []request.Score {
 	order := p.rankingOrder()
-	ranking := make([]exchange.Score, 0, min(len(order), most))
+	ranking := make([]request.Score, 0, min(len(order), most))
 	for _, i := range order[:cap(ranking)] {
 		ranking = append(ranking, p.scoreOf(i, endpoints))
 	}

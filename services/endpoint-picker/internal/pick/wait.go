@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -149,7 +149,7 @@ func (p *pickState) waitInQueue(ctx context.Context, limits queue.Limits) error 
 		result.Queue = queueOutcomeOf(err)
 		return p.queueError(err)
 	}
-	result.Queue = exchange.Dispatched
+	result.Queue = request.Dispatched
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (p *pickState) waiterSize() int64 {
 }
 
 // maxWait returns how long the request may wait for an endpoint, as far as its sender says.
-func maxWait(ctx context.Context, in *exchange.PickInput) time.Duration {
+func maxWait(ctx context.Context, in *request.PickInput) time.Duration {
 	const unlimited = 1<<63 - 1
 	limit := time.Duration(unlimited)
 	if deadline, has := ctx.Deadline(); has {
@@ -188,16 +188,16 @@ func maxWait(ctx context.Context, in *exchange.PickInput) time.Duration {
 }
 
 // queueOutcomeOf returns the outcome of a request that left the queue without a grant.
-func queueOutcomeOf(err error) exchange.QueueOutcome {
+func queueOutcomeOf(err error) request.QueueOutcome {
 	switch {
 	case errors.Is(err, queue.ErrFull):
-		return exchange.RejectedCapacity
+		return request.RejectedCapacity
 	case errors.Is(err, queue.ErrExpired):
-		return exchange.EvictedNoEndpoints
+		return request.EvictedNoEndpoints
 	case errors.Is(err, context.Canceled):
-		return exchange.EvictedContextCancelled
+		return request.EvictedContextCancelled
 	}
-	return exchange.EvictedOther
+	return request.EvictedOther
 }
 
 // checkAdmission refuses the request if there is no endpoint, or if it has a negative priority and the pool is saturated.

@@ -16,11 +16,11 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -56,9 +56,9 @@ func (p *emptyPool) have(endpoints ...*endpoint.Endpoint) {
 
 // sent is a request that was decided, or still waits.
 type sent struct {
-	exchange.RequestContext
+	request.Context
 
-	refusal *exchange.Refusal // once it is decided
+	refusal *request.Refusal // once it is decided
 	decided atomic.Bool
 	cancel  context.CancelFunc
 }
@@ -68,10 +68,10 @@ func (p *emptyPool) send(in api.Incoming) *sent { return p.sendFor(in, nil) }
 
 // sendFor is send with the time that the sender waits for an endpoint.
 func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
-	s := &sent{RequestContext: exchange.RequestContext{Input: exchange.PickInput{Incoming: in, MaxWait: maxWait}}}
+	s := &sent{Context: request.Context{Input: request.PickInput{Incoming: in, MaxWait: maxWait}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.StartRequest(p, &exchange.Options{Now: time.Now})
+	s.StartRequest(p, &request.Options{Now: time.Now})
 	go func() {
 		if s.refusal = s.PickEndpoint(ctx, in.Body); s.refusal == nil {
 			s.ConfirmSent()
@@ -84,7 +84,7 @@ func (p *emptyPool) sendFor(in api.Incoming, maxWait *time.Duration) *sent {
 
 // answer ends a request.
 func (s *sent) answer() {
-	s.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200})
+	s.OnResponseHeaders(&request.ResponseHeaders{Status: 200})
 	s.OnResponseEnd()
 	s.EndRequest(nil)
 	synctest.Wait()
@@ -123,7 +123,7 @@ func TestWaitsForAServer(t *testing.T) {
 			assert.Nil(t, s.refusal)
 			assert.Equal(t, 20*time.Second, s.QueueTime)
 			assert.Zero(t, s.PickDuration)
-			assert.Equal(t, exchange.Dispatched, s.Queue)
+			assert.Equal(t, request.Dispatched, s.Queue)
 		}
 		assert.Zero(t, p.dispatched.count)
 	})
@@ -192,7 +192,7 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		synctest.Wait()
 		require.True(t, s.decided.Load())
 		time.Sleep(100 * time.Millisecond)
-		s.OnResponseHeaders(&exchange.ResponseHeaders{Status: 200, Events: true})
+		s.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true})
 		for range 2 { // one piece of content alone says nothing
 			s.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"))
 		}
@@ -250,7 +250,7 @@ func TestWaitsNoLonger(t *testing.T) {
 				assert.Equal(t, tt.wait, time.Since(began))
 				require.NotNil(t, s.refusal)
 				assert.Equal(t, 503, s.refusal.Code)
-				assert.Equal(t, exchange.ReasonNoEndpoints, s.refusal.Reason)
+				assert.Equal(t, request.ReasonNoEndpoints, s.refusal.Reason)
 				assert.ErrorIs(t, s.refusal.Cause, scheduling.ErrNoEndpoints)
 			})
 		})
@@ -267,8 +267,8 @@ func TestClientThatLeavesWhileItWaits(t *testing.T) {
 		assert.True(t, s.decided.Load())
 		assert.NotNil(t, s.refusal)
 		s.EndRequest(nil)
-		assert.Equal(t, exchange.Unpicked, s.Outcome)
-		assert.Equal(t, exchange.EvictedContextCancelled, s.Queue)
+		assert.Equal(t, request.Unpicked, s.Outcome)
+		assert.Equal(t, request.EvictedContextCancelled, s.Queue)
 		assert.Zero(t, p.Queue().Len())
 	})
 }
@@ -281,7 +281,7 @@ func TestFullQueue(t *testing.T) {
 		first, big := p.send(api.Incoming{}), p.send(api.Incoming{Body: fmt.Appendf(nil, `{"prompt":"%032768d"}`, 0)})
 		assert.True(t, big.decided.Load())
 		require.NotNil(t, big.refusal)
-		assert.Equal(t, exchange.RejectedCapacity, big.Queue)
+		assert.Equal(t, request.RejectedCapacity, big.Queue)
 		second := p.send(api.Incoming{})
 		third := p.send(api.Incoming{})
 		assert.True(t, third.decided.Load())
@@ -373,7 +373,7 @@ func TestDisplacedRequest(t *testing.T) {
 		require.True(t, low.decided.Load())
 		require.NotNil(t, low.refusal)
 		assert.Equal(t, 429, low.refusal.Code)
-		assert.Equal(t, exchange.EvictedOther, low.Queue)
+		assert.Equal(t, request.EvictedOther, low.Queue)
 	})
 }
 
@@ -400,15 +400,15 @@ func TestEvictedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		ctx, cancel := context.WithCancelCause(context.Background())
-		var x exchange.RequestContext
-		x.StartRequest(p, &exchange.Options{Now: time.Now})
-		refusal := make(chan *exchange.Refusal, 1)
+		var x request.Context
+		x.StartRequest(p, &request.Options{Now: time.Now})
+		refusal := make(chan *request.Refusal, 1)
 		go func() { refusal <- x.PickEndpoint(ctx, nil) }()
 		synctest.Wait()
 		cancel(fairshare.ErrTooManyBytes)
 		assert.Equal(t, 429, (<-refusal).Code)
 		x.EndRequest(nil)
-		assert.Equal(t, exchange.Refused, x.Outcome)
+		assert.Equal(t, request.Refused, x.Outcome)
 	})
 }
 

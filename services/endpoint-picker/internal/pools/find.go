@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const headerAuthority = ":authority"
@@ -17,27 +17,27 @@ const headerAuthority = ":authority"
 type member struct {
 	title   string  // no other member has it
 	address address // no other member has it; zero for the pool of all streams
-	pool    exchange.Pool
+	pool    request.Pool
 }
 
 // finder finds pools. It is safe for concurrent use.
 type finder struct {
-	fallback  exchange.Pool // of streams and requests for none of the addresses
-	listeners []int         // ports of the HTTP listeners, whichever pool a request is for
+	fallback  request.Pool // of streams and requests for none of the addresses
+	listeners []int        // ports of the HTTP listeners, whichever pool a request is for
 	current   atomic.Pointer[lookupTables]
 }
 
 // lookupTables find pools. They are never changed.
 type lookupTables struct {
 	addresses poolsByAddress
-	titles    map[string]exchange.Pool
+	titles    map[string]request.Pool
 }
 
 // poolsByAddress finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
-type poolsByAddress map[address]exchange.Pool
+type poolsByAddress map[address]request.Pool
 
 // newFinder returns a finder without members.
-func newFinder(fallback exchange.Pool, listeners ...int) *finder {
+func newFinder(fallback request.Pool, listeners ...int) *finder {
 	f := &finder{fallback: fallback, listeners: listeners}
 	f.current.Store(&lookupTables{})
 	return f
@@ -45,7 +45,7 @@ func newFinder(fallback exchange.Pool, listeners ...int) *finder {
 
 // replaceMembers replaces the members.
 func (f *finder) replaceMembers(members []member) {
-	next := lookupTables{addresses: poolsByAddress{}, titles: map[string]exchange.Pool{}}
+	next := lookupTables{addresses: poolsByAddress{}, titles: map[string]request.Pool{}}
 	for _, m := range members {
 		next.titles[m.title] = m.pool
 		if m.address == (address{}) {
@@ -59,7 +59,7 @@ func (f *finder) replaceMembers(members []member) {
 }
 
 // addForm adds a form of an address. A form that several pools have finds none of them.
-func (t poolsByAddress) addForm(a address, p exchange.Pool) {
+func (t poolsByAddress) addForm(a address, p request.Pool) {
 	if _, ambiguous := t[a]; ambiguous {
 		p = nil
 	}
@@ -79,7 +79,7 @@ func (a address) matchingForms() []address {
 }
 
 // FindPool returns the pool of a stream, by its context.
-func (f *finder) FindPool(ctx context.Context) exchange.Pool {
+func (f *finder) FindPool(ctx context.Context) request.Pool {
 	known := f.current.Load().addresses
 	if len(known) == 0 {
 		return f.fallback
@@ -93,11 +93,11 @@ func (f *finder) FindPool(ctx context.Context) exchange.Pool {
 }
 
 // FindTitle returns the pool with a title, or nil.
-func (f *finder) FindTitle(title string) exchange.Pool { return f.current.Load().titles[title] }
+func (f *finder) FindTitle(title string) request.Pool { return f.current.Load().titles[title] }
 
 // FindHost returns the pool of an HTTP request, by its host: the Service of an endpointPickerRef, without a port, with the port of the
 // endpointPickerRef, or with that of one of our listeners. A Service of several pools needs the port.
-func (f *finder) FindHost(host string) exchange.Pool {
+func (f *finder) FindHost(host string) request.Pool {
 	known := f.current.Load().addresses
 	if len(known) == 0 {
 		return f.fallback
@@ -131,9 +131,9 @@ var errMissing = errors.New("the picker serves no InferencePool at this address"
 func (m missingPool) OnRequestStart() { m.observe() }
 
 // PlaceRequest refuses the request.
-func (missingPool) PlaceRequest(context.Context, *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
-	return exchange.PickResult{}, exchange.Unavailable(errMissing)
+func (missingPool) PlaceRequest(context.Context, *request.PickInput) (request.PickResult, *request.Refusal) {
+	return request.PickResult{}, request.Unavailable(errMissing)
 }
 
 // OnRequestEnd does nothing.
-func (missingPool) OnRequestEnd(*exchange.Record) {}
+func (missingPool) OnRequestEnd(*request.Record) {}

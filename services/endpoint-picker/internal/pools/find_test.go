@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/metadata"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func TestParseAuthority(t *testing.T) {
@@ -59,7 +59,7 @@ func FuzzParseAuthority(f *testing.F) {
 
 // namedPool is a pool that is known by its name.
 type namedPool struct {
-	exchange.Pool
+	request.Pool
 
 	name string
 }
@@ -145,7 +145,7 @@ func BenchmarkFind(b *testing.B) {
 func TestFindHost(t *testing.T) {
 	t.Parallel()
 	type named struct {
-		exchange.Pool
+		request.Pool
 		name string
 	}
 	s := newFinder(named{name: ""}, 8080)

@@ -9,20 +9,20 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pick"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/requestlog"
 )
 
 // A Pool is one pool of model servers with all its parts: its endpoints and their load, the rules for its requests, its metrics, and the
-// picks. It implements exchange.Pool.
+// picks. It implements request.Pool.
 type Pool struct {
 	*pick.Balancer
 
@@ -131,7 +131,7 @@ func (p *Pool) Run(ctx context.Context) {
 
 // observer receives the records of finished requests.
 type observer interface {
-	ObserveRequest(r *exchange.Record)
+	ObserveRequest(r *request.Record)
 }
 
 // observers receive the records of all requests: the metrics, and others that are enabled.
@@ -142,7 +142,7 @@ type observers struct {
 }
 
 // ObserveRequest passes the record of a finished request to all observers.
-func (o *observers) ObserveRequest(r *exchange.Record) {
+func (o *observers) ObserveRequest(r *request.Record) {
 	o.Metrics.ObserveRequest(r)
 	for _, other := range o.others {
 		other.ObserveRequest(r)

@@ -34,10 +34,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
 )
 
@@ -174,7 +174,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 		a := r.FindTitle("ns/a")
 		assert.Same(t, a, r.FindHost("epp.ns.svc:9001"))
 		assert.Equal(t, 1, logs.FilterMessage("Started pool").Len())
-		_, refusal := r.FindHost("epp.ns.svc:9002").PlaceRequest(t.Context(), &exchange.PickInput{})
+		_, refusal := r.FindHost("epp.ns.svc:9002").PlaceRequest(t.Context(), &request.PickInput{})
 		require.NotNil(t, refusal)
 
 		c.createPool(t, "b", 2, 9002)
@@ -258,7 +258,7 @@ func TestObservers(t *testing.T) {
 			enabled := r.enabledObservers(r.only)
 			assert.Len(t, enabled, tt.wantOthers)
 			for _, o := range enabled {
-				o.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
+				o.ObserveRequest(&request.Record{Outcome: request.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
 					EndTime: time.Now()})
 			}
 			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())

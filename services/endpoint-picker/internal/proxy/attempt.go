@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // maxInformational is the maximum number of informational responses before a response: servers send one or two (103, 102).
@@ -34,7 +34,7 @@ func (t *transfer) forwardRequest() (complete bool) {
 	candidates := t.candidateAddresses()
 	to := s.upstream.reserveServer(candidates[0])
 	if to == nil {
-		return t.refuseRequest(rc.RefuseRequest(exchange.Exhausted(errFull)))
+		return t.refuseRequest(rc.RefuseRequest(request.Exhausted(errFull)))
 	}
 	rc.ConfirmSent()
 	base := t.baseRequest()
@@ -118,15 +118,15 @@ func (t *transfer) baseRequest() *http.Request {
 // answerFailure answers a request without a response of a model server. It counts as a failure of the picked endpoint and of the last
 // one.
 func (t *transfer) answerFailure(err error, last string) (complete bool) {
-	r := exchange.NoAnswer(http.StatusBadGateway, err)
+	r := request.NoAnswer(http.StatusBadGateway, err)
 	switch {
 	case errors.Is(err, errSilent):
 		r.Code = http.StatusGatewayTimeout
 	case errors.Is(err, errUnconnected):
-		r = exchange.Unavailable(errUnconnected)
+		r = request.Unavailable(errUnconnected)
 		r.Reason = "" // there are endpoints
 	}
-	t.requestContext.OnResponseHeaders(&exchange.ResponseHeaders{Status: r.Code, Served: last, Unanswered: true})
+	t.requestContext.OnResponseHeaders(&request.ResponseHeaders{Status: r.Code, Served: last, Unanswered: true})
 	t.requestContext.OnResponseEnd()
 	return t.refuseRequest(r)
 }

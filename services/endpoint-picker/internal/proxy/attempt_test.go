@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // readRequest reads one request from a connection of the proxy.
@@ -97,7 +97,7 @@ func TestRepeats(t *testing.T) {
 					case moved:
 						assert.Equal(t, reply{http.StatusOK, a.header, method + " / " + body, nil}, a)
 						assert.Equal(t, second, record.Served)
-						assert.Equal(t, exchange.Completed, record.Outcome)
+						assert.Equal(t, request.Completed, record.Outcome)
 						assert.Equal(t, int64(1), r.ProxyStats().Retries)
 					case failed:
 						assert.Equal(t, http.StatusBadGateway, a.status)
@@ -106,7 +106,7 @@ func TestRepeats(t *testing.T) {
 						assert.Zero(t, r.ProxyStats().Retries)
 					case cut:
 						require.Error(t, a.err)
-						assert.Equal(t, exchange.Interrupted, record.Outcome)
+						assert.Equal(t, request.Interrupted, record.Outcome)
 						assert.Zero(t, r.ProxyStats().Retries)
 					}
 					assert.Zero(t, r.pool.inFlight())
@@ -229,10 +229,10 @@ func TestClientGoes(t *testing.T) {
 	tests := []struct {
 		name   string
 		before func(w http.ResponseWriter)
-		want   exchange.Outcome
+		want   request.Outcome
 	}{
-		{name: "before the response", before: func(http.ResponseWriter) {}, want: exchange.Unseen},
-		{name: "during the response", before: func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, want: exchange.Interrupted},
+		{name: "before the response", before: func(http.ResponseWriter) {}, want: request.Unseen},
+		{name: "during the response", before: func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, want: request.Interrupted},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestClientGoes(t *testing.T) {
 				c, from := r.dial()
 				_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: 1\r\nContent-Length: 4\r\n\r\nbody")
 				require.NoError(t, err)
-				if <-here; tt.want == exchange.Interrupted {
+				if <-here; tt.want == request.Interrupted {
 					_, err = from.ReadByte()
 					require.NoError(t, err)
 				}
@@ -289,7 +289,7 @@ func TestServerIsFull(t *testing.T) {
 		assert.Equal(t, "rejected-saturated", a.header.Get("X-Llm-D-Request-Dropped-Reason"))
 		assert.Equal(t, []ServerStats{{r.pool.endpoints[0].Address(), 2}}, r.ProxyStats().Servers)
 		record := r.pool.ended(t, 1)[0]
-		assert.Equal(t, exchange.Refused, record.Outcome)
+		assert.Equal(t, request.Refused, record.Outcome)
 		assert.False(t, record.HasMoved(), "the server did not fail")
 		close(release)
 		r.pool.ended(t, 3)

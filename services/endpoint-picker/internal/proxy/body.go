@@ -11,9 +11,9 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // firstRead is the size of the first buffer of a body. It doubles while the body goes on, so that a client that announces a large body and
@@ -24,7 +24,7 @@ const firstRead = 16 << 10
 var errGone = errors.New("the client has gone")
 
 // collectBody reads the body of the request into memory. It returns a refusal, or errGone, if the body does not come.
-func (t *transfer) collectBody() (*exchange.Refusal, error) {
+func (t *transfer) collectBody() (*request.Refusal, error) {
 	r := t.request
 	if r.Body == nil || r.Body == http.NoBody {
 		t.bodyComplete = true
@@ -32,7 +32,7 @@ func (t *transfer) collectBody() (*exchange.Refusal, error) {
 	}
 	limit := t.server.options.MaxRequestBody
 	if r.ContentLength > int64(limit) {
-		return exchange.TooLarge(limit), nil
+		return request.TooLarge(limit), nil
 	}
 	_ = t.control.SetReadDeadline(time.Now().Add(t.server.options.BodyTimeout))
 	pool := t.account.BufferPool()
@@ -47,7 +47,7 @@ func (t *transfer) collectBody() (*exchange.Refusal, error) {
 		switch {
 		case n > limit:
 			pool.Put(buffer)
-			return exchange.TooLarge(limit), nil
+			return request.TooLarge(limit), nil
 		case errors.Is(err, io.EOF):
 			_ = t.control.SetReadDeadline(time.Time{}) // net/http reads on, to see whether the client goes
 			t.storeBody(buffer, n)
@@ -58,7 +58,7 @@ func (t *transfer) collectBody() (*exchange.Refusal, error) {
 			return t.bodyError(err)
 		case t.account.IsBeyondShare(fairshare.Bytes):
 			pool.Put(buffer)
-			return exchange.Exhausted(fairshare.ErrTooManyBytes), nil
+			return request.Exhausted(fairshare.ErrTooManyBytes), nil
 		case n == len(*buffer):
 			buffer = t.growBuffer(buffer)
 		}
@@ -91,18 +91,18 @@ func (t *transfer) storeBody(buffer *[]byte, n int) {
 }
 
 // bodyError returns the answer to a body that could not be read.
-func (t *transfer) bodyError(err error) (*exchange.Refusal, error) {
+func (t *transfer) bodyError(err error) (*request.Refusal, error) {
 	var network net.Error
 	malformed := fairconn.ConnOf(t.request).Violation()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return exchange.TimedOut(), nil
+		return request.TimedOut(), nil
 	case malformed != nil: // after which net/http takes the client for gone
-		return exchange.BadRequest(malformed), nil
+		return request.BadRequest(malformed), nil
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), t.request.Context().Err() != nil, t.request.ProtoMajor == 2:
 		return nil, errGone
 	}
-	return exchange.BadRequest(err), nil // for example the length of a chunk
+	return request.BadRequest(err), nil // for example the length of a chunk
 }
 
 // freeBody frees the body when no attempt reads it anymore.

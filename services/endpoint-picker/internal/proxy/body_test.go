@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
@@ -49,37 +49,37 @@ func TestBodies(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	exhausted := func(why error) exchange.Refusal { return *exchange.Exhausted(why) }
+	exhausted := func(why error) request.Refusal { return *request.Exhausted(why) }
 	large := strings.Repeat("x", 2000)
 	tests := []struct {
 		name   string
 		limits fairshare.Limits
-		refuse *exchange.Refusal // by the pick
-		empty  bool              // the pool
+		refuse *request.Refusal // by the pick
+		empty  bool             // the pool
 		give   string
-		form   exchange.ErrorFormat
-		want   exchange.Refusal
+		form   request.ErrorFormat
+		want   request.Refusal
 	}{
-		{name: "too large by its length", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", want: *exchange.TooLarge(1024)},
+		{name: "too large by its length", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", want: *request.TooLarge(1024)},
 		{
 			name: "too large for Anthropic's API", give: "POST /v1//%6dessages/?beta=true HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n",
-			form: exchange.Anthropic, want: *exchange.TooLarge(1024),
+			form: request.Anthropic, want: *request.TooLarge(1024),
 		},
-		{name: "too large in chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + large, want: *exchange.TooLarge(1024)},
+		{name: "too large in chunks", give: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + large, want: *request.TooLarge(1024)},
 		{
 			name: "too large, and the client waits", give: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n",
-			want: *exchange.TooLarge(1024),
+			want: *request.TooLarge(1024),
 		},
 		{name: "too many bytes", limits: fairshare.Limits{Bytes: 60 << 10}, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exhausted(fairshare.ErrTooManyBytes)},
-		{name: "no endpoint", empty: true, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
-			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
+		{name: "no endpoint", empty: true, give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", want: request.Refusal{
+			Code: 503, Reason: request.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
 		}},
 		{
-			name: "refused by the pick", refuse: exchange.BadRequest(io.ErrUnexpectedEOF), give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-			want: *exchange.BadRequest(io.ErrUnexpectedEOF),
+			name: "refused by the pick", refuse: request.BadRequest(io.ErrUnexpectedEOF), give: "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			want: *request.BadRequest(io.ErrUnexpectedEOF),
 		},
-		{name: "of a request without a body", empty: true, give: "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", want: exchange.Refusal{
-			Code: 503, Reason: exchange.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
+		{name: "of a request without a body", empty: true, give: "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", want: request.Refusal{
+			Code: 503, Reason: request.ReasonNoEndpoints, RetryAfter: time.Second, Text: "no ready endpoints in the pool",
 		}},
 	}
 	for _, tt := range tests {
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 				body, err := io.ReadAll(response.Body)
 				require.NoError(t, err)
 				require.NoError(t, response.Body.Close())
-				got := exchange.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: tt.want.Text}
+				got := request.Refusal{Code: response.StatusCode, Reason: response.Header.Get("X-Llm-D-Request-Dropped-Reason"), Text: tt.want.Text}
 				if after := response.Header.Get("Retry-After"); after != "" {
 					assert.Equal(t, "1", after)
 					got.RetryAfter = time.Second
@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 				assert.Equal(t, response.Request.Method != http.MethodHead, string(body) == string(wantBody), string(body))
 				assert.Equal(t, "application/json", response.Header.Get("Content-Type"))
 				records := r.pool.ended(t, 1)
-				assert.Equal(t, exchange.Refused, records[0].Outcome)
+				assert.Equal(t, request.Refused, records[0].Outcome)
 				assert.Equal(t, tt.want.Code, records[0].Status)
 			})
 		})
@@ -239,7 +239,7 @@ func TestClientGoesInABody(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, 1, r.InFlight())
 			require.NoError(t, c.Close())
-			assert.Equal(t, exchange.Unpicked, r.pool.ended(t, i+1)[i].Outcome)
+			assert.Equal(t, request.Unpicked, r.pool.ended(t, i+1)[i].Outcome)
 			_, err = from.ReadByte()
 			require.Error(t, err)
 		}
@@ -265,7 +265,7 @@ func TestEdits(t *testing.T) {
 		})
 		for range 3 {
 			r.pool.mu.Lock()
-			r.pool.decision.Edit = exchange.Edit{Span: jsonscan.Span{From: 10, To: 13}, Replacement: []byte(`"served-model"`)}
+			r.pool.decision.Edit = request.Edit{Span: jsonscan.Span{From: 10, To: 13}, Replacement: []byte(`"served-model"`)}
 			r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
 			r.pool.mu.Unlock()
 			a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)

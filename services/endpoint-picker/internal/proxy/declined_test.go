@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -136,7 +136,7 @@ func TestLastServerAnswers(t *testing.T) {
 // TestStoredAnswersHaveOneServer has requests that must not run twice.
 func TestStoredAnswersHaveOneServer(t *testing.T) {
 	t.Parallel()
-	for _, d := range []exchange.Decision{{}, {Inference: true, ResponseID: &answer.IDReader{}}} {
+	for _, d := range []request.Decision{{}, {Inference: true, ResponseID: &answer.IDReader{}}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, testOptions(), fairshare.Limits{})
 			r.pool.decision = d

@@ -6,7 +6,7 @@
 //	step       what happens                                        if it fails
 //	admit      the client's share of open requests                 429
 //	collect    the body, which the pick needs, in memory           408, 413, 429, or the client has gone
-//	decide     the pick (package exchange)                         the pick's refusal
+//	decide     the pick (package request)                          the pick's refusal
 //	attempt    the request goes to the picked server               another attempt, or 502, 503, 504
 //	relay      every piece of the response goes on at once         both connections are closed
 //
@@ -16,7 +16,7 @@
 // is, and counts as a failure of its server.
 //
 // The package has a handler of its own on http.Transport. httputil.ReverseProxy has no place for attempts, for limits of the
-// time between two pieces, or for the records of an exchange, so most of it would be replaced by hooks; what remains, the
+// time between two pieces, or for the record of a request, so most of it would be replaced by hooks; what remains, the
 // headers between two connections, is in headers.go. http.Transport keeps the connections to model servers, and upstream.go
 // decides which of them may be used: see keepAlive for servers that close idle connections.
 //

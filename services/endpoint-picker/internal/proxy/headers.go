@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Headers in the form of http.Header.
@@ -42,8 +42,8 @@ var hopByHop = []string{
 
 // reservedHeaders are further headers that only a picker or a proxy may set.
 var reservedHeaders = []string{
-	headerContentLength, headerContentType, "X-Real-Ip", textproto.CanonicalMIMEHeaderKey(exchange.HeaderDestination),
-	textproto.CanonicalMIMEHeaderKey(exchange.HeaderRequestID), textproto.CanonicalMIMEHeaderKey(exchange.HeaderTrace),
+	headerContentLength, headerContentType, "X-Real-Ip", textproto.CanonicalMIMEHeaderKey(request.HeaderDestination),
+	textproto.CanonicalMIMEHeaderKey(request.HeaderRequestID), textproto.CanonicalMIMEHeaderKey(request.HeaderTrace),
 }
 
 // removeHopByHop removes the headers that concern one connection, and those that Connection names.
@@ -135,7 +135,7 @@ func (t *transfer) outgoingHeaders() http.Header {
 	if rc.Inference {
 		delete(h, headerAcceptEncoding) // the picker reads the answers
 	}
-	h.Del(exchange.HeaderDestination)
+	h.Del(request.HeaderDestination)
 	for _, name := range rc.Remove {
 		h.Del(name)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func TestRemoveHopByHop(t *testing.T) {
@@ -80,7 +80,7 @@ func TestHeadersForModelServers(t *testing.T) {
 		r.WantHeaders([]string{"x-session", api.HeaderFairness})
 		got := make(chan *http.Request, 1)
 		r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
-		r.pool.decision = exchange.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
+		r.pool.decision = request.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
 		headers := []string{
 			"Accept", "a", "Accept", "b", "Cookie", "c", "X-Removed", "d", "Connection", "X-Secret, X-Forwarded-For", "X-Secret", "e", "X-Forwarded-For", "6.6.6.6",
 			"X_Forwarded_For", "6.6.6.6", "X_Gateway_Destination_Endpoint", "169.254.169.254:80",
@@ -128,7 +128,7 @@ func TestAnswersAreNotCompressed(t *testing.T) {
 		assert.Equal(t, "rubbish", r.do(c, http.MethodPost, "/v1/completions", "body").body)
 		r.pool.mu.Lock()
 		defer r.pool.mu.Unlock()
-		assert.Equal(t, exchange.Doubtful, r.pool.signals[len(r.pool.signals)-1])
+		assert.Equal(t, request.Doubtful, r.pool.signals[len(r.pool.signals)-1])
 	})
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // fields returns n lines of headers, each with the same text in front of its number.
@@ -68,7 +68,7 @@ func TestHostileResponses(t *testing.T) {
 				require.NoError(t, a.err)
 				record := r.pool.ended(t, 1)[0]
 				assert.Equal(t, tt.want, record.Status)
-				assert.Equal(t, exchange.Completed, record.Outcome)
+				assert.Equal(t, request.Completed, record.Outcome)
 				result := Answered
 				if tt.want == http.StatusBadGateway {
 					result = Broken
@@ -95,7 +95,7 @@ func TestTooManyTrailersAtTheEnd(t *testing.T) {
 		})
 		a := r.do(r.client(), http.MethodPost, "/", "body")
 		require.ErrorIs(t, a.err, io.ErrUnexpectedEOF)
-		assert.Equal(t, exchange.Interrupted, r.pool.ended(t, 1)[0].Outcome)
+		assert.Equal(t, request.Interrupted, r.pool.ended(t, 1)[0].Outcome)
 		assert.Equal(t, int64(1), r.ProxyStats().Attempts[Broken])
 	})
 }

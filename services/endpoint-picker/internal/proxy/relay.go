@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"sync"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // pieceSize is the size of a read from a model server: events of a stream have less than 1 KiB.
@@ -49,7 +49,7 @@ func (a *attempt) relayResponse() (complete bool) {
 	err := pass()
 	if err == nil && len(a.response.Trailer) > maxTrailers {
 		err = errTrailers
-		a.requestContext.ReportHealth(exchange.Faulty)
+		a.requestContext.ReportHealth(request.Faulty)
 	}
 	if err != nil {
 		a.server.counters.countResult(err)
@@ -78,10 +78,10 @@ func (a *attempt) checkHeaders() error {
 }
 
 // describeResponse returns what the headers of the response say.
-func (a *attempt) describeResponse() *exchange.ResponseHeaders {
+func (a *attempt) describeResponse() *request.ResponseHeaders {
 	h := a.response.Header
 	encoded := isEncoded(h)
-	r := &exchange.ResponseHeaders{
+	r := &request.ResponseHeaders{
 		Status: a.response.StatusCode, Served: a.to.address, Encoded: encoded, UnacceptedEncoding: encoded && a.requestContext.Inference,
 		// see outgoingHeaders
 	}
@@ -107,10 +107,10 @@ func (a *attempt) sendHeaders() {
 		h.Set(header.Name, header.Value)
 	}
 	if a.server.options.ReportEndpoint {
-		h.Set(exchange.HeaderPicked, rc.Endpoint.Address())
+		h.Set(request.HeaderPicked, rc.Endpoint.Address())
 	}
 	if rc.Conformance {
-		h.Set(exchange.HeaderServed, rc.Served)
+		h.Set(request.HeaderServed, rc.Served)
 	}
 	if rc.Restore != nil {
 		h.Del(headerContentLength) // the length changes
@@ -207,7 +207,7 @@ func (a *attempt) interruptionCause(err error) error {
 	case a.request.Context().Err() != nil:
 		err = errSilent
 	}
-	a.requestContext.ReportHealth(exchange.Faulty)
+	a.requestContext.ReportHealth(request.Faulty)
 	return err
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // http2Client returns a client of HTTP/2 without TLS.
@@ -45,7 +45,7 @@ func TestHeadersOfResponses(t *testing.T) {
 			h.Set("Content-Type", "text/event-stream; charset=utf-8")
 			_, _ = io.WriteString(w, "data: x\n\n")
 		})
-		r.pool.decision = exchange.Decision{Reply: api.Headers{{Name: "x-fairlead-pick-explained", Value: "why"}}, Conformance: true}
+		r.pool.decision = request.Decision{Reply: api.Headers{{Name: "x-fairlead-pick-explained", Value: "why"}}, Conformance: true}
 		a := r.do(r.client(), http.MethodGet, "/", "")
 		a.header.Del("Date")
 		address := r.pool.endpoints[0].Address()
@@ -69,7 +69,7 @@ func TestHead(t *testing.T) {
 			assert.Equal(t, "1000", a.header.Get("Content-Length"))
 			assert.Empty(t, a.body)
 		}
-		assert.Equal(t, exchange.Completed, r.pool.ended(t, 2)[1].Outcome)
+		assert.Equal(t, request.Completed, r.pool.ended(t, 2)[1].Outcome)
 	})
 }
 
@@ -118,7 +118,7 @@ func TestUnreadResponse(t *testing.T) {
 		assert.InDelta(t, o.SendTimeout.Seconds(), (<-gone).Sub(began).Seconds(), 2)
 		synctest.Wait()
 		assert.Zero(t, r.InFlight())
-		assert.Equal(t, exchange.Interrupted, r.pool.records[0].Outcome)
+		assert.Equal(t, request.Interrupted, r.pool.records[0].Outcome)
 	})
 }
 
@@ -195,12 +195,12 @@ func TestHealthSignalOfClientsThatGo(t *testing.T) {
 		name    string
 		headers bool
 		body    string
-		want    []exchange.HealthSignal
+		want    []request.HealthSignal
 	}{
-		{name: "before anything", want: []exchange.HealthSignal{exchange.Silent}},
-		{name: "after the headers", headers: true, want: []exchange.HealthSignal{exchange.Silent}},
-		{name: "after a comment", headers: true, body: ": ping\n\n", want: []exchange.HealthSignal{exchange.Silent}},
-		{name: "after the first content", headers: true, body: delta, want: []exchange.HealthSignal{exchange.Silent}},
+		{name: "before anything", want: []request.HealthSignal{request.Silent}},
+		{name: "after the headers", headers: true, want: []request.HealthSignal{request.Silent}},
+		{name: "after a comment", headers: true, body: ": ping\n\n", want: []request.HealthSignal{request.Silent}},
+		{name: "after the first content", headers: true, body: delta, want: []request.HealthSignal{request.Silent}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -290,16 +290,16 @@ func testRandomFaults(t *testing.T, start func(t testing.TB, o Options, l fairsh
 	await(t, func() bool { return r.InFlight() == 0 })
 	r.pool.mu.Lock()
 	open := int64(0)
-	outcomes := map[exchange.Outcome]int{}
+	outcomes := map[request.Outcome]int{}
 	for _, record := range r.pool.records {
 		outcomes[record.Outcome]++
-		if record.Outcome == exchange.Unseen {
+		if record.Outcome == request.Unseen {
 			open++ // abandoned: it counts until the next scrape, which this test does not have
 		}
 	}
 	r.pool.mu.Unlock()
 	assert.LessOrEqual(t, r.pool.inFlight(), open)
-	assert.Greater(t, outcomes[exchange.Completed], 50)
+	assert.Greater(t, outcomes[request.Completed], 50)
 	assert.Greater(t, len(outcomes), 3, outcomes)
 	for _, s := range r.upstream.servers {
 		assert.Zero(t, s.requests.Load())

@@ -24,25 +24,25 @@ import (
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakePool picks the first of its endpoints. It records the exchanges.
+// fakePool picks the first of its endpoints. It records the requests.
 type fakePool struct {
-	decision exchange.Decision // what a pick decides besides the endpoint
-	refuse   *exchange.Refusal
+	decision request.Decision // what a pick decides besides the endpoint
+	refuse   *request.Refusal
 
 	mu        sync.Mutex
 	endpoints []*endpoint.Endpoint
 	bodies    []string
-	records   []exchange.Record
+	records   []request.Record
 	hosts     []string
 	headers   []string // what the picks read
 	failures  []string // servers that did not answer
-	signals   []exchange.HealthSignal
+	signals   []request.HealthSignal
 }
 
 func (p *fakePool) failed(address string) {
@@ -51,7 +51,7 @@ func (p *fakePool) failed(address string) {
 	p.failures = append(p.failures, address)
 }
 
-func (p *fakePool) FindHost(host string) exchange.Pool {
+func (p *fakePool) FindHost(host string) request.Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hosts = append(p.hosts, host)
@@ -69,38 +69,38 @@ func (p *fakePool) add(address string) *endpoint.Endpoint {
 
 func (*fakePool) OnRequestStart() {}
 
-func (p *fakePool) OnRequestEnd(r *exchange.Record) {
+func (p *fakePool) OnRequestEnd(r *request.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, *r)
 }
 
-func (p *fakePool) PlaceRequest(_ context.Context, in *exchange.PickInput) (exchange.PickResult, *exchange.Refusal) {
+func (p *fakePool) PlaceRequest(_ context.Context, in *request.PickInput) (request.PickResult, *request.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bodies = append(p.bodies, string(in.Incoming.Body))
 	for _, h := range in.Incoming.Headers {
 		p.headers = append(p.headers, h.Name+"="+h.Value)
 	}
-	result := exchange.PickResult{Decision: p.decision, Pending: p}
+	result := request.PickResult{Decision: p.decision, Pending: p}
 	switch {
 	case p.refuse != nil:
 		return result, p.refuse
 	case len(p.endpoints) == 0:
-		return result, exchange.Unavailable(errors.New("no ready endpoints in the pool"))
+		return result, request.Unavailable(errors.New("no ready endpoints in the pool"))
 	}
 	result.Endpoint = p.endpoints[0]
-	result.Placements[exchange.Decode] = result.Endpoint.Acquire()
+	result.Placements[request.Decode] = result.Endpoint.Acquire()
 	for _, e := range p.endpoints {
-		result.Ranking = append(result.Ranking, exchange.Score{Endpoint: e})
+		result.Ranking = append(result.Ranking, request.Score{Endpoint: e})
 	}
 	return result, nil
 }
 
-// ended waits until n exchanges have ended, and returns their records.
-func (p *fakePool) ended(t testing.TB, n int) []exchange.Record {
+// ended waits until n requests have ended, and returns their records.
+func (p *fakePool) ended(t testing.TB, n int) []request.Record {
 	t.Helper()
-	var records []exchange.Record
+	var records []request.Record
 	await(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -119,14 +119,14 @@ func (p *fakePool) inFlight() (n int64) {
 	return n
 }
 
-func (p *fakePool) CommitPick(*exchange.Record) exchange.ResponseObserver { return p }
-func (*fakePool) DiscardPick()                                            {}
-func (*fakePool) ObserveResponder()                                       {}
-func (*fakePool) ObserveContent()                                         {}
-func (*fakePool) ObserveAnswer()                                          {}
-func (p *fakePool) ObserveAttempt(address, _ string)                      { p.failed(address) }
+func (p *fakePool) CommitPick(*request.Record) request.ResponseObserver { return p }
+func (*fakePool) DiscardPick()                                          {}
+func (*fakePool) ObserveResponder()                                     {}
+func (*fakePool) ObserveContent()                                       {}
+func (*fakePool) ObserveAnswer()                                        {}
+func (p *fakePool) ObserveAttempt(address, _ string)                    { p.failed(address) }
 
-func (p *fakePool) ObserveHealth(h exchange.HealthReport) time.Time {
+func (p *fakePool) ObserveHealth(h request.HealthReport) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.signals = append(p.signals, h.Signal)
@@ -329,7 +329,7 @@ func receive(t testing.TB, from *bufio.Reader) reply {
 // messageOf returns the message of a refusal.
 func messageOf(t testing.TB, body string) string {
 	t.Helper()
-	var whole struct{ Error exchange.Error }
+	var whole struct{ Error request.Error }
 	require.NoError(t, json.Unmarshal([]byte(body), &whole), body)
 	return whole.Error.Message
 }

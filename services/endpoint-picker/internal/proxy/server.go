@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -52,7 +52,7 @@ type Options struct {
 type pools interface {
 	// FindHost returns the pool that a request with this host is for. It returns a pool that refuses all requests if there is
 	// none.
-	FindHost(host string) exchange.Pool
+	FindHost(host string) request.Pool
 }
 
 // Params are the parameters of New.
@@ -61,7 +61,7 @@ type Params struct {
 	Log     *zap.Logger
 	Pools   pools
 	Ledger  *fairshare.Ledger
-	Tracer  exchange.Tracer // nil if tracing is disabled
+	Tracer  request.Tracer // nil if tracing is disabled
 	Clock   clock.PassiveClock
 	NewID   func() string // identifies requests without x-request-id; may be nil
 }
@@ -71,7 +71,7 @@ type Server struct {
 	log            *zap.Logger
 	options        Options
 	pools          pools
-	requestOptions exchange.Options
+	requestOptions request.Options
 	wanted         atomic.Pointer[wantedHeaders]
 	upstream       *upstream
 	http           *http.Server
@@ -89,7 +89,7 @@ func New(p Params) *Server {
 	gate := fairconn.NewGate(p.Ledger)
 	s := &Server{
 		log: p.Log, options: p.Options, pools: p.Pools, gate: gate, connections: fairconn.NewDrain(gate),
-		requestOptions: exchange.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: p.Options.MaxAttempts},
+		requestOptions: request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: p.Options.MaxAttempts},
 		upstream:       newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // TestClosedAtTheWorstMoment has a server that closes its connections right after each response, without saying so. The end is
@@ -71,7 +71,7 @@ func TestReset(t *testing.T) {
 			assert.Equal(t, tt.want, record.Status)
 			if tt.want == http.StatusOK {
 				assert.Equal(t, second, record.Served)
-				assert.Equal(t, exchange.Completed, record.Outcome)
+				assert.Equal(t, request.Completed, record.Outcome)
 			}
 		})
 	}

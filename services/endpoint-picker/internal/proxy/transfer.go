@@ -13,9 +13,9 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairconn"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // requestBytes is the memory of an open request besides its headers and body: the stacks and buffers of its handler, and those of its
@@ -32,7 +32,7 @@ type transfer struct {
 	control        *http.ResponseController
 	request        *http.Request
 	account        *fairshare.Account
-	requestContext exchange.RequestContext
+	requestContext request.Context
 	body           mem.Buffer // nil if there is none
 	bodyComplete   bool       // the whole body was read
 	written        time.Time  // when the deadline for writing was last set
@@ -76,8 +76,8 @@ func (t *transfer) serveRequest() (complete bool) {
 		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
 	}
 	headers, private := s.wanted.Load().readHeaders(r.Header)
-	rc.SetRequestHeaders(&exchange.RequestHeaders{
-		Path: r.URL.RequestURI(), ID: r.Header.Get(exchange.HeaderRequestID), TraceParent: r.Header.Get(exchange.HeaderTrace),
+	rc.SetRequestHeaders(&request.IncomingHeaders{
+		Path: r.URL.RequestURI(), ID: r.Header.Get(request.HeaderRequestID), TraceParent: r.Header.Get(request.HeaderTrace),
 		Headers: headers, Private: private,
 	})
 	refusal := t.admitRequest()
@@ -103,31 +103,31 @@ func (t *transfer) serveRequest() (complete bool) {
 var errConnect = errors.New("the picker opens no tunnels by CONNECT: use a WebSocket of HTTP/1.1, or another proxy")
 
 // admitRequest returns the refusal of a request that is not for this proxy, or of a client beyond its share.
-func (t *transfer) admitRequest() *exchange.Refusal {
+func (t *transfer) admitRequest() *request.Refusal {
 	switch r := t.request; {
 	case r.Method == http.MethodConnect:
-		return exchange.NoAnswer(http.StatusNotImplemented, errConnect)
+		return request.NoAnswer(http.StatusNotImplemented, errConnect)
 	case t.account.IsBeyondShare(fairshare.Streams):
-		return exchange.Exhausted(fairshare.ErrTooManyStreams)
+		return request.Exhausted(fairshare.ErrTooManyStreams)
 	case t.account.IsBeyondShare(fairshare.Bytes):
-		return exchange.Exhausted(fairshare.ErrTooManyBytes)
+		return request.Exhausted(fairshare.ErrTooManyBytes)
 	}
 	return nil
 }
 
 // refuseRequest answers the request in place of a model server.
-func (t *transfer) refuseRequest(r *exchange.Refusal) (complete bool) {
+func (t *transfer) refuseRequest(r *request.Refusal) (complete bool) {
 	t.freeBody()
 	if !t.bodyComplete { // net/http reads the rest of a small body before it answers
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))
 	}
 	in := api.Incoming{Path: t.request.URL.RequestURI()}
-	body, contentType := r.EncodeBody(exchange.ErrorFormatOf(in.CleanPath()))
+	body, contentType := r.EncodeBody(request.ErrorFormatOf(in.CleanPath()))
 	h := t.writer.Header()
 	h.Set(headerContentType, contentType)
 	h.Set(headerContentLength, strconv.Itoa(len(body)))
 	if r.Reason != "" {
-		h.Set(exchange.HeaderDropped, r.Reason)
+		h.Set(request.HeaderDropped, r.Reason)
 	}
 	if r.RetryAfter > 0 {
 		h.Set(headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // opening is a request for a WebSocket: RFC 6455, 1.3.
@@ -82,17 +82,17 @@ func TestWebSocket(t *testing.T) {
 	tests := []struct {
 		name    string
 		end     func(t *testing.T, r *rig, c net.Conn)
-		want    exchange.Outcome
+		want    request.Outcome
 		result  Result
 		serverd error // how the connection of the model server ended
 	}{
-		{name: "the server ends it", end: func(t *testing.T, _ *rig, c net.Conn) { say(t, c, "bye\n") }, want: exchange.Completed, result: Answered},
+		{name: "the server ends it", end: func(t *testing.T, _ *rig, c net.Conn) { say(t, c, "bye\n") }, want: request.Completed, result: Answered},
 		{
 			name: "the client ends it", end: func(t *testing.T, _ *rig, c net.Conn) { require.NoError(t, c.Close()) },
-			want: exchange.Completed, result: Answered, serverd: io.EOF,
+			want: request.Completed, result: Answered, serverd: io.EOF,
 		},
-		{name: "nothing passes", end: func(*testing.T, *rig, net.Conn) { time.Sleep(idle + time.Second) }, want: exchange.Interrupted, result: Silent, serverd: io.EOF},
-		{name: "the listener is closed", end: func(_ *testing.T, r *rig, _ net.Conn) { r.Close() }, want: exchange.Interrupted, result: Gone, serverd: io.EOF},
+		{name: "nothing passes", end: func(*testing.T, *rig, net.Conn) { time.Sleep(idle + time.Second) }, want: request.Interrupted, result: Silent, serverd: io.EOF},
+		{name: "the listener is closed", end: func(_ *testing.T, r *rig, _ net.Conn) { r.Close() }, want: request.Interrupted, result: Gone, serverd: io.EOF},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

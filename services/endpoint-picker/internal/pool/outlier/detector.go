@@ -8,7 +8,7 @@
 //	                                                         |  it failed
 //	                                                         +--> ejected, for twice as long
 //
-// Package exchange derives a health signal from each response, and package pick passes it on (responseObserver, whose comment shows what
+// Package request derives a health signal from each response, and package pick passes it on (responseObserver, whose comment shows what
 // else a failure causes). An endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
 // other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
 // regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
@@ -35,7 +35,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Options configures when endpoints are ejected, and for how long.
@@ -84,7 +84,7 @@ type Detector struct {
 
 // A Response is what ObserveResponse needs of the response of an endpoint.
 type Response struct {
-	Signal       exchange.HealthSignal
+	Signal       request.HealthSignal
 	Placed       time.Time // when the request was placed
 	Subject      uint64    // of the request: a hash of its model and its API
 	Prompt       uint64    // a hash of the first half of its prompt
@@ -126,18 +126,18 @@ func (d *Detector) SetEndpoints(endpoints []*endpoint.Endpoint) {
 
 // ObserveResponse records a response of the endpoint.
 func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
-	if d.options.Failures == 0 || r.Signal == exchange.NoSignal {
+	if d.options.Failures == 0 || r.Signal == request.NoSignal {
 		return
 	}
 	f := d.evaluateResponse(e, &r)
 	h := e.Health()
 	switch {
 	case f.old:
-	case r.Signal == exchange.Answered:
+	case r.Signal == request.Answered:
 		if !(h.IsEjected() && d.onTrial(e)) && h.RecordSuccess() {
 			d.logRestored(e)
 		}
-	case r.Signal == exchange.Faulty, r.Signal != exchange.Begun && h.IsEjected(): // a doubtful response is a failed probe
+	case r.Signal == request.Faulty, r.Signal != request.Begun && h.IsEjected(): // a doubtful response is a failed probe
 		d.countFailure(e, f)
 	case f.out:
 		d.ejectEndpoint(e, CauseResponses)
@@ -185,18 +185,18 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 	h := d.historyOf(e)
 	f.old = r.Placed.Before(h.ejected)
 	switch r.Signal {
-	case exchange.Answered: // it was counted when it began
+	case request.Answered: // it was counted when it began
 		h.failures.endStreak(&d.failures)
 		d.wholeAnswers.addAnswer(r)
 		h.early.addWhole(r)
-	case exchange.Begun:
+	case request.Begun:
 		h.refusals.endStreak(&d.refusals)
-		d.countSignal(h, exchange.Begun)
+		d.countSignal(h, request.Begun)
 		if d.countAnswer(e, r) {
-			d.countSignal(h, exchange.Doubtful)
-			f.out = h.outOfProportion(exchange.Doubtful, &d.allCounts)
+			d.countSignal(h, request.Doubtful)
+			f.out = h.outOfProportion(request.Doubtful, &d.allCounts)
 		}
-	case exchange.Doubtful, exchange.Steered:
+	case request.Doubtful, request.Steered:
 		h.recent.addFailure(r.Failure)
 		if r.HasContent { // then the endpoint has the model
 			h.early.addEarlyEnd(r, &d.wholeAnswers)
@@ -207,11 +207,11 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 			f.usual = !f.out && d.refusals.failsOften()
 		}
 		d.countRefusal(e, r, f.out || e.Health().IsEjected())
-	case exchange.Faulty:
+	case request.Faulty:
 		h.recent.addFailure(r.Failure)
 		h.failures.failures++
-		d.countSignal(h, exchange.Faulty)
-		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(exchange.Faulty, &d.allCounts)
+		d.countSignal(h, request.Faulty)
+		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(request.Faulty, &d.allCounts)
 		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
 	}
@@ -219,7 +219,7 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 }
 
 // countSignal adds a response to the history of an endpoint. The caller holds mu.
-func (d *Detector) countSignal(h *history, v exchange.HealthSignal) {
+func (d *Detector) countSignal(h *history, v request.HealthSignal) {
 	now := d.clock.Now()
 	h.addSignal(v, now)
 	d.allCounts.addSignal(v, now)

@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -48,17 +48,17 @@ func newRig(t *testing.T, n int) *rig {
 }
 
 // respond brings so many responses of an endpoint.
-func (r *rig) respond(i int, v exchange.HealthSignal, n int) {
+func (r *rig) respond(i int, v request.HealthSignal, n int) {
 	for range n {
 		r.respondTo(i, v, Response{})
 	}
 }
 
 // respondTo brings a response of an endpoint to a request of a subject.
-func (r *rig) respondTo(i int, v exchange.HealthSignal, of Response) {
+func (r *rig) respondTo(i int, v request.HealthSignal, of Response) {
 	of.Placed = r.clock.Now()
-	if v == exchange.Answered {
-		of.Signal = exchange.Begun
+	if v == request.Answered {
+		of.Signal = request.Begun
 		r.ObserveResponse(r.endpoints[i], of)
 	}
 	of.Signal = v
@@ -80,14 +80,14 @@ func (r *rig) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 func TestFailuresInARowEject(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, exchange.Faulty, 2)
-	r.respond(0, exchange.Answered, 1)
-	r.respond(0, exchange.Faulty, 2)
+	r.respond(0, request.Faulty, 2)
+	r.respond(0, request.Answered, 1)
+	r.respond(0, request.Faulty, 2)
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "not in a row")
-	r.respond(0, exchange.NoSignal, 10)
-	r.respond(0, exchange.Faulty, 1)
+	r.respond(0, request.NoSignal, 10)
+	r.respond(0, request.Faulty, 1)
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
-	r.respond(0, exchange.Faulty, 5)
+	r.respond(0, request.Faulty, 5)
 	assert.Equal(t, []string{CauseResponses}, r.causes, "what was on its way is no news")
 	assert.Equal(t, 1, r.logs.FilterMessage("Ejected endpoint").Len())
 }
@@ -97,19 +97,19 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 	const rounds = 60
 	tests := []struct {
 		name   string
-		signal exchange.HealthSignal
+		signal request.HealthSignal
 		own    int // of how many responses of the first endpoint one has the signal
 		others int // the same of the others; 0 for none
 		want   bool
 	}{
-		{name: "a tenth fails", signal: exchange.Faulty, own: 10, want: true},
-		{name: "a tenth is refused", signal: exchange.Doubtful, own: 10, want: true},
-		{name: "all is refused", signal: exchange.Doubtful, own: 1, want: true},
-		{name: "one of fifty fails", signal: exchange.Faulty, own: 50},
-		{name: "a tenth fails everywhere", signal: exchange.Faulty, own: 10, others: 10},
-		{name: "all is refused everywhere", signal: exchange.Doubtful, own: 1, others: 1},
-		{name: "half is refused, and a third by the others", signal: exchange.Doubtful, own: 2, others: 3},
-		{name: "half fails, and a thirtieth of the others", signal: exchange.Faulty, own: 3, others: 30, want: true},
+		{name: "a tenth fails", signal: request.Faulty, own: 10, want: true},
+		{name: "a tenth is refused", signal: request.Doubtful, own: 10, want: true},
+		{name: "all is refused", signal: request.Doubtful, own: 1, want: true},
+		{name: "one of fifty fails", signal: request.Faulty, own: 50},
+		{name: "a tenth fails everywhere", signal: request.Faulty, own: 10, others: 10},
+		{name: "all is refused everywhere", signal: request.Doubtful, own: 1, others: 1},
+		{name: "half is refused, and a third by the others", signal: request.Doubtful, own: 2, others: 3},
+		{name: "half fails, and a thirtieth of the others", signal: request.Faulty, own: 3, others: 30, want: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 			r := newRig(t, 3)
 			for i := range rounds {
 				for e := range 3 {
-					every, signal := tt.others, exchange.Answered
+					every, signal := tt.others, request.Answered
 					if e == 0 {
 						every = tt.own
 					}
@@ -144,12 +144,12 @@ func TestRefusalsOfSteeredRequests(t *testing.T) {
 	for _, every := range []int{0, 3} {
 		r := newRig(t, 3)
 		for i := range 30 {
-			r.respond(0, exchange.Steered, 5)
+			r.respond(0, request.Steered, 5)
 			if every > 0 && i%every == 0 {
-				r.respond(0, exchange.Answered, 1)
+				r.respond(0, request.Answered, 1)
 			}
-			r.respond(1, exchange.Answered, 1)
-			r.respond(2, exchange.Answered, 1)
+			r.respond(1, request.Answered, 1)
+			r.respond(2, request.Answered, 1)
 			r.after(time.Millisecond)
 		}
 		if every == 0 {
@@ -177,14 +177,14 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 	for _, tt := range tests {
 		r := newRig(t, 3)
 		for i := range 60 {
-			r.respondTo(0, exchange.Begun, Response{HasContent: true})
-			r.respondTo(0, exchange.Steered, Response{HasContent: true, Failure: "ended early", Prompt: uint64(i % tt.prompts)})
+			r.respondTo(0, request.Begun, Response{HasContent: true})
+			r.respondTo(0, request.Steered, Response{HasContent: true, Failure: "ended early", Prompt: uint64(i % tt.prompts)})
 			if tt.every > 0 && i%tt.every == 0 {
-				r.respond(0, exchange.Answered, 1)
+				r.respond(0, request.Answered, 1)
 			}
 			if i%2 == 0 {
-				r.respond(1, exchange.Answered, 1)
-				r.respond(2, exchange.Answered, 1)
+				r.respond(1, request.Answered, 1)
+				r.respond(2, request.Answered, 1)
 			}
 			if i == 38 {
 				assert.Empty(t, r.causes, "the others have completed too few")
@@ -199,21 +199,21 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 func TestFailuresOfAllEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		signal exchange.HealthSignal
+		signal request.HealthSignal
 		of     Response
 	}{
-		"wrong requests":          {exchange.Doubtful, base},
-		"paths that do not exist": {exchange.Doubtful, Response{Subject: base.Subject, ModelMissing: true}},
-		"steered requests":        {exchange.Steered, base},
-		"unknown models":          {exchange.Doubtful, missing},
-		"failures":                {exchange.Faulty, base},
+		"wrong requests":          {request.Doubtful, base},
+		"paths that do not exist": {request.Doubtful, Response{Subject: base.Subject, ModelMissing: true}},
+		"steered requests":        {request.Steered, base},
+		"unknown models":          {request.Doubtful, missing},
+		"failures":                {request.Faulty, base},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 3)
 			random := rand.New(rand.NewPCG(1, 2))
 			for i := range 500 {
-				r.respondTo(random.IntN(3), exchange.Answered, base)
+				r.respondTo(random.IntN(3), request.Answered, base)
 				for range 10 {
 					r.respondTo(random.IntN(3), tt.signal, tt.of)
 				}
@@ -232,12 +232,12 @@ func TestFailuresOfAllEndpoints(t *testing.T) {
 // TestProbesThatSayNothing has an endpoint that was ejected, and a client whose requests all endpoints refuse, or fail at.
 func TestProbesThatSayNothing(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []exchange.HealthSignal{exchange.Doubtful, exchange.Faulty} {
+	for _, signal := range []request.HealthSignal{request.Doubtful, request.Faulty} {
 		r := newRig(t, 3)
-		r.respond(0, exchange.Faulty, 3)
+		r.respond(0, request.Faulty, 3)
 		for range 30 {
 			r.respond(1, signal, 10)
-			r.respond(1, exchange.Answered, 1)
+			r.respond(1, request.Answered, 1)
 		}
 		r.after(time.Second)
 		for range 20 {
@@ -254,7 +254,7 @@ func TestLogSaysWhyAnEndpointWasEjected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
 	for _, failure := range []string{"no answer", "status 500", "status 500"} {
-		r.respondTo(0, exchange.Faulty, Response{Failure: failure})
+		r.respondTo(0, request.Faulty, Response{Failure: failure})
 	}
 	r.OnScrapeRefused(r.endpoints[1])
 	logs := r.logs.FilterMessage("Ejected endpoint").All()
@@ -275,9 +275,9 @@ func TestOldFailuresCountLess(t *testing.T) {
 	r := newRig(t, 3)
 	for range 10 {
 		for e := range 3 {
-			r.respond(e, exchange.Answered, 10)
+			r.respond(e, request.Answered, 10)
 		}
-		r.respond(0, exchange.Faulty, 1)
+		r.respond(0, request.Faulty, 1)
 		r.after(5 * decayTime)
 	}
 	assert.Empty(t, r.causes)
@@ -286,7 +286,7 @@ func TestOldFailuresCountLess(t *testing.T) {
 func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, exchange.Faulty, 3)
+	r.respond(0, request.Faulty, 3)
 	for _, ejection := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		r.after(ejection - time.Millisecond)
 		assert.Equal(t, []int{1, 2, 3}, r.usable())
@@ -294,24 +294,24 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 		assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "to be probed")
 		probe := r.endpoints[0].Acquire()
 		assert.Equal(t, []int{1, 2, 3}, r.usable(), "one request at a time")
-		r.respond(0, exchange.Faulty, 1)
+		r.respond(0, request.Faulty, 1)
 		probe.Release()
 	}
 	assert.Equal(t, []string{CauseResponses, CauseProbe, CauseProbe, CauseProbe, CauseProbe}, r.causes)
 	assert.Equal(t, 1, r.logs.Len(), "said once")
 	r.after(4 * time.Second)
 	probe := r.endpoints[0].Acquire()
-	r.respond(0, exchange.Answered, 1)
+	r.respond(0, request.Answered, 1)
 	probe.Release()
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 	assert.Equal(t, 1, r.logs.FilterMessage("Restored endpoint").Len())
-	r.respond(0, exchange.Faulty, 3)
+	r.respond(0, request.Faulty, 3)
 	r.after(4*time.Second - time.Millisecond)
 	assert.Equal(t, []int{1, 2, 3}, r.usable(), "soon after, it goes on with the last time")
 	r.after(time.Millisecond)
-	r.respond(0, exchange.Answered, 1)
+	r.respond(0, request.Answered, 1)
 	r.after(decayTime + time.Millisecond)
-	r.respond(0, exchange.Faulty, 3)
+	r.respond(0, request.Faulty, 3)
 	r.after(time.Second)
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "later it begins with the first time again")
 }
@@ -321,29 +321,29 @@ func TestEndpointThatReturnsAndFailsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
 	for _, want := range []int{1, 1 + trialAnswers, 1 + 2*trialAnswers, 1 + 2*trialAnswers} {
-		r.respond(0, exchange.Faulty, 3)
+		r.respond(0, request.Faulty, 3)
 		r.after(4 * time.Second)
 		probes := 0
 		for ; r.endpoints[0].Health().IsEjected(); probes++ {
 			probe := r.endpoints[0].Acquire()
 			assert.Equal(t, []int{1, 2, 3}, r.usable(), "one request at a time")
-			r.respond(0, exchange.Answered, 1)
+			r.respond(0, request.Answered, 1)
 			probe.Release()
 			assert.Equal(t, []int{0, 1, 2, 3}, r.usable(), "another probe, or it is back")
 		}
 		assert.Equal(t, want, probes)
 	}
 	r.after(2 * decayTime)
-	r.respond(0, exchange.Faulty, 3)
+	r.respond(0, request.Faulty, 3)
 	r.after(time.Second)
-	r.respond(0, exchange.Answered, 1)
+	r.respond(0, request.Answered, 1)
 	assert.False(t, r.endpoints[0].Health().IsEjected(), "later it begins anew")
 }
 
 func TestProbeOfWhichNothingIsKnownIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
-	r.respond(0, exchange.Faulty, 3)
+	r.respond(0, request.Faulty, 3)
 	r.after(time.Second)
 	r.endpoints[0].Acquire().Abandon(r.clock.Now())
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
@@ -355,7 +355,7 @@ func TestHalfStaysAndTheLastIsNeverEjected(t *testing.T) {
 	for _, tt := range tests {
 		r := newRig(t, tt.pool)
 		for i := range tt.pool {
-			r.respond(i, exchange.Faulty, 10)
+			r.respond(i, request.Faulty, 10)
 		}
 		assert.Len(t, r.usable(), tt.want, "of %d", tt.pool)
 	}
@@ -375,7 +375,7 @@ func TestRefusedScrapeEjectsUntilOneIsNot(t *testing.T) {
 	r.OnScrape(r.endpoints[0])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 
-	r.respond(1, exchange.Faulty, 3)
+	r.respond(1, request.Faulty, 3)
 	r.OnScrape(r.endpoints[1])
 	assert.Equal(t, []int{0, 2, 3}, r.usable(), "a page is no sign that requests work")
 }
@@ -384,7 +384,7 @@ func TestNobodyIsEjectedIfThatIsNotWanted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4)
 	r.options.Failures = 0
-	r.respond(0, exchange.Faulty, 100)
+	r.respond(0, request.Faulty, 100)
 	r.OnScrapeRefused(r.endpoints[1])
 	assert.Equal(t, []int{0, 1, 2, 3}, r.usable())
 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -39,12 +39,12 @@ const (
 // signalCounts are the numbers of responses by their health signal, of which older ones count less. A response that fails in the middle
 // counts twice. Refusals in a row count once, and only when the endpoint answers a request of the same subject after them.
 type signalCounts struct {
-	bySignal [exchange.HealthSignalCount]float64
+	bySignal [request.HealthSignalCount]float64
 	at       time.Time
 }
 
 // addSignal counts a health signal.
-func (c *signalCounts) addSignal(v exchange.HealthSignal, now time.Time) {
+func (c *signalCounts) addSignal(v request.HealthSignal, now time.Time) {
 	if past := now.Sub(c.at); past > 0 {
 		fade := math.Exp(-past.Seconds() / decayTime.Seconds())
 		for i := range c.bySignal {
@@ -169,14 +169,14 @@ func (e *earlyEnds) isAll(w *wholeAnswers, others int) bool {
 
 // outOfProportion reports whether the endpoint has far more responses with a signal, Faulty or Doubtful, than the others have. all counts
 // the responses of both.
-func (h *history) outOfProportion(v exchange.HealthSignal, all *signalCounts) bool {
+func (h *history) outOfProportion(v request.HealthSignal, all *signalCounts) bool {
 	own, total := h.bySignal[v], h.totalCount()
 	others := all.totalCount() - total
 	if others < minOthers || own < leastPart*total {
 		return false
 	}
 	least := float64(minFaulty)
-	if v == exchange.Doubtful {
+	if v == request.Doubtful {
 		least = minDoubtful
 	}
 	if h.at.Sub(h.until) < decayTime { // it has returned a moment ago

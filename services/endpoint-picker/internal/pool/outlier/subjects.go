@@ -8,7 +8,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -101,7 +101,7 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 	if !r.HasContent {
 		h.refusals.failures++
 	}
-	h.doubtful = h.doubtful || r.Signal == exchange.Doubtful
+	h.doubtful = h.doubtful || r.Signal == request.Doubtful
 	lacks := d.refusesAll(&h.refusals, &s.tally) || r.ModelMissing && h.lacksModel(s)
 	switch {
 	case h.lack == nil && lacks && !ejected:

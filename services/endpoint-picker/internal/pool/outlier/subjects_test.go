@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Subjects of the tests.
@@ -34,12 +34,12 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 	tests := []struct {
 		name    string
 		refusal Response
-		signal  exchange.HealthSignal
+		signal  request.HealthSignal
 		want    int // refusals until it is known
 	}{
-		{name: "404", refusal: missing, signal: exchange.Doubtful, want: 2},
-		{name: "400", refusal: adapter, signal: exchange.Doubtful, want: 6},
-		{name: "steered", refusal: adapter, signal: exchange.Steered, want: 6},
+		{name: "404", refusal: missing, signal: request.Doubtful, want: 2},
+		{name: "400", refusal: adapter, signal: request.Doubtful, want: 6},
+		{name: "steered", refusal: adapter, signal: request.Steered, want: 6},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,15 +48,15 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 			refusals := 0
 			for range 60 {
 				for i := range 3 {
-					r.respondTo(i, exchange.Answered, base)
+					r.respondTo(i, request.Answered, base)
 				}
 				if len(r.having(adapter)) == 3 {
 					refusals++
 					tt.refusal.Failure = "status " + tt.name
 					r.respondTo(0, tt.signal, tt.refusal)
 				}
-				r.respondTo(1, exchange.Answered, adapter)
-				r.respondTo(2, exchange.Answered, adapter)
+				r.respondTo(1, request.Answered, adapter)
+				r.respondTo(2, request.Answered, adapter)
 			}
 			assert.Equal(t, tt.want, refusals)
 			assert.Equal(t, "status "+tt.name, r.logs.All()[0].ContextMap()["failure"])
@@ -76,7 +76,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 			assert.Equal(t, []string{CauseModel}, r.causes, "said once")
 			assert.Equal(t, 1, r.logs.Len(), "said once")
 			r.after(4 * time.Second)
-			r.respondTo(0, exchange.Answered, adapter)
+			r.respondTo(0, request.Answered, adapter)
 			assert.Nil(t, r.EndpointsLacking(adapter.Subject), "it was loaded")
 			assert.Equal(t, 1, r.logs.FilterMessage("Endpoint answers requests for the model again").Len())
 		})
@@ -88,20 +88,20 @@ func TestModelsThatAnEndpointLacksFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2)
 	for range minOthers {
-		r.respondTo(1, exchange.Answered, base)
+		r.respondTo(1, request.Answered, base)
 	}
 	for range 2 * minDoubtful {
-		r.respondTo(0, exchange.Doubtful, missing)
+		r.respondTo(0, request.Doubtful, missing)
 	}
 	assert.Empty(t, r.causes, "of one model: nobody has answered requests for it")
 	for range minMissing {
-		r.respondTo(1, exchange.Answered, adapter)
+		r.respondTo(1, request.Answered, adapter)
 	}
-	r.respondTo(0, exchange.Doubtful, missing)
+	r.respondTo(0, request.Doubtful, missing)
 	assert.Equal(t, []string{CauseModel}, r.causes)
 	assert.Equal(t, []int{0, 1}, r.usable(), "of other requests")
 
-	r.respondTo(0, exchange.Doubtful, Response{Subject: base.Subject, ModelMissing: true})
+	r.respondTo(0, request.Doubtful, Response{Subject: base.Subject, ModelMissing: true})
 	assert.Equal(t, []int{1}, r.usable(), "it has none of two models")
 }
 
@@ -121,27 +121,27 @@ func TestLackBesideWrongRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3)
 	wrong := Response{Subject: adapter.Subject}
-	r.respondTo(0, exchange.Doubtful, missing)
+	r.respondTo(0, request.Doubtful, missing)
 	for range 4 {
 		for range 10 {
-			r.respondTo(1, exchange.Doubtful, wrong)
+			r.respondTo(1, request.Doubtful, wrong)
 		}
-		r.respondTo(1, exchange.Answered, adapter)
-		r.respondTo(0, exchange.Doubtful, missing)
+		r.respondTo(1, request.Answered, adapter)
+		r.respondTo(0, request.Doubtful, missing)
 	}
 	assert.Equal(t, []int{0, 1, 2}, r.having(adapter), "perhaps its requests are wrong")
 	more := 0
 	for ; len(r.having(adapter)) == 3; more++ {
-		r.respondTo(0, exchange.Doubtful, missing)
+		r.respondTo(0, request.Doubtful, missing)
 	}
 	assert.Equal(t, 30, more, "refusals in a row until the endpoint counts as lacking the adapter")
 	for range 100 {
-		r.respondTo(1, exchange.Doubtful, wrong)
-		r.respondTo(1, exchange.Answered, adapter)
+		r.respondTo(1, request.Doubtful, wrong)
+		r.respondTo(1, request.Answered, adapter)
 	}
 	r.after(time.Second)
 	r.EndpointsLacking(adapter.Subject).MarkPlaced(r.endpoints[0], r.clock.Now())
-	r.respondTo(0, exchange.Doubtful, wrong)
+	r.respondTo(0, request.Doubtful, wrong)
 	assert.Equal(t, []int{0, 1, 2}, r.having(adapter), "a wrong request says nothing of it")
 }
 
@@ -151,13 +151,13 @@ func TestRollOut(t *testing.T) {
 	r := newRig(t, 10)
 	for range minMissing {
 		for i := range 9 {
-			r.respondTo(i, exchange.Doubtful, missing)
+			r.respondTo(i, request.Doubtful, missing)
 		}
-		r.respondTo(9, exchange.Answered, adapter)
+		r.respondTo(9, request.Answered, adapter)
 	}
-	r.respondTo(9, exchange.Answered, adapter)
+	r.respondTo(9, request.Answered, adapter)
 	for i := range 9 {
-		r.respondTo(i, exchange.Doubtful, missing)
+		r.respondTo(i, request.Doubtful, missing)
 	}
 	assert.Equal(t, []int{9}, r.having(adapter))
 }
@@ -165,10 +165,10 @@ func TestRollOut(t *testing.T) {
 // lackAdapter lets endpoint 0 lack the adapter.
 func (r *rig) lackAdapter() {
 	for range minMissing {
-		r.respondTo(0, exchange.Answered, base)
-		r.respondTo(0, exchange.Doubtful, missing)
+		r.respondTo(0, request.Answered, base)
+		r.respondTo(0, request.Doubtful, missing)
 		for range minMissing {
-			r.respondTo(1, exchange.Answered, adapter)
+			r.respondTo(1, request.Answered, adapter)
 		}
 	}
 }
@@ -179,8 +179,8 @@ func TestModelThatNobodyHas(t *testing.T) {
 	r := newRig(t, 3)
 	for range 60 {
 		for i := range 3 {
-			r.respondTo(i, exchange.Doubtful, missing)
-			r.respondTo(i, exchange.Answered, base)
+			r.respondTo(i, request.Doubtful, missing)
+			r.respondTo(i, request.Answered, base)
 		}
 	}
 	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
@@ -192,11 +192,11 @@ func TestModelThatIsRefusedSometimes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3)
 	for i := range 30 {
-		r.respondTo(0, []exchange.HealthSignal{exchange.Doubtful, exchange.Answered}[i%2], missing)
+		r.respondTo(0, []request.HealthSignal{request.Doubtful, request.Answered}[i%2], missing)
 		for e := range 3 {
-			r.respondTo(e, exchange.Answered, base)
+			r.respondTo(e, request.Answered, base)
 		}
-		r.respondTo(1, exchange.Answered, adapter)
+		r.respondTo(1, request.Answered, adapter)
 	}
 	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
 	assert.Equal(t, CauseResponses, r.causes[0])
@@ -208,8 +208,8 @@ func TestLacksAreForgotten(t *testing.T) {
 	r := newRig(t, 2)
 	r.lackAdapter()
 	for i := range 10 * maxSubjects {
-		r.respondTo(i%2, exchange.Doubtful, Response{Subject: uint64(100 + i), Model: fmt.Sprint(i), ModelMissing: true})
-		r.respondTo(i%2, exchange.Answered, base)
+		r.respondTo(i%2, request.Doubtful, Response{Subject: uint64(100 + i), Model: fmt.Sprint(i), ModelMissing: true})
+		r.respondTo(i%2, request.Answered, base)
 	}
 	assert.Len(t, r.subjects, maxSubjects)
 	assert.Equal(t, []int{1}, r.having(adapter), "models that nobody has do not take its place")

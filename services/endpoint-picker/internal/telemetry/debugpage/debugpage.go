@@ -18,8 +18,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // The paths of the page.
@@ -281,7 +281,7 @@ func (p *Page) endpointState(e *endpoint.Endpoint, x *estimate.Estimator, now ti
 	}
 }
 
-func toPickLine(r *exchange.Record) pickLine {
+func toPickLine(r *request.Record) pickLine {
 	l := pickLine{
 		Time: r.StartTime, RequestID: r.RequestID, Model: r.Model, Target: r.Target, Fairness: r.Fairness, Priority: r.Priority,
 		Outcome: string(r.Outcome), Status: r.Status, Reason: r.Reason, Prompt: r.PromptTokens, Matched: r.MatchedTokens,

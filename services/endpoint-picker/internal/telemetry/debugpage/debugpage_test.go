@@ -18,9 +18,9 @@ import (
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -45,20 +45,20 @@ func newPage(t *testing.T) *Page {
 	b.Health().EjectUntil("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
 	for i := range 2 {
-		picks.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
+		picks.ObserveRequest(&request.Record{Outcome: request.Refused, StartTime: noon, EndTime: noon, RequestID: fmt.Sprint("forgotten ", i)})
 	}
-	picks.ObserveRequest(&exchange.Record{Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon})
-	picks.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat", Target: "chat"}, Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool",
+	picks.ObserveRequest(&request.Record{Outcome: request.Unpicked, StartTime: noon, EndTime: noon})
+	picks.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "chat", Target: "chat"}, Outcome: request.Refused, Status: 503, Reason: "no ready endpoints in the pool",
 		StartTime: noon, EndTime: noon})
-	picks.ObserveRequest(&exchange.Record{
-		PickRecord: exchange.PickRecord{
+	picks.ObserveRequest(&request.Record{
+		PickRecord: request.PickRecord{
 			Model: "chat", Target: "chat-v2", Fairness: "tenant", Priority: 1,
 			Endpoint:     a,
 			PickDuration: 25 * time.Microsecond,
 			PromptTokens: 800, MatchedTokens: 48,
-			Scores: []exchange.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
+			Scores: []request.Score{{Endpoint: a, Total: 1, Wait: 0.025, Matched: 48}, {Endpoint: b, Total: 0.5, Wait: 0.05}},
 		},
-		Outcome: exchange.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
+		Outcome: request.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
 		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second),
 	})
 	source := newMockSnapshots(t)
@@ -163,7 +163,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 	p := NewPicks(3)
 	assert.Empty(t, p.lastPicks())
 	for i := range 5 {
-		p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
+		p.ObserveRequest(&request.Record{Outcome: request.Refused, Status: i})
 	}
 	var got []int
 	for _, r := range p.lastPicks() {
@@ -173,7 +173,7 @@ func TestPicksAreTheLastOnes(t *testing.T) {
 }
 
 func TestPicksThatNobodyWantsCostNothing(t *testing.T) {
-	p, r := NewPicks(0), &exchange.Record{PickRecord: exchange.PickRecord{Scores: make([]exchange.Score, 10)}, Outcome: exchange.Refused}
+	p, r := NewPicks(0), &request.Record{PickRecord: request.PickRecord{Scores: make([]request.Score, 10)}, Outcome: request.Refused}
 	assert.False(t, p.IsEnabled())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.ObserveRequest(r) }))
 	assert.Empty(t, p.lastPicks())
@@ -182,7 +182,7 @@ func TestPicksThatNobodyWantsCostNothing(t *testing.T) {
 func TestPicksAreCopies(t *testing.T) {
 	t.Parallel()
 	p := NewPicks(1)
-	r := &exchange.Record{PickRecord: exchange.PickRecord{Scores: []exchange.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}, Outcome: exchange.Refused}
+	r := &request.Record{PickRecord: request.PickRecord{Scores: []request.Score{{Total: 1}}, Model: strings.Repeat("x", 999)}, Outcome: request.Refused}
 	p.ObserveRequest(r)
 	r.Scores[0].Total = 2
 	assert.Equal(t, 1.0, p.lastPicks()[0].Scores[0].Total)
@@ -196,7 +196,7 @@ func TestPicksOfManyAtOnce(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for i := range 500 {
-				p.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: i})
+				p.ObserveRequest(&request.Record{Outcome: request.Refused, Status: i})
 				assert.LessOrEqual(t, len(p.lastPicks()), 8)
 			}
 		})

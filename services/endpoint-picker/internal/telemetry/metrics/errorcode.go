@@ -3,7 +3,7 @@ package metrics
 import (
 	"net/http"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // errorCode is the reason why a request failed, with the llm-d router's names.
@@ -31,14 +31,14 @@ func (c errorCode) String() string {
 	}[c]
 }
 
-// errorOf returns the reason why an exchange failed, or noError.
-func errorOf(r *exchange.Record) errorCode {
+// errorOf returns the reason why a request failed, or noError.
+func errorOf(r *request.Record) errorCode {
 	switch {
-	case r.Outcome == exchange.Failed:
+	case r.Outcome == request.Failed:
 		return unknownError
 	case r.Status < http.StatusBadRequest:
 		return noError
-	case r.Outcome != exchange.Refused:
+	case r.Outcome != request.Refused:
 		return modelServerError
 	}
 	switch r.Status {

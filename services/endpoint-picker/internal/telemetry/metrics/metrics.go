@@ -3,7 +3,7 @@
 // fairlead_picker_* are its own. llm_d_epp_* have the names, labels, units and buckets of the llm-d router, so that
 // dashboards and autoscalers made for it work unchanged; LegacyNames adds its older names.
 //
-// Metrics counts events. It takes most values from the record of a finished exchange, and neither allocates nor locks for
+// Metrics counts events. It takes most values from the record of a finished request, and neither allocates nor locks for
 // labels that it has seen before. EndpointCollector and PoolCollector export the current state at each scrape, so the series
 // of an endpoint disappear with it.
 //
@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -57,7 +57,7 @@ type Metrics struct {
 	pickDuration    prometheus.Histogram
 	streamsInFlight prometheus.Gauge
 	ejections       *prometheus.CounterVec
-	streams         map[exchange.Outcome]prometheus.Counter
+	streams         map[request.Outcome]prometheus.Counter
 	responses       responses
 	scrapes         map[string]prometheus.Counter
 	scrapeDuration  prometheus.Histogram
@@ -79,7 +79,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 			resultNoCapacity),
 		pickDuration:    newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
 		streamsInFlight: newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
-		streams:         newCounters(streams, exchange.Outcomes()...),
+		streams:         newCounters(streams, request.Outcomes()...),
 		responses: responses{vec: newCounterVec("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
 		scrapes: newCounters(scrapes, resultOK, resultError),
@@ -116,12 +116,12 @@ func (m *Metrics) StreamStarted() {
 
 // RequestPlaced counts a request whose endpoint has just been picked, with the information known then. The caller sets the
 // record's Placed, and calls ObserveRequest with the same record at its end.
-func (m *Metrics) RequestPlaced(r *exchange.Record) { m.requests.countPlaced(r) }
+func (m *Metrics) RequestPlaced(r *request.Record) { m.requests.countPlaced(r) }
 
-// ObserveRequest records a finished exchange. Call it once for each StreamStarted.
-func (m *Metrics) ObserveRequest(r *exchange.Record) {
+// ObserveRequest records a finished request. Call it once for each StreamStarted.
+func (m *Metrics) ObserveRequest(r *request.Record) {
 	m.streamEnded(r.Outcome)
-	if r.Outcome != exchange.Refused {
+	if r.Outcome != request.Refused {
 		m.responses.countResponse(r.Status, r.HasMoved())
 	}
 	m.requests.observeRequest(r)
@@ -144,7 +144,7 @@ func (m *Metrics) ObserveScrape(d time.Duration, err error) {
 	m.scrapes[resultOK].Inc()
 }
 
-func (m *Metrics) streamEnded(o exchange.Outcome) {
+func (m *Metrics) streamEnded(o request.Outcome) {
 	m.streamsInFlight.Dec()
 	if c := m.streams[o]; c != nil {
 		c.Inc()

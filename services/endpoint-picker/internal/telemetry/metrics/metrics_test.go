@@ -15,8 +15,8 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -61,11 +61,11 @@ func TestStreams(t *testing.T) {
 		m.StreamStarted()
 	}
 	moved := newEndpoint("a")
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Endpoint: moved}, Outcome: exchange.Completed, Status: 200, Served: "10.0.0.9:8000"})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Interrupted, Status: 777})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Refused, Status: 503})
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Unseen})
+	m.ObserveRequest(&request.Record{Outcome: request.Completed, Status: 200})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Endpoint: moved}, Outcome: request.Completed, Status: 200, Served: "10.0.0.9:8000"})
+	m.ObserveRequest(&request.Record{Outcome: request.Interrupted, Status: 777})
+	m.ObserveRequest(&request.Record{Outcome: request.Refused, Status: 503})
+	m.ObserveRequest(&request.Record{Outcome: request.Unseen})
 	assertMetrics(t, r, `
 # HELP fairlead_picker_responses_total Observed responses of model servers, by status and by whether the picked endpoint served them.
 # TYPE fairlead_picker_responses_total counter

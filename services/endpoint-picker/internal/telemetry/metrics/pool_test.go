@@ -13,12 +13,12 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/decision"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/peers"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
 	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // poolOf registers all collectors over these endpoints, three seconds after noon.
@@ -57,9 +57,9 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	NewPools(r, "conflict")
 	NewRecording(r)
 	m.ObserveEjection("failures")
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Completed, Status: 200})
+	m.ObserveRequest(&request.Record{Outcome: request.Completed, Status: 200})
 	m.ObserveRequest(streamed(e))
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Queue: exchange.EvictedNoEndpoints, QueueTime: time.Minute}, Outcome: exchange.Refused, Status: 503})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Queue: request.EvictedNoEndpoints, QueueTime: time.Minute}, Outcome: request.Refused, Status: 503})
 }
 
 func scrape(e *endpoint.Endpoint, at time.Time, g endpoint.Gauges) {
@@ -140,8 +140,8 @@ func TestPicksOfAnEndpointEndWithIt(t *testing.T) {
 	m.ObserveRequest(streamed(e))
 	m.ObserveRequest(streamed(e))
 	m.ObserveRequest(streamed(newEndpoint("gone")))
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 503})
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 400})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "chat"}, Outcome: request.Refused, Status: 503})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "chat"}, Outcome: request.Refused, Status: 400})
 	assertMetrics(t, r, `
 # HELP llm_d_epp_scheduler_attempts_total Attempts to choose an endpoint, by status.
 # TYPE llm_d_epp_scheduler_attempts_total counter

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // labels are the labels of the llm-d router's request metrics.
@@ -121,21 +121,21 @@ func (q *requests) pinModels(models []string) {
 }
 
 // countPlaced counts a request with an endpoint that continues.
-func (q *requests) countPlaced(r *exchange.Record) {
+func (q *requests) countPlaced(r *request.Record) {
 	s := q.seriesOf(r)
 	s.running.Inc()
 	q.observePick(s, r)
 }
 
-// observeRequest records a finished exchange.
-func (q *requests) observeRequest(r *exchange.Record) {
+// observeRequest records a finished request.
+func (q *requests) observeRequest(r *request.Record) {
 	s := q.seriesOf(r)
 	switch {
 	case r.Placed:
 		s.running.Dec()
 	case r.Endpoint != nil:
 		q.observePick(s, r)
-	case r.Outcome == exchange.Refused && (r.Status == http.StatusServiceUnavailable || r.Status == http.StatusTooManyRequests):
+	case r.Outcome == request.Refused && (r.Status == http.StatusServiceUnavailable || r.Status == http.StatusTooManyRequests):
 		q.attempts.countAttempt(attempt{target: s.target})
 	}
 	if code := errorOf(r); code != noError {
@@ -146,13 +146,13 @@ func (q *requests) observeRequest(r *exchange.Record) {
 	if r.Queue != "" {
 		q.queued.WithLabelValues(append(s.labelValues(), string(r.Queue))...).Observe(r.QueueTime.Seconds())
 	}
-	if r.Outcome == exchange.Completed {
+	if r.Outcome == request.Completed {
 		q.observeCompleted(s, r)
 	}
 }
 
 // observePick records the information that is known at the time of the pick.
-func (q *requests) observePick(s *series, r *exchange.Record) {
+func (q *requests) observePick(s *series, r *request.Record) {
 	s.total.Inc()
 	s.requestSize.Observe(float64(r.RequestBytes))
 	q.attempts.countAttempt(attempt{target: s.target, endpoint: r.Endpoint})
@@ -171,7 +171,7 @@ func (q *requests) observePick(s *series, r *exchange.Record) {
 
 // observeCompleted records a response that was observed to its end. It trusts the token counts of the server, and skips missing
 // ones. It skips the durations of errors, which do not show the speed of tokens.
-func (q *requests) observeCompleted(s *series, r *exchange.Record) {
+func (q *requests) observeCompleted(s *series, r *request.Record) {
 	took := r.EndTime.Sub(r.StartTime)
 	s.duration.Observe(took.Seconds())
 	s.responseSize.Observe(float64(r.ResponseBytes))
@@ -190,7 +190,7 @@ func (q *requests) observeCompleted(s *series, r *exchange.Record) {
 }
 
 // observeUsage records the token counts from the model server.
-func (s *series) observeUsage(r *exchange.Record, took time.Duration) {
+func (s *series) observeUsage(r *request.Record, took time.Duration) {
 	u := &r.Usage
 	if u.Prompt > 0 {
 		s.input.Observe(float64(u.Prompt))
@@ -209,7 +209,7 @@ func (s *series) observeUsage(r *exchange.Record, took time.Duration) {
 }
 
 // generationTime returns the time from the first content of an answer to the last one.
-func generationTime(r *exchange.Record) time.Duration {
+func generationTime(r *request.Record) time.Duration {
 	if r.LastContent.IsZero() {
 		return r.EndTime.Sub(r.FirstContent)
 	}
@@ -241,8 +241,8 @@ func (s *series) rewriteCounter(q *requests, name string) prometheus.Counter {
 	return created.Counter
 }
 
-// seriesOf returns the metrics for an exchange.
-func (q *requests) seriesOf(r *exchange.Record) *series {
+// seriesOf returns the metrics for a request.
+func (q *requests) seriesOf(r *request.Record) *series {
 	l := labels{model: r.Model, target: cmp.Or(r.Target, r.Model), fairness: cmp.Or(r.Fairness, defaultFairness), priority: r.Priority}
 	if s := (*q.known.Load())[l]; s != nil {
 		return s

@@ -21,7 +21,7 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 func newEndpoint(pod string) *endpoint.Endpoint {
@@ -33,18 +33,18 @@ func newEndpoint(pod string) *endpoint.Endpoint {
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
 // streamed is a streamed answer of 101 tokens in 51 pieces: a pick of 1 ms after 3 ms, 200 ms to the first, 2 s in all.
-func streamed(e *endpoint.Endpoint) *exchange.Record {
-	return &exchange.Record{
-		PickRecord: exchange.PickRecord{
+func streamed(e *endpoint.Endpoint) *request.Record {
+	return &request.Record{
+		PickRecord: request.PickRecord{
 			Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Priority: 2, Streaming: true,
 			Endpoint:     e,
 			PickDuration: time.Millisecond,
 			PromptTokens: 800, MatchedTokens: 600,
 		},
-		Outcome: exchange.Completed, Served: e.Address(), Status: 200,
+		Outcome: request.Completed, Served: e.Address(), Status: 200,
 		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), FirstContent: after(200 * time.Millisecond), LastContent: after(2 * time.Second), EndTime: after(2 * time.Second),
 		RequestBytes: 3000, ResponseBytes: 20_000, ContentPieces: 51,
-		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
+		Usage: request.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
 }
 
@@ -157,42 +157,42 @@ func TestWhatIsNotKnownIsNotObserved(t *testing.T) {
 	e := newEndpoint("a")
 	tests := []struct {
 		name   string
-		change func(r *exchange.Record)
+		change func(r *request.Record)
 		absent []string
 	}{
 		{
 			name:   "a server that does not say what it used",
-			change: func(r *exchange.Record) { r.Usage = exchange.Usage{} },
+			change: func(r *request.Record) { r.Usage = request.Usage{} },
 			absent: []string{"request_input_tokens", "request_output_tokens", "request_cached_tokens", "request_ntpot_seconds", "request_streaming_tpot_seconds"},
 		},
 		{
 			name:   "one that does not say what was cached",
-			change: func(r *exchange.Record) { r.Usage.Cached = 0 },
+			change: func(r *request.Record) { r.Usage.Cached = 0 },
 			absent: []string{"request_cached_tokens"},
 		},
 		{
 			name:   "an embedding has no answer",
-			change: func(r *exchange.Record) { r.Usage.Output = 0; r.Streaming = false },
+			change: func(r *request.Record) { r.Usage.Output = 0; r.Streaming = false },
 			absent: []string{"request_output_tokens", "request_ntpot_seconds", "request_streaming_tpot_seconds", "request_streaming_itl_seconds"},
 		},
 		{
 			name:   "an answer in one piece",
-			change: func(r *exchange.Record) { r.Streaming = false },
+			change: func(r *request.Record) { r.Streaming = false },
 			absent: []string{"request_streaming_tpot_seconds", "request_streaming_itl_seconds"},
 		},
 		{
 			name:   "no body of the response was shown",
-			change: func(r *exchange.Record) { r.Outcome = exchange.Unseen; r.Status = 0 },
+			change: func(r *request.Record) { r.Outcome = request.Unseen; r.Status = 0 },
 			absent: []string{"request_duration_seconds", "response_size_bytes", "request_output_tokens", "request_streaming_itl_seconds"},
 		},
 		{
 			name:   "an error is fast for no merit",
-			change: func(r *exchange.Record) { r.Status = 500 },
+			change: func(r *request.Record) { r.Status = 500 },
 			absent: []string{"request_output_tokens", "request_ntpot_seconds", "request_streaming_itl_seconds"},
 		},
 		{
 			name:   "no prompt",
-			change: func(r *exchange.Record) { r.PromptTokens = 0 },
+			change: func(r *request.Record) { r.PromptTokens = 0 },
 			absent: []string{"prefix_indexer_hit_ratio", "prefix_indexer_hit_bytes"},
 		},
 	}
@@ -238,11 +238,11 @@ func TestRequestsThatFail(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	for _, status := range []int{400, 401, 403, 404, 412, 413, 429, 500, 503, 502} {
-		m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Refused, Status: status})
+		m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "m"}, Outcome: request.Refused, Status: status})
 	}
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m", Endpoint: newEndpoint("a")}, Outcome: exchange.Completed, Status: 404})
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Failed})
-	m.ObserveRequest(&exchange.Record{PickRecord: exchange.PickRecord{Model: "m"}, Outcome: exchange.Unpicked})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "m", Endpoint: newEndpoint("a")}, Outcome: request.Completed, Status: 404})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "m"}, Outcome: request.Failed})
+	m.ObserveRequest(&request.Record{PickRecord: request.PickRecord{Model: "m"}, Outcome: request.Unpicked})
 	const set = `fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"`
 	assertMetrics(t, r, `
 # HELP llm_d_epp_request_error_total Requests that failed in the picker or at the model server.
@@ -269,7 +269,7 @@ func TestRequestsThatRun(t *testing.T) {
 	m := New(r, Options{})
 	running := func() float64 { return testutil.ToFloat64(m.requests.running) }
 	first, second := streamed(newEndpoint("a")), streamed(newEndpoint("a"))
-	for _, record := range []*exchange.Record{first, second} {
+	for _, record := range []*request.Record{first, second} {
 		m.StreamStarted()
 		record.Placed = true
 		m.RequestPlaced(record)
@@ -278,7 +278,7 @@ func TestRequestsThatRun(t *testing.T) {
 	assert.Equal(t, 2.0, testutil.ToFloat64(m.requests.total), "counted when they are placed")
 	m.ObserveRequest(first)
 	assert.Equal(t, 1.0, running())
-	second.Outcome = exchange.Interrupted
+	second.Outcome = request.Interrupted
 	m.ObserveRequest(second)
 	assert.Zero(t, running())
 	assert.Equal(t, 2.0, testutil.ToFloat64(m.requests.total), "and not again")
@@ -292,7 +292,7 @@ func TestStreamsOfGRPC(t *testing.T) {
 		m.StreamStarted()
 	}
 	m.ObserveRequest(streamed(newEndpoint("a")))
-	m.ObserveRequest(&exchange.Record{Outcome: exchange.Failed, Code: codes.InvalidArgument, StartTime: noon, EndTime: noon})
+	m.ObserveRequest(&request.Record{Outcome: request.Failed, Code: codes.InvalidArgument, StartTime: noon, EndTime: noon})
 	assert.Equal(t, `llm_d_epp_extproc_stream_duration_seconds{} 2 of 2
 llm_d_epp_extproc_streams_inflight{} 1
 llm_d_epp_extproc_streams_total{code=InvalidArgument} 1
@@ -411,7 +411,7 @@ func TestNothingOfARecordIsKept(t *testing.T) {
 func TestObservingAllocatesNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), Options{Streams: true})
 	e := newEndpoint("a")
-	ended, failed, refused := streamed(e), streamed(e), &exchange.Record{PickRecord: exchange.PickRecord{Model: "chat"}, Outcome: exchange.Refused, Status: 503}
+	ended, failed, refused := streamed(e), streamed(e), &request.Record{PickRecord: request.PickRecord{Model: "chat"}, Outcome: request.Refused, Status: 503}
 	ended.Placed = true
 	failed.Status = 500
 	observe := func() {

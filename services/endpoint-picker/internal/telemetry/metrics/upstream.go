@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // upstream is the prefix of the llm-d router's names. Names, labels and buckets of this set are those of August 2026,
@@ -83,7 +83,7 @@ func newExtProc(r prometheus.Registerer) *extProc {
 	return e
 }
 
-func (e *extProc) observeEnd(r *exchange.Record) {
+func (e *extProc) observeEnd(r *request.Record) {
 	e.inFlight.Dec()
 	e.duration.Observe(r.EndTime.Sub(r.StartTime).Seconds())
 	if int(r.Code) < len(e.total) {

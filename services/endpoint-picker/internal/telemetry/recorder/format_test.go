@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const mooncake = `{"timestamp": 27482, "input_length": 1300, "output_length": 52, "hash_ids": [46, 47, 48]}
@@ -153,7 +153,7 @@ func FuzzRead(f *testing.F) {
 			r := &got[i]
 			assert.LessOrEqual(t, max(r.Input, r.Output), maxTokens)
 			assert.Positive(t, min(r.Input, r.Output))
-			assert.Len(t, r.Hashes, exchange.PrefixCount(r.Input))
+			assert.Len(t, r.Hashes, request.PrefixCount(r.Input))
 			again, err = appendLine(again, r)
 			require.NoError(t, err)
 		}

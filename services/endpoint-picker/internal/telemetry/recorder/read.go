@@ -12,7 +12,7 @@ import (
 	"math"
 	"slices"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Limits on a recording. A simulation needs some hundred bytes for a request, and 4 bytes for each 16 tokens.
@@ -94,8 +94,8 @@ func (r *RecordedRequest) validateRequest() error {
 		return errors.New("input_length and output_length must be at least 1")
 	case r.Input > maxTokens || r.Output > maxTokens:
 		return fmt.Errorf("input_length and output_length must be at most %d", maxTokens)
-	case len(r.Hashes) != exchange.PrefixCount(r.Input):
-		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, exchange.PrefixTokens)
+	case len(r.Hashes) != request.PrefixCount(r.Input):
+		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, request.PrefixTokens)
 	}
 	return nil
 }

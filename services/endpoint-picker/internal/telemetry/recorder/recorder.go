@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -99,7 +99,7 @@ func New(p Params) (*Recorder, error) {
 	}, nil
 }
 
-// A Pool observes the exchanges of one pool.
+// A Pool observes the requests of one pool.
 type Pool struct {
 	recorder *Recorder
 	name     string
@@ -117,8 +117,8 @@ type queuedRequest struct {
 	prefixes []uint64
 }
 
-// ObserveRequest queues a finished exchange that has an endpoint. It does not wait.
-func (p *Pool) ObserveRequest(x *exchange.Record) {
+// ObserveRequest queues a finished request that has an endpoint. It does not wait.
+func (p *Pool) ObserveRequest(x *request.Record) {
 	if x.Endpoint == nil {
 		return
 	}
@@ -138,9 +138,9 @@ func (p *Pool) ObserveRequest(x *exchange.Record) {
 }
 
 // outputTokens returns the tokens of an answer. An error counts as one, because readers of the format expect a token.
-func outputTokens(x *exchange.Record) (tokens int, loss Loss) {
+func outputTokens(x *request.Record) (tokens int, loss Loss) {
 	switch {
-	case x.Outcome != exchange.Completed && x.Outcome != exchange.Interrupted:
+	case x.Outcome != request.Completed && x.Outcome != request.Interrupted:
 		return 0, LostUnseen
 	case x.Status >= http.StatusBadRequest:
 		return 1, ""
@@ -152,10 +152,10 @@ func outputTokens(x *exchange.Record) (tokens int, loss Loss) {
 	return 0, LostUncounted
 }
 
-// newQueuedRequest returns the request of an exchange. It refers to no memory that belongs to the exchange's body or headers.
-func (p *Pool) newQueuedRequest(x *exchange.Record, output int) *queuedRequest {
+// newQueuedRequest returns the line of a request. It refers to no memory that belongs to the request's body or headers.
+func (p *Pool) newQueuedRequest(x *request.Record, output int) *queuedRequest {
 	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
-	request := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
+	queued := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
 		RecordedRequest: RecordedRequest{
 			Timestamp: &at, Input: x.FixedTokens, Output: output,
 			Extension: Extension{
@@ -165,15 +165,15 @@ func (p *Pool) newQueuedRequest(x *exchange.Record, output int) *queuedRequest {
 		}}
 	if streaming && !x.FirstContent.IsZero() {
 		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
-		request.TTFT = &first
+		queued.TTFT = &first
 	}
 	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= maxTokens {
-		request.Prompt = x.Usage.Prompt
+		queued.Prompt = x.Usage.Prompt
 		if cached := x.Usage.Cached; x.Usage.CachedKnown && cached >= 0 && cached <= x.Usage.Prompt {
-			request.Cached = &cached
+			queued.Cached = &cached
 		}
 	}
-	return request
+	return queued
 }
 
 // sinceMilliseconds returns the time from one moment to another, exact to a tenth of a millisecond.
@@ -238,7 +238,7 @@ func (r *Recorder) addLine(p *queuedRequest) {
 
 // promptHashes returns the hashes of a prompt, one for each block.
 func (r *Recorder) promptHashes(p *queuedRequest) []uint64 {
-	hashes := make([]uint64, exchange.PrefixCount(p.Input))
+	hashes := make([]uint64, request.PrefixCount(p.Input))
 	for i := range hashes {
 		if i < len(p.prefixes) {
 			hashes[i] = r.keys.hashValue(kindPrefix, p.prefixes[i])
@@ -294,7 +294,7 @@ func (r *Recorder) startPause(err error) {
 }
 
 // modelOf returns the model that the server was asked for.
-func modelOf(x *exchange.Record) string {
+func modelOf(x *request.Record) string {
 	if x.Target != "" {
 		return x.Target
 	}

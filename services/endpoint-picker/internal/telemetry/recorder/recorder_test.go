@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // counts is what an observer was told.
@@ -87,19 +87,19 @@ func newEndpoint(n int) *endpoint.Endpoint {
 }
 
 // answered is a streamed answer of a request for a prompt of 600 tokens.
-func answered(e *endpoint.Endpoint) *exchange.Record {
+func answered(e *endpoint.Endpoint) *request.Record {
 	now := time.Now()
-	return &exchange.Record{
-		PickRecord: exchange.PickRecord{
+	return &request.Record{
+		PickRecord: request.PickRecord{
 			Model: "secret-model", Target: "secret-target",
 			Rewrite: "secret-rewrite", Fairness: "secret-tenant", Objective: "secret-objective",
 			Streaming: true, Endpoint: e,
 			PromptTokens: 600, FixedTokens: 600, MatchedTokens: 512, PoolSize: 3,
 			Prefixes: []uint64{11, 12},
 		},
-		Outcome: exchange.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Served: "secret-served", Reason: "secret-reason",
+		Outcome: request.Completed, RequestID: "secret-id", TraceParent: "secret-trace", Path: "/secret-path", Served: "secret-served", Reason: "secret-reason",
 		Status: 200, StartTime: now.Add(-2 * time.Second), ArrivalTime: now.Add(-1500 * time.Millisecond),
-		FirstContent: now.Add(-time.Second), EndTime: now, ContentPieces: 9, Usage: exchange.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
+		FirstContent: now.Add(-time.Second), EndTime: now, ContentPieces: 9, Usage: request.Usage{Known: true, Prompt: 640, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }
 
@@ -124,13 +124,13 @@ func TestRecording(t *testing.T) {
 		one, several := r.ForPool(""), r.ForPool("ns/second")
 		one.ObserveRequest(answered(a))
 		whole := answered(b)
-		whole.Streaming, whole.Usage, whole.Outcome = false, exchange.Usage{Known: true, Output: 4}, exchange.Interrupted
+		whole.Streaming, whole.Usage, whole.Outcome = false, request.Usage{Known: true, Output: 4}, request.Interrupted
 		several.ObserveRequest(whole)
 		failed := answered(a)
-		failed.Status, failed.Usage, failed.ContentPieces, failed.FirstContent = 503, exchange.Usage{}, 0, time.Time{}
+		failed.Status, failed.Usage, failed.ContentPieces, failed.FirstContent = 503, request.Usage{}, 0, time.Time{}
 		one.ObserveRequest(failed)
 		long := answered(b)
-		long.FixedTokens, long.Usage = 5*exchange.PrefixTokens, exchange.Usage{}
+		long.FixedTokens, long.Usage = 5*request.PrefixTokens, request.Usage{}
 		one.ObserveRequest(long)
 		r.stop()
 		assert.Equal(t, &counts{written: 4}, r.counts)
@@ -194,18 +194,18 @@ func TestLosses(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(1)
 	for name, tt := range map[string]struct {
-		change func(x *exchange.Record)
+		change func(x *request.Record)
 		want   map[Loss]int
 	}{
-		"refused":        {change: func(x *exchange.Record) { x.Endpoint = nil }},
-		"early close":    {change: func(x *exchange.Record) { x.Outcome = exchange.Unseen }, want: map[Loss]int{LostUnseen: 1}},
-		"protocol error": {change: func(x *exchange.Record) { x.Outcome = exchange.Failed }, want: map[Loss]int{LostUnseen: 1}},
+		"refused":        {change: func(x *request.Record) { x.Endpoint = nil }},
+		"early close":    {change: func(x *request.Record) { x.Outcome = request.Unseen }, want: map[Loss]int{LostUnseen: 1}},
+		"protocol error": {change: func(x *request.Record) { x.Outcome = request.Failed }, want: map[Loss]int{LostUnseen: 1}},
 		"no usage": {
-			change: func(x *exchange.Record) { x.Streaming, x.Usage = false, exchange.Usage{} }, want: map[Loss]int{LostUncounted: 1},
+			change: func(x *request.Record) { x.Streaming, x.Usage = false, request.Usage{} }, want: map[Loss]int{LostUncounted: 1},
 		},
-		"no prompt":   {change: func(x *exchange.Record) { x.FixedTokens = 0 }, want: map[Loss]int{LostPrompt: 1}},
-		"long prompt": {change: func(x *exchange.Record) { x.FixedTokens = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
-		"long answer": {change: func(x *exchange.Record) { x.Usage.Output = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
+		"no prompt":   {change: func(x *request.Record) { x.FixedTokens = 0 }, want: map[Loss]int{LostPrompt: 1}},
+		"long prompt": {change: func(x *request.Record) { x.FixedTokens = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
+		"long answer": {change: func(x *request.Record) { x.Usage.Output = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestServersCannotSpoilTheRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, path).start(t)
-		for _, u := range []exchange.Usage{
+		for _, u := range []request.Usage{
 			{Known: true, Prompt: 1 << 40, Output: 3}, {Known: true, Prompt: -7, Output: 3}, {Known: true, Output: -3},
 			{Known: true, Prompt: 5, Output: 3, Cached: 1 << 40, CachedKnown: true}, {Known: true, Prompt: 5, Output: 3, Cached: -1, CachedKnown: true},
 		} {
@@ -329,7 +329,7 @@ func TestHashesDifferByKind(t *testing.T) {
 	assert.Equal(t, k.hashValue(kindPrefix, 1), k.hashValue(kindPrefix, 1))
 }
 
-// BenchmarkObserveRequest is the cost for a request: what its exchange waits for.
+// BenchmarkObserveRequest is what each request waits for.
 func BenchmarkObserveRequest(b *testing.B) {
 	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	require.NoError(b, err)

@@ -1,5 +1,5 @@
-// Package requestlog writes one line for each finished exchange: the request, its endpoint, the result and the durations. It
-// logs every exchange, and no text of prompts or answers.
+// Package requestlog writes one line for each finished request: its model, its endpoint, the result and the durations. It
+// logs every request, and no text of prompts or answers.
 package requestlog
 
 import (
@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Keys of this log only.
@@ -39,8 +39,8 @@ type Log struct {
 // New returns a Log.
 func New(log *zap.Logger) *Log { return &Log{log: log} }
 
-// ObserveRequest writes the line of a finished exchange.
-func (l *Log) ObserveRequest(r *exchange.Record) {
+// ObserveRequest writes the line of a finished request.
+func (l *Log) ObserveRequest(r *request.Record) {
 	entry := l.log.Check(zap.InfoLevel, "Handled request")
 	if entry == nil {
 		return
@@ -67,7 +67,7 @@ func (f *logFields) addNumber(key string, value int) {
 	}
 }
 
-func (f *logFields) addRequest(r *exchange.Record) {
+func (f *logFields) addRequest(r *request.Record) {
 	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
 	f.addText(logging.KeyRequestID, r.RequestID)
 	if r.Span.Sampled {
@@ -95,7 +95,7 @@ func (f *logFields) addRequest(r *exchange.Record) {
 	*f = append(*f, zap.Duration(keyPick, r.PickDuration))
 }
 
-func (f *logFields) addResponse(r *exchange.Record) {
+func (f *logFields) addResponse(r *request.Record) {
 	f.addNumber(logging.KeyStatus, r.Status)
 	f.addText(logging.KeyReason, r.Reason)
 	if r.Streaming {

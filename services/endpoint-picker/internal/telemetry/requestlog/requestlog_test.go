@@ -13,7 +13,7 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -26,22 +26,22 @@ func TestLine(t *testing.T) {
 		noon, nil)
 	tests := []struct {
 		name string
-		give exchange.Record
+		give request.Record
 		want string
 	}{
 		{
 			name: "everything is known",
-			give: exchange.Record{
-				PickRecord: exchange.PickRecord{
+			give: request.Record{
+				PickRecord: request.PickRecord{
 					Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: -1, Streaming: true,
 					Endpoint:      e,
 					PickDuration:  20 * time.Microsecond,
 					PromptTokens:  30,
 					MatchedTokens: 16,
 				},
-				Outcome: exchange.Completed, RequestID: "r-1", Path: "/v1/chat/completions?key=secret", Span: exchange.Span{Trace: [16]byte{0x4b, 15: 1}, Sampled: true},
+				Outcome: request.Completed, RequestID: "r-1", Path: "/v1/chat/completions?key=secret", Span: request.Span{Trace: [16]byte{0x4b, 15: 1}, Sampled: true},
 				Served: "10.0.0.2:8000", Status: 200, StartTime: noon, ArrivalTime: after(time.Millisecond),
-				FirstContent: after(250 * time.Millisecond), EndTime: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, Usage: exchange.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
+				FirstContent: after(250 * time.Millisecond), EndTime: after(2 * time.Second), RequestBytes: 10, ResponseBytes: 20, Usage: request.Usage{Known: true, Prompt: 31, Output: 7, Cached: 15},
 			},
 			want: `{"level":"info","message":"Handled request","outcome":"completed","duration":2,"requestID":"r-1","traceID":"4b000000000000000000000000000001",
 				"path":"/v1/chat/completions","model":"chat","target":"chat-v2","rewrite":"ns/canary","fairness":"tenant","objective":"batch","priority":-1,
@@ -50,12 +50,12 @@ func TestLine(t *testing.T) {
 		},
 		{
 			name: "refused",
-			give: exchange.Record{Outcome: exchange.Refused, Status: 503, Reason: "no ready endpoints in the pool", StartTime: noon, EndTime: noon},
+			give: request.Record{Outcome: request.Refused, Status: 503, Reason: "no ready endpoints in the pool", StartTime: noon, EndTime: noon},
 			want: `{"level":"info","message":"Handled request","outcome":"refused","duration":0,"status":503,"reason":"no ready endpoints in the pool"}`,
 		},
 		{
 			name: "a name without end",
-			give: exchange.Record{PickRecord: exchange.PickRecord{Model: strings.Repeat("x", 999)}, Outcome: exchange.Unpicked, StartTime: noon, EndTime: noon},
+			give: request.Record{PickRecord: request.PickRecord{Model: strings.Repeat("x", 999)}, Outcome: request.Unpicked, StartTime: noon, EndTime: noon},
 			want: `{"level":"info","message":"Handled request","outcome":"unpicked","duration":0,"model":"` + strings.Repeat("x", maxLength) + `"}`,
 		},
 	}
@@ -79,6 +79,6 @@ func TestLine(t *testing.T) {
 func TestNothingIsMadeForALevelThatIsOff(t *testing.T) {
 	log, err := logging.New(logging.Options{Level: "warn", Format: logging.FormatJSON}, &bytes.Buffer{})
 	require.NoError(t, err)
-	l, record := New(log), &exchange.Record{Outcome: exchange.Refused}
+	l, record := New(log), &request.Record{Outcome: request.Refused}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { l.ObserveRequest(record) }))
 }

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Names of spans, from the llm-d router.
@@ -56,37 +56,37 @@ const (
 	keyMatched   = "fairlead.matched_tokens"
 )
 
-// writeSpans creates the spans of an exchange.
-func writeSpans(tracer trace.Tracer, span exchange.Span, r *exchange.Record) {
+// writeSpans creates the spans of a request.
+func writeSpans(tracer trace.Tracer, span request.Span, r *request.Record) {
 	ctx := context.WithValue(context.Background(), spanKey{}, span)
 	if parent, known := parseTraceparent(r.TraceParent); known {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: parent.trace, SpanID: parent.span, TraceFlags: trace.FlagsSampled, Remote: true,
 		}))
 	}
-	_, request := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.StartTime),
+	_, requestSpan := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.StartTime),
 		trace.WithAttributes(requestAttributes(r)...))
 	if !r.FirstContent.IsZero() {
-		request.AddEvent(eventFirst, trace.WithTimestamp(r.FirstContent))
+		requestSpan.AddEvent(eventFirst, trace.WithTimestamp(r.FirstContent))
 	}
 	if why := failureReason(r); why != "" {
-		request.SetStatus(codes.Error, why)
+		requestSpan.SetStatus(codes.Error, why)
 	}
 	if !r.ArrivalTime.IsZero() {
-		writePick(tracer, request, r)
+		writePick(tracer, requestSpan, r)
 	}
-	request.End(trace.WithTimestamp(r.EndTime))
+	requestSpan.End(trace.WithTimestamp(r.EndTime))
 }
 
 // writePick creates the spans up to the choice of the endpoint.
-func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
+func writePick(tracer trace.Tracer, requestSpan trace.Span, r *request.Record) {
 	chosen := r.DispatchTime().Add(r.PickDuration)
 	child := func(parent trace.Span, name string, began time.Time, attributes []attribute.KeyValue) trace.Span {
 		ctx := trace.ContextWithSpan(context.Background(), parent)
 		_, s := tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
 		return s
 	}
-	orchestration := child(request, spanOrchestration, r.StartTime, []attribute.KeyValue{
+	orchestration := child(requestSpan, spanOrchestration, r.StartTime, []attribute.KeyValue{
 		attribute.String(keyTarget, validText(r.Target)), attribute.Int(keyPriority, r.Priority),
 	})
 	scoring := child(orchestration, spanScoring, r.DispatchTime(), pickAttributes(r))
@@ -98,7 +98,7 @@ func writePick(tracer trace.Tracer, request trace.Span, r *exchange.Record) {
 	orchestration.End(trace.WithTimestamp(chosen))
 }
 
-func requestAttributes(r *exchange.Record) []attribute.KeyValue {
+func requestAttributes(r *request.Record) []attribute.KeyValue {
 	path, _, _ := strings.Cut(r.Path, "?") // the query may contain secrets
 	a := attributes{attribute.String(keyOutcome, string(r.Outcome)), attribute.Bool(keyStreaming, r.Streaming)}
 	a.addAttribute(keyMethodPath, path)
@@ -122,7 +122,7 @@ func requestAttributes(r *exchange.Record) []attribute.KeyValue {
 	return a
 }
 
-func pickAttributes(r *exchange.Record) []attribute.KeyValue {
+func pickAttributes(r *request.Record) []attribute.KeyValue {
 	a := attributes{attribute.Int(keyPrompt, r.PromptTokens)}
 	a.addNumber(keyCandidates, len(r.Scores))
 	if r.Endpoint != nil {
@@ -133,10 +133,10 @@ func pickAttributes(r *exchange.Record) []attribute.KeyValue {
 	return a
 }
 
-// failureReason returns the reason why an exchange failed, if it did. Clients' errors are not failures of the server's span.
-func failureReason(r *exchange.Record) string {
+// failureReason returns the reason why a request failed, if it did. Clients' errors are not failures of the server's span.
+func failureReason(r *request.Record) string {
 	switch {
-	case r.Outcome == exchange.Failed:
+	case r.Outcome == request.Failed:
 		return "the gateway broke the protocol"
 	case r.Status < http.StatusInternalServerError:
 		return ""

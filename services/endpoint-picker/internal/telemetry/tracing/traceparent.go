@@ -3,7 +3,7 @@ package tracing
 import (
 	"encoding/hex"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // parent is the content of a traceparent.
@@ -72,7 +72,7 @@ func hexDigit(c byte) byte {
 }
 
 // formatTraceparent returns the traceparent of a sampled span.
-func formatTraceparent(s exchange.Span) string {
+func formatTraceparent(s request.Span) string {
 	b := make([]byte, 0, length)
 	b = append(b, "00-"...)
 	b = hex.AppendEncode(b, s.Trace[:])

@@ -1,4 +1,4 @@
-// Package tracing creates OpenTelemetry spans of finished exchanges:
+// Package tracing creates OpenTelemetry spans of finished requests:
 //
 //	gateway.request                 the whole stream, a child of what the request's traceparent names
 //	  gateway.request_orchestration from its beginning to the choice of the endpoint, the arrival of the body included
@@ -24,7 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // flushTimeout limits the export of the last spans at shutdown.
@@ -32,7 +32,7 @@ const flushTimeout = 5 * time.Second
 
 const scope = "fairlead.dev/services/endpoint-picker"
 
-// Tracer traces exchanges while it runs.
+// Tracer traces requests while it runs.
 type Tracer struct {
 	log         *zap.Logger
 	options     Options
@@ -99,7 +99,7 @@ func (t *Tracer) Run(ctx context.Context) {
 
 // StartSpan decides whether a request is traced, by its traceparent, which may be empty or invalid. It returns the span for the
 // record, and the traceparent for the model server, empty to keep the request's own.
-func (t *Tracer) StartSpan(traceParent string) (span exchange.Span, header string) {
+func (t *Tracer) StartSpan(traceParent string) (span request.Span, header string) {
 	parent, known := parseTraceparent(traceParent)
 	span.Trace = parent.trace
 	if !known {
@@ -112,8 +112,8 @@ func (t *Tracer) StartSpan(traceParent string) (span exchange.Span, header strin
 	return span, header
 }
 
-// ObserveRequest exports the spans of a finished exchange, if it is sampled. If that is undecided, it decides.
-func (t *Tracer) ObserveRequest(r *exchange.Record) {
+// ObserveRequest exports the spans of a finished request, if it is sampled. If that is undecided, it decides.
+func (t *Tracer) ObserveRequest(r *request.Record) {
 	tracer := t.tracer.Load()
 	if tracer == nil {
 		return
@@ -156,14 +156,14 @@ type spanKey struct{}
 type ids struct{}
 
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if s, found := ctx.Value(spanKey{}).(exchange.Span); found {
+	if s, found := ctx.Value(spanKey{}).(request.Span); found {
 		return s.Trace, s.ID
 	}
 	return newTraceID(), newSpanID()
 }
 
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if s, found := ctx.Value(spanKey{}).(exchange.Span); found {
+	if s, found := ctx.Value(spanKey{}).(request.Span); found {
 		return s.ID
 	}
 	return newSpanID()

@@ -25,7 +25,7 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -95,20 +95,20 @@ func newEndpoint() *endpoint.Endpoint {
 		noon, nil)
 }
 
-func streamed() *exchange.Record {
-	return &exchange.Record{
-		PickRecord: exchange.PickRecord{
+func streamed() *request.Record {
+	return &request.Record{
+		PickRecord: request.PickRecord{
 			Model: "chat", Target: "chat-v2", Rewrite: "ns/canary", Fairness: "tenant", Objective: "batch", Priority: 2, Streaming: true,
 			Endpoint:     newEndpoint(),
 			PickDuration: time.Millisecond,
 			PromptTokens: 800, MatchedTokens: 600,
-			Scores: make([]exchange.Score, 3),
+			Scores: make([]request.Score, 3),
 		},
-		Outcome: exchange.Completed, RequestID: "r-1", TraceParent: sampled, Path: "/v1/chat/completions?key=secret",
+		Outcome: request.Completed, RequestID: "r-1", TraceParent: sampled, Path: "/v1/chat/completions?key=secret",
 		Served: "10.0.0.9:1", Status: 200,
 		StartTime: noon, ArrivalTime: after(3 * time.Millisecond), FirstContent: after(200 * time.Millisecond), EndTime: after(2 * time.Second),
 		RequestBytes: 3000, ResponseBytes: 20_000, ContentPieces: 51,
-		Usage: exchange.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
+		Usage: request.Usage{Known: true, Prompt: 790, Output: 101, Cached: 640},
 	}
 }
 
@@ -185,24 +185,24 @@ func TestSpansOfWhatFailed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		change func(r *exchange.Record)
+		change func(r *request.Record)
 		want   map[string]string // description of the error by span
 	}{
 		{
 			name: "no endpoint",
-			change: func(r *exchange.Record) {
-				r.Outcome, r.Status, r.Reason, r.Endpoint = exchange.Refused, 503, "no ready endpoints in the pool", nil
+			change: func(r *request.Record) {
+				r.Outcome, r.Status, r.Reason, r.Endpoint = request.Refused, 503, "no ready endpoints in the pool", nil
 			},
 			want: map[string]string{
 				spanRequest: "no ready endpoints in the pool", spanOrchestration: "no ready endpoints in the pool", spanScoring: "no ready endpoints in the pool",
 			},
 		},
-		{name: "a model server's error", change: func(r *exchange.Record) { r.Status = 502 }, want: map[string]string{spanRequest: "502 Bad Gateway", spanOrchestration: "", spanScoring: ""}},
-		{name: "a client's error", change: func(r *exchange.Record) { r.Status = 404 }, want: map[string]string{spanRequest: "", spanOrchestration: "", spanScoring: ""}},
+		{name: "a model server's error", change: func(r *request.Record) { r.Status = 502 }, want: map[string]string{spanRequest: "502 Bad Gateway", spanOrchestration: "", spanScoring: ""}},
+		{name: "a client's error", change: func(r *request.Record) { r.Status = 404 }, want: map[string]string{spanRequest: "", spanOrchestration: "", spanScoring: ""}},
 		{
 			name: "never whole", want: map[string]string{spanRequest: "the gateway broke the protocol"},
-			change: func(r *exchange.Record) {
-				*r = exchange.Record{Outcome: exchange.Failed, TraceParent: sampled, StartTime: noon, EndTime: noon, Path: "\xff"}
+			change: func(r *request.Record) {
+				*r = request.Record{Outcome: request.Failed, TraceParent: sampled, StartTime: noon, EndTime: noon, Path: "\xff"}
 			},
 		},
 	}
@@ -265,7 +265,7 @@ func TestWhatIsNotSampledIsNotExported(t *testing.T) {
 	tr, exported, stop := run(t, always())
 	decided := streamed()
 	decided.TraceParent = ""
-	decided.Span = exchange.Span{Trace: [16]byte{1}, ID: [8]byte{2}}
+	decided.Span = request.Span{Trace: [16]byte{1}, ID: [8]byte{2}}
 	tr.ObserveRequest(decided)
 	undecided := streamed()
 	undecided.TraceParent = dropped

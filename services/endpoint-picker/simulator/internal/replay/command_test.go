@@ -20,7 +20,7 @@ import (
 
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
@@ -125,17 +125,17 @@ func runRecorder(t *testing.T, r *recorder.Recorder) (stop func()) {
 }
 
 // answeredBy returns the record of a request that one of two servers has answered just now, in a stream.
-func answeredBy(server int) *exchange.Record {
+func answeredBy(server int) *request.Record {
 	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(server)}), 8000)
 	now := time.Now()
-	return &exchange.Record{
-		PickRecord: exchange.PickRecord{
+	return &request.Record{
+		PickRecord: request.PickRecord{
 			Model: "m", Streaming: true, PoolSize: 2,
 			Endpoint:     endpoint.New(endpoint.Description{Identity: endpoint.Identity{Pod: "p", Address: address}}, now, nil),
 			PromptTokens: 600, FixedTokens: 600, Prefixes: []uint64{1, 2},
 		},
-		Outcome: exchange.Completed, Status: 200, StartTime: now.Add(-time.Second), ArrivalTime: now.Add(-time.Second), FirstContent: now.Add(-time.Second / 2), EndTime: now,
+		Outcome: request.Completed, Status: 200, StartTime: now.Add(-time.Second), ArrivalTime: now.Add(-time.Second), FirstContent: now.Add(-time.Second / 2), EndTime: now,
 		ContentPieces: 10,
-		Usage:         exchange.Usage{Known: true, Prompt: 600, Output: 10, Cached: 500, CachedKnown: true},
+		Usage:         request.Usage{Known: true, Prompt: 600, Output: 10, Cached: 500, CachedKnown: true},
 	}
 }

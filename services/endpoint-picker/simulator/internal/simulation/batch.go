@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/pkg/steptime"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // An Engine contains the size and speed of a model server.
@@ -52,7 +52,7 @@ type Refresh struct {
 
 // A Failure is what a server answers in place of an answer that it has to compute.
 type Failure struct {
-	Response exchange.ResponseHeaders
+	Response request.ResponseHeaders
 	Body     string
 	Cut      bool          // the response does not end
 	Silent   bool          // there is no response, and the client goes

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // oneToken is the beginning of a stream.
@@ -20,29 +20,29 @@ const oneToken = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 
 // failures are the ways in which a server fails fast.
 var failures = map[string]Failure{
-	"500":                   {Response: exchange.ResponseHeaders{Status: 500}, Body: `{"error":{"message":"internal"}}`},
-	"503":                   {Response: exchange.ResponseHeaders{Status: 503}},
-	"too many requests":     {Response: exchange.ResponseHeaders{Status: 429}},
-	"model missing":         {Response: exchange.ResponseHeaders{Status: 404}, Body: `{"error":{"message":"no such model"}}`},
-	"refused by validation": {Response: exchange.ResponseHeaders{Status: 422}},
-	"error event": {Response: exchange.ResponseHeaders{Status: 200, Events: true},
+	"500":                   {Response: request.ResponseHeaders{Status: 500}, Body: `{"error":{"message":"internal"}}`},
+	"503":                   {Response: request.ResponseHeaders{Status: 503}},
+	"too many requests":     {Response: request.ResponseHeaders{Status: 429}},
+	"model missing":         {Response: request.ResponseHeaders{Status: 404}, Body: `{"error":{"message":"no such model"}}`},
+	"refused by validation": {Response: request.ResponseHeaders{Status: 422}},
+	"error event": {Response: request.ResponseHeaders{Status: 200, Events: true},
 		Body: `data: {"error":{"message":"the queue is full","code":503}}` + "\n\ndata: [DONE]\n\n"},
-	"empty stream":   {Response: exchange.ResponseHeaders{Status: 200, Events: true}},
-	"comments only":  {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: ": ping\n\n"},
-	"empty body":     {Response: exchange.ResponseHeaders{Status: 200}},
-	"page":           {Response: exchange.ResponseHeaders{Status: 200, HTML: true}, Body: "<html>"},
-	"login page":     {Response: exchange.ResponseHeaders{Status: 302}},
-	"half an answer": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken},
-	"cut":            {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true},
+	"empty stream":   {Response: request.ResponseHeaders{Status: 200, Events: true}},
+	"comments only":  {Response: request.ResponseHeaders{Status: 200, Events: true}, Body: ": ping\n\n"},
+	"empty body":     {Response: request.ResponseHeaders{Status: 200}},
+	"page":           {Response: request.ResponseHeaders{Status: 200, HTML: true}, Body: "<html>"},
+	"login page":     {Response: request.ResponseHeaders{Status: 302}},
+	"half an answer": {Response: request.ResponseHeaders{Status: 200, Events: true}, Body: oneToken},
+	"cut":            {Response: request.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true},
 
-	"cut behind a gateway": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true,
+	"cut behind a gateway": {Response: request.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Cut: true,
 		Unclear: true},
-	"cut before content, behind a gateway": {Response: exchange.ResponseHeaders{Status: 200, Events: true}, Cut: true, Unclear: true},
+	"cut before content, behind a gateway": {Response: request.ResponseHeaders{Status: 200, Events: true}, Cut: true, Unclear: true},
 }
 
 // stalled is a server that sends one token, and nothing more. Clients go after their patience.
 func stalled(patience time.Duration, gateway bool) Failure {
-	return Failure{Response: exchange.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway,
+	return Failure{Response: request.ResponseHeaders{Status: 200, Events: true}, Body: oneToken, Stalls: true, Unclear: gateway,
 		After: patience}
 }
 

@@ -11,14 +11,14 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	balancer "fairlead.dev/services/endpoint-picker/internal/pick"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
 	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // A Split is the distribution of requests to the replicas of a picker.
@@ -128,8 +128,8 @@ type unobserved struct{}
 
 func (unobserved) StreamStarted()                   {}
 func (unobserved) ObservePick(time.Duration, error) {}
-func (unobserved) RequestPlaced(*exchange.Record)   {}
-func (unobserved) ObserveRequest(*exchange.Record)  {}
+func (unobserved) RequestPlaced(*request.Record)    {}
+func (unobserved) ObserveRequest(*request.Record)   {}
 
 // ObserveEjection counts an ejection.
 func (r *replica) ObserveEjection(string) { r.ejections++ }
@@ -171,9 +171,9 @@ func (r *replica) publishSnapshot() {
 // choosePlacement passes the request to the picker, like a gateway's stream.
 func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 	r.body = a.appendBody(r.body[:0])
-	rc := &exchange.RequestContext{}
-	rc.StartRequest(r.balancer, &exchange.Options{Now: r.timeline.Now})
-	rc.SetRequestHeaders(&exchange.RequestHeaders{Path: path})
+	rc := &request.Context{}
+	rc.StartRequest(r.balancer, &request.Options{Now: r.timeline.Now})
+	rc.SetRequestHeaders(&request.IncomingHeaders{Path: path})
 	if rc.PickEndpoint(context.Background(), r.body) != nil {
 		rc.EndRequest(nil)
 		return nil, false
@@ -186,14 +186,14 @@ func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 // pick is the picker's choice for one request.
 type pick struct {
 	replica        *replica
-	requestContext *exchange.RequestContext
+	requestContext *request.Context
 	on             *member
 }
 
 func (p *pick) targetServer() *server { return p.on.server }
 
 func (p *pick) onStatus(status int) {
-	p.requestContext.OnResponseHeaders(&exchange.ResponseHeaders{Status: status, Events: p.requestContext.Streaming})
+	p.requestContext.OnResponseHeaders(&request.ResponseHeaders{Status: status, Events: p.requestContext.Streaming})
 }
 
 // onFirstPiece passes the first piece of an answer.
@@ -214,7 +214,7 @@ func (p *pick) onMoreContent() {
 
 // onClientGone passes that the response ended early, which may be the server's fault.
 func (p *pick) onClientGone() {
-	p.requestContext.ReportHealth(exchange.Doubtful)
+	p.requestContext.ReportHealth(request.Doubtful)
 	p.requestContext.EndRequest(nil)
 }
 
@@ -264,11 +264,11 @@ func (p *pick) onFailure(f *Failure) {
 	}
 	switch {
 	case f.Unclear && (f.Stalls || f.Cut):
-		rc.ReportHealth(exchange.Doubtful)
+		rc.ReportHealth(request.Doubtful)
 	case f.Silent, f.Stalls:
 		rc.OnClientGone()
 	case f.Cut:
-		rc.ReportHealth(exchange.Faulty)
+		rc.ReportHealth(request.Faulty)
 	default:
 		rc.OnResponseEnd()
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/exchange"
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
@@ -130,7 +130,7 @@ func (q *recordedRequest) blockChain(g *generator, number int, tokens float64) [
 		end := (i+1)*g.blockTokens - 1 // the last token of the block
 		if end < q.input {
 			recorded := min(int(float64(end)/tokens), q.Input-1)
-			last = scramble(last, q.Hashes[recorded/exchange.PrefixTokens], uint64(end))
+			last = scramble(last, q.Hashes[recorded/request.PrefixTokens], uint64(end))
 		} else {
 			last = scramble(last, math.MaxUint64-uint64(number), uint64(end))
 		}
@@ -172,14 +172,14 @@ func (r *recordedPrompt) promptText() string {
 		if r.recording.tokens > 0 {
 			bytes = charsPerToken // the lengths are those of a picker
 		}
-		size := int(math.Round(float64(min(left, exchange.PrefixTokens)) * bytes))
-		start := fmt.Sprintf("%016x ", scramble(hash, exchange.PrefixTokens)) // no two hashes have the same text
+		size := int(math.Round(float64(min(left, request.PrefixTokens)) * bytes))
+		start := fmt.Sprintf("%016x ", scramble(hash, request.PrefixTokens)) // no two hashes have the same text
 		start = start[:min(size, len(start))]
 		all := prose()
 		from := int(scramble(hash) % uint64(len(all)-size))
 		b.WriteString(start)
 		b.WriteString(all[from : from+size-len(start)])
-		left -= exchange.PrefixTokens
+		left -= request.PrefixTokens
 	}
 	return b.String()
 }

@@ -1,5 +1,5 @@
-// Package exchange follows one request through the picker, whatever carries it: a stream of ext_proc, the proxy's listener, a call of the
-// decision API, or a simulation. The carrier calls the methods of a RequestContext in this order:
+// Package request follows one request through the picker, whatever carries it: a stream of ext_proc, the proxy's listener, a call of the
+// decision API, or a simulation. The carrier calls the methods of a Context in this order:
 //
 //	method                      stage       outcome if it ends here
 //	StartRequest,
@@ -18,7 +18,7 @@
 // body of the response, the stage stays placed until its end is known.
 //
 // The Record of a finished request is the input of metrics, traces, the request log and the debug page.
-package exchange
+package request
 
 import (
 	"time"

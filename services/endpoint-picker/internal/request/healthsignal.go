@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"net/http"
@@ -24,7 +24,7 @@ const (
 )
 
 // signalOfStatus returns the health signal of the status of a response, NoSignal if it depends on the body.
-func (rc *RequestContext) signalOfStatus(status int) HealthSignal {
+func (rc *Context) signalOfStatus(status int) HealthSignal {
 	switch {
 	case status < http.StatusOK, status == http.StatusNotImplemented && !rc.Generates:
 		return NoSignal
@@ -46,18 +46,18 @@ func (rc *RequestContext) signalOfStatus(status int) HealthSignal {
 }
 
 // LooseSlashes reports whether the path of the request has slashes without meaning: servers redirect to the path without them.
-func (rc *RequestContext) LooseSlashes() bool {
+func (rc *Context) LooseSlashes() bool {
 	path, _, _ := strings.Cut(rc.Path, "?")
 	return strings.HasSuffix(path, "/") || strings.Contains(path, "//")
 }
 
 // isServerRefusal reports whether the server answered with something other than what the request asks for.
-func (rc *RequestContext) isServerRefusal() bool {
+func (rc *Context) isServerRefusal() bool {
 	return rc.Status >= http.StatusMultipleChoices || rc.wrongBody
 }
 
 // signalOfBody returns the health signal of the body of a response, which has ended.
-func (rc *RequestContext) signalOfBody() HealthSignal {
+func (rc *Context) signalOfBody() HealthSignal {
 	switch {
 	case rc.Status < http.StatusOK, rc.Status >= http.StatusMultipleChoices:
 		return NoSignal // its status said all
@@ -73,7 +73,7 @@ func (rc *RequestContext) signalOfBody() HealthSignal {
 }
 
 // describeFailure says what was wrong with a response, or with the lack of one, for logs.
-func (rc *RequestContext) describeFailure() string {
+func (rc *Context) describeFailure() string {
 	switch {
 	case rc.unanswered:
 		return describeStatus(0)
@@ -103,7 +103,7 @@ func describeStatus(status int) string {
 }
 
 // OnClientGone records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call it.
-func (rc *RequestContext) OnClientGone() {
+func (rc *Context) OnClientGone() {
 	if rc.Inference && (rc.stage == placed || rc.stage == responding) {
 		rc.ReportHealth(Silent)
 	}
@@ -111,7 +111,7 @@ func (rc *RequestContext) OnClientGone() {
 
 // ReportHealth records what the response says about the health of the model server. The first one counts. Carriers call it when a response
 // ends early.
-func (rc *RequestContext) ReportHealth(v HealthSignal) {
+func (rc *Context) ReportHealth(v HealthSignal) {
 	if v == NoSignal || rc.signaled || rc.responseObserver == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// RequestHeaders are the parts of a request's headers that the picker needs.
-type RequestHeaders struct {
+// IncomingHeaders are the parts of a request's headers that the picker needs.
+type IncomingHeaders struct {
 	Subset      *scheduling.Subset
 	Path        string // including the query
 	ID          string

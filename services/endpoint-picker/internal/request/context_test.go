@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fakePool has one endpoint. It records the calls of an exchange.
+// fakePool has one endpoint. It records the calls of a request.
 type fakePool struct {
 	endpoint *endpoint.Endpoint
 	result   PickResult // besides the endpoint
@@ -80,36 +80,36 @@ func (p *fakePool) ObserveHealth(h HealthReport) time.Time {
 	return p.busy
 }
 
-func begin(p Pool) *RequestContext {
-	rc := &RequestContext{}
+func begin(p Pool) *Context {
+	rc := &Context{}
 	rc.StartRequest(p, &Options{Now: func() time.Time { return noon }})
 	return rc
 }
 
-// TestExchange_End ends exchanges at every stage.
-func TestExchange_End(t *testing.T) {
+// TestContext_End ends requests at every stage.
+func TestContext_End(t *testing.T) {
 	t.Parallel()
-	decide := func(rc *RequestContext) { rc.PickEndpoint(context.Background(), nil) }
-	sent := func(rc *RequestContext) { rc.ConfirmSent() }
-	respond := func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
-	piece := func(rc *RequestContext) { rc.OnResponseChunk([]byte("x")) }
+	decide := func(rc *Context) { rc.PickEndpoint(context.Background(), nil) }
+	sent := func(rc *Context) { rc.ConfirmSent() }
+	respond := func(rc *Context) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) }
+	piece := func(rc *Context) { rc.OnResponseChunk([]byte("x")) }
 	picked := []string{"Place"}
 	tests := []struct {
 		name      string
-		steps     []func(rc *RequestContext)
+		steps     []func(rc *Context)
 		want      Outcome
 		wantCalls []string
 		wantOpen  int64 // leases that count until a scrape shows the request
 	}{
 		{name: "nothing", want: Unpicked},
-		{name: "response of the gateway", steps: []func(rc *RequestContext){respond, (*RequestContext).OnResponseEnd}, want: Unpicked},
-		{name: "refused", steps: []func(rc *RequestContext){func(rc *RequestContext) { rc.RefuseRequest(TooLarge(1)) }}, want: Refused},
-		{name: "pick was not sent", steps: []func(rc *RequestContext){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
-		{name: "no response", steps: []func(rc *RequestContext){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Commit",
+		{name: "response of the gateway", steps: []func(rc *Context){respond, (*Context).OnResponseEnd}, want: Unpicked},
+		{name: "refused", steps: []func(rc *Context){func(rc *Context) { rc.RefuseRequest(TooLarge(1)) }}, want: Refused},
+		{name: "pick was not sent", steps: []func(rc *Context){decide}, want: Unseen, wantCalls: append(picked, "Discard")},
+		{name: "no response", steps: []func(rc *Context){decide, sent, sent}, want: Unseen, wantCalls: append(picked, "Commit",
 			"placed"), wantOpen: 1},
 		{
 			name: "response without its body", want: Unseen, wantOpen: 1,
-			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) {
+			steps: []func(rc *Context){decide, sent, func(rc *Context) {
 				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
 					Hidden: true})
 			}},
@@ -117,27 +117,27 @@ func TestExchange_End(t *testing.T) {
 		},
 		{
 			name: "end of a response without its body", want: Completed,
-			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) {
+			steps: []func(rc *Context){decide, sent, func(rc *Context) {
 				rc.OnResponseHeaders(&ResponseHeaders{Status: 200,
 					Hidden: true})
-			}, (*RequestContext).OnResponseEnd},
+			}, (*Context).OnResponseEnd},
 			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
-		{name: "during the response", steps: []func(rc *RequestContext){decide, sent, respond}, want: Interrupted, wantCalls: append(picked,
+		{name: "during the response", steps: []func(rc *Context){decide, sent, respond}, want: Interrupted, wantCalls: append(picked,
 			"Commit", "placed", "Responded")},
 		{
-			name: "complete", steps: []func(rc *RequestContext){decide, sent, respond, (*RequestContext).OnResponseEnd}, want: Completed,
+			name: "complete", steps: []func(rc *Context){decide, sent, respond, (*Context).OnResponseEnd}, want: Completed,
 			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "complete, in pieces", want: Completed,
-			steps:     []func(rc *RequestContext){decide, sent, respond, piece, piece, (*RequestContext).OnResponseEnd},
+			steps:     []func(rc *Context){decide, sent, respond, piece, piece, (*Context).OnResponseEnd},
 			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 		{
 			name: "an error with a body", want: Completed,
-			steps: []func(rc *RequestContext){decide, sent, func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) },
-				piece, (*RequestContext).OnResponseEnd},
+			steps: []func(rc *Context){decide, sent, func(rc *Context) { rc.OnResponseHeaders(&ResponseHeaders{Status: 500}) },
+				piece, (*Context).OnResponseEnd},
 			wantCalls: append(picked, "Commit", "placed", "Responded", "Completed"),
 		},
 	}
@@ -156,25 +156,25 @@ func TestExchange_End(t *testing.T) {
 	}
 }
 
-// TestExchange_EndOfARequestWithTwoEndpoints has one endpoint that computes the prompt, and one that answers.
-func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
+// TestContext_EndOfARequestWithTwoEndpoints has one endpoint that computes the prompt, and one that answers.
+func TestContext_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	t.Parallel()
 	both := [roles]int64{Decode: 1, Prefill: 1}
-	unseen := func(*RequestContext) {}
-	begun := func(rc *RequestContext) {
+	unseen := func(*Context) {}
+	begun := func(rc *Context) {
 		rc.OnResponseHeaders(&ResponseHeaders{Status: 200})
 		rc.OnResponseChunk([]byte("data: text\n\n"))
 	}
 	tests := []struct {
 		name                  string
-		steps                 func(rc *RequestContext)
+		steps                 func(rc *Context)
 		wantDuring, wantAfter [roles]int64 // requests in flight before and after the end
 	}{
 		{name: "no response", steps: unseen, wantDuring: both, wantAfter: both},
-		{name: "response without content", steps: func(rc *RequestContext) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) },
+		{name: "response without content", steps: func(rc *Context) { rc.OnResponseHeaders(&ResponseHeaders{Status: 200}) },
 			wantDuring: both},
 		{name: "the prompt is computed when the answer begins", steps: begun, wantDuring: [roles]int64{Decode: 1}},
-		{name: "complete", steps: func(rc *RequestContext) { begun(rc); rc.OnResponseEnd() }},
+		{name: "complete", steps: func(rc *Context) { begun(rc); rc.OnResponseEnd() }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestExchange_EndOfARequestWithTwoEndpoints(t *testing.T) {
 	}
 }
 
-func TestExchange_EndWithAnError(t *testing.T) {
+func TestContext_EndWithAnError(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	rc := begin(pool)
@@ -207,7 +207,7 @@ func TestExchange_EndWithAnError(t *testing.T) {
 	assert.EqualValues(t, 1, pool.endpoint.StatsAt(noon).InFlight, "the server may still have the request")
 }
 
-func TestExchange_DecideRefuses(t *testing.T) {
+func TestContext_DecideRefuses(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	pool.refusal, pool.result.Model = Exhausted(errRefused), "m"
@@ -222,12 +222,12 @@ func TestExchange_DecideRefuses(t *testing.T) {
 	assert.Equal(t, "m", rc.Model, "what the pick found out before")
 }
 
-func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
+func TestContext_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	pool.result.Remove = []string{"x-picked"}
 	rc := begin(pool)
-	rc.SetRequestHeaders(&RequestHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
+	rc.SetRequestHeaders(&IncomingHeaders{Path: "/v1/completions", Private: []string{"x-private"}})
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, 1)
 	require.Nil(t, rc.PickEndpoint(ctx, []byte("body")))
@@ -237,22 +237,22 @@ func TestExchange_DecideShowsTheBodyOnlyToThePick(t *testing.T) {
 	assert.Equal(t, []string{"x-private", "x-picked"}, rc.Remove)
 }
 
-func TestExchange_ReceiveIdentifiesTheRequest(t *testing.T) {
+func TestContext_ReceiveIdentifiesTheRequest(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]api.Headers{"": {{Name: "x-request-id", Value: "new"}}, "old": nil} {
-		rc := &RequestContext{}
+		rc := &Context{}
 		rc.StartRequest(newFakePool(), &Options{Now: func() time.Time { return noon }, NewID: func() string { return "new" }})
-		rc.SetRequestHeaders(&RequestHeaders{ID: given})
+		rc.SetRequestHeaders(&IncomingHeaders{ID: given})
 		require.Nil(t, rc.PickEndpoint(context.Background(), nil))
 		assert.Equal(t, cmp.Or(given, "new"), rc.RequestID)
 		assert.Equal(t, want, rc.Set)
 	}
 }
 
-func TestExchange_Chunk(t *testing.T) {
+func TestContext_Chunk(t *testing.T) {
 	t.Parallel()
 	ticks := noon
-	pool, rc := newFakePool(), &RequestContext{}
+	pool, rc := newFakePool(), &Context{}
 	rc.StartRequest(pool, &Options{Now: func() time.Time { ticks = ticks.Add(time.Second); return ticks }})
 	rc.OnResponseChunk([]byte("of the gateway itself"))
 	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
@@ -278,7 +278,7 @@ func TestExchange_Chunk(t *testing.T) {
 	assert.Equal(t, noon.Add(4*time.Second), r.LastContent)
 }
 
-func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
+func TestContext_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ResponseHeaders{{Encoded: true}, {Hidden: true}} {
 		rc := begin(newFakePool())
@@ -288,8 +288,8 @@ func TestExchange_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	}
 }
 
-// TestExchange_OfACarrierThatSeesNoBody reports the first token and the usage.
-func TestExchange_OfACarrierThatSeesNoBody(t *testing.T) {
+// TestContext_OfACarrierThatSeesNoBody reports the first token and the usage.
+func TestContext_OfACarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
 	rc, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
 	rc.OnFirstToken(noon) // before the pick there is no answer

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // signalOf returns the health signal of a response to a request of a known API.
-func signalOf(t *testing.T, r ResponseHeaders, body string, end func(rc *RequestContext)) HealthSignal {
+func signalOf(t *testing.T, r ResponseHeaders, body string, end func(rc *Context)) HealthSignal {
 	t.Helper()
 	pool := newFakePool()
 	pool.result.Streaming, pool.result.Generates, pool.result.Inference = r.Events, true, true
@@ -38,7 +38,7 @@ func TestHealthSignal(t *testing.T) {
 		name string
 		give ResponseHeaders
 		body string
-		end  func(rc *RequestContext)
+		end  func(rc *Context)
 		want HealthSignal
 	}{
 		{name: "an object", give: ResponseHeaders{Status: 200}, body: `{"choices":[{}]}`, want: Answered},
@@ -47,12 +47,12 @@ func TestHealthSignal(t *testing.T) {
 		{name: "compressed, although that was not accepted", give: ResponseHeaders{Status: 200, Encoded: true, UnacceptedEncoding: true},
 			body: "\x1f\x8b", want: Doubtful},
 		{name: "not shown", give: ResponseHeaders{Status: 200, Hidden: true}, want: Answered},
-		{name: "not shown, and its end neither", give: ResponseHeaders{Status: 200, Hidden: true}, end: func(*RequestContext) {}, want: Answered},
+		{name: "not shown, and its end neither", give: ResponseHeaders{Status: 200, Hidden: true}, end: func(*Context) {}, want: Answered},
 		{name: "nothing", give: ResponseHeaders{Status: 200}, want: Faulty},
 		{name: "no event", give: ResponseHeaders{Status: 200, Events: true}, want: Faulty},
 		{name: "half an answer", give: ResponseHeaders{Status: 200, Events: true}, body: text, want: Faulty},
 		{name: "an error event", give: ResponseHeaders{Status: 200, Events: true}, body: `data: {"error":{"code":503}}` + "\n\n",
-			end: func(*RequestContext) {}, want: Faulty},
+			end: func(*Context) {}, want: Faulty},
 		{name: "another object", give: ResponseHeaders{Status: 200}, body: `{"status":"queued"}`, want: Doubtful},
 		{name: "an accepted request", give: ResponseHeaders{Status: 202}, body: `{"status":"queued"}`, want: Doubtful},
 		{name: "text", give: ResponseHeaders{Status: 200}, body: `Service starting`, want: Doubtful},
@@ -69,23 +69,23 @@ func TestHealthSignal(t *testing.T) {
 		{name: "not found", give: ResponseHeaders{Status: 404}, body: `{}`, want: Doubtful},
 		{name: "a wrong request", give: ResponseHeaders{Status: 422}, want: Doubtful},
 		{name: "no status", give: ResponseHeaders{}, want: NoSignal},
-		{name: "the client has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(*RequestContext) {},
+		{name: "the client has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text, end: func(*Context) {},
 			want: NoSignal},
 		{name: "the server has gone", give: ResponseHeaders{Status: 200, Events: true}, body: text,
-			end: func(rc *RequestContext) { rc.ReportHealth(Faulty) }, want: Faulty},
-		{name: "the client has gone before any event", give: ResponseHeaders{Status: 200, Events: true}, end: (*RequestContext).OnClientGone,
+			end: func(rc *Context) { rc.ReportHealth(Faulty) }, want: Faulty},
+		{name: "the client has gone before any event", give: ResponseHeaders{Status: 200, Events: true}, end: (*Context).OnClientGone,
 			want: Silent},
 		{name: "the client has gone after comments", give: ResponseHeaders{Status: 200, Events: true}, body: ": ping\n\n",
-			end: (*RequestContext).OnClientGone, want: Silent},
+			end: (*Context).OnClientGone, want: Silent},
 		{name: "the client has gone after an event", give: ResponseHeaders{Status: 200, Events: true}, body: text,
-			end: (*RequestContext).OnClientGone, want: Silent},
-		{name: "the client has gone after an error", give: ResponseHeaders{Status: 404}, end: (*RequestContext).OnClientGone, want: Doubtful},
+			end: (*Context).OnClientGone, want: Silent},
+		{name: "the client has gone after an error", give: ResponseHeaders{Status: 404}, end: (*Context).OnClientGone, want: Doubtful},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.end == nil {
-				tt.end = (*RequestContext).OnResponseEnd
+				tt.end = (*Context).OnResponseEnd
 			}
 			assert.Equal(t, tt.want, signalOf(t, tt.give, tt.body, tt.end))
 		})
@@ -112,7 +112,7 @@ func TestHealthSignal_ClientThatHasGone(t *testing.T) {
 	}
 }
 
-func TestExchange_Failure(t *testing.T) {
+func TestContext_Failure(t *testing.T) {
 	t.Parallel()
 	const text = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
 	tests := []struct {
@@ -142,7 +142,7 @@ func TestExchange_Failure(t *testing.T) {
 	}
 }
 
-func TestExchange_Failed(t *testing.T) {
+func TestContext_Failed(t *testing.T) {
 	t.Parallel()
 	pool := newFakePool()
 	rc := begin(pool)

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"context"
@@ -43,8 +43,8 @@ type Options struct {
 	Ranking int           // see PickInput.RankingSize
 }
 
-// A RequestContext is one request in progress, from its headers to the end of its response. It is not safe for concurrent use.
-type RequestContext struct {
+// A Context is one request in progress, from its headers to the end of its response. It is not safe for concurrent use.
+type Context struct {
 	Record
 	Decision
 
@@ -79,13 +79,13 @@ const (
 )
 
 // StartRequest begins the life of a request for a pool.
-func (rc *RequestContext) StartRequest(p Pool, o *Options) {
+func (rc *Context) StartRequest(p Pool, o *Options) {
 	rc.pool, rc.options, rc.StartTime = p, o, o.Now()
 	p.OnRequestStart()
 }
 
 // SetRequestHeaders takes over the request's headers.
-func (rc *RequestContext) SetRequestHeaders(r *RequestHeaders) {
+func (rc *Context) SetRequestHeaders(r *IncomingHeaders) {
 	rc.Path, rc.RequestID, rc.TraceParent = r.Path, r.ID, r.TraceParent
 	if rc.idGenerated = rc.RequestID == "" && rc.options.NewID != nil; rc.idGenerated {
 		rc.RequestID = rc.options.NewID()
@@ -96,7 +96,7 @@ func (rc *RequestContext) SetRequestHeaders(r *RequestHeaders) {
 
 // PickEndpoint places the request after its whole body has arrived, or refuses it. It may wait until ctx ends. It keeps no
 // reference to the body.
-func (rc *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusal {
+func (rc *Context) PickEndpoint(ctx context.Context, body []byte) *Refusal {
 	rc.ArrivalTime = rc.options.Now()
 	in := &rc.Input
 	in.Incoming.Body, in.ArrivalTime, in.RankingSize = body, rc.ArrivalTime, rc.options.Ranking
@@ -122,12 +122,12 @@ func (rc *RequestContext) PickEndpoint(ctx context.Context, body []byte) *Refusa
 }
 
 // HasKnownFormat reports whether the forms of answers are known, so that other bodies are not answers.
-func (rc *RequestContext) HasKnownFormat() bool {
+func (rc *Context) HasKnownFormat() bool {
 	return rc.Inference && rc.UsageFormat != answer.FormatOpen && rc.UsageFormat != answer.FormatLists
 }
 
 // startSpan begins the request's span, and makes it the parent of the model server's spans.
-func (rc *RequestContext) startSpan() {
+func (rc *Context) startSpan() {
 	span, header := rc.options.Tracer.StartSpan(rc.TraceParent)
 	rc.Span = span
 	if header != "" {
@@ -136,7 +136,7 @@ func (rc *RequestContext) startSpan() {
 }
 
 // RefuseRequest records that the picker answers the request itself, unless its client has gone. It returns the refusal.
-func (rc *RequestContext) RefuseRequest(r *Refusal) *Refusal {
+func (rc *Context) RefuseRequest(r *Refusal) *Refusal {
 	if rc.Queue == EvictedContextCancelled {
 		return r
 	}
@@ -145,7 +145,7 @@ func (rc *RequestContext) RefuseRequest(r *Refusal) *Refusal {
 }
 
 // ConfirmSent records that the sender of the request has the pick. It does nothing before the pick, or after the first call.
-func (rc *RequestContext) ConfirmSent() {
+func (rc *Context) ConfirmSent() {
 	if rc.pendingPick == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (rc *RequestContext) ConfirmSent() {
 }
 
 // OnResponseHeaders records the headers of the response. A response to a request that was not placed comes from the gateway itself.
-func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
+func (rc *Context) OnResponseHeaders(r *ResponseHeaders) {
 	rc.Status, rc.Served, rc.htmlBody, rc.hidden = r.Status, r.Served, r.HTML, r.Hidden
 	rc.unanswered, rc.unacceptedEncoding = r.Unanswered, r.UnacceptedEncoding
 	rc.unexpectedFormat = rc.Streaming && !r.Events && rc.Inference && rc.UsageFormat != answer.FormatVLLM
@@ -177,13 +177,13 @@ func (rc *RequestContext) OnResponseHeaders(r *ResponseHeaders) {
 
 // OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request
 // goes to another one.
-func (rc *RequestContext) OnFailedAttempt(address string, code int) {
+func (rc *Context) OnFailedAttempt(address string, code int) {
 	rc.ConfirmSent()
 	rc.responseObserver.ObserveAttempt(address, describeStatus(code))
 }
 
 // OnResponseChunk records a chunk of the response's body.
-func (rc *RequestContext) OnResponseChunk(chunk []byte) {
+func (rc *Context) OnResponseChunk(chunk []byte) {
 	if len(chunk) == 0 || rc.Placements.AnsweringLease() == nil {
 		return
 	}
@@ -207,14 +207,14 @@ func (rc *RequestContext) OnResponseChunk(chunk []byte) {
 
 // OnFirstToken records when the answer began. Carriers that do not see the response's body call it in place of OnResponseChunk,
 // after OnResponseHeaders. Only the first call counts.
-func (rc *RequestContext) OnFirstToken(at time.Time) {
+func (rc *Context) OnFirstToken(at time.Time) {
 	if rc.recordFirstContent(at) {
 		rc.responseObserver.ObserveContent()
 	}
 }
 
 // recordFirstContent records the first content. It reports whether that is the beginning of an answer.
-func (rc *RequestContext) recordFirstContent(at time.Time) bool {
+func (rc *Context) recordFirstContent(at time.Time) bool {
 	if !rc.FirstContent.IsZero() || rc.Placements.AnsweringLease() == nil {
 		return false
 	}
@@ -227,7 +227,7 @@ func (rc *RequestContext) recordFirstContent(at time.Time) bool {
 }
 
 // OnResponseEnd records the end of the response.
-func (rc *RequestContext) OnResponseEnd() {
+func (rc *Context) OnResponseEnd() {
 	if rc.Placements.AnsweringLease() != nil {
 		rc.ConfirmSent()
 		rc.stage = completed
@@ -238,10 +238,10 @@ func (rc *RequestContext) OnResponseEnd() {
 
 // MarkNotReceived records that the model server does not have the request, although it was sent there, as far as the carrier knows. The
 // request stops counting as load. Its response may still come.
-func (rc *RequestContext) MarkNotReceived() { rc.Placements.abandonAll(rc.options.Now()) }
+func (rc *Context) MarkNotReceived() { rc.Placements.abandonAll(rc.options.Now()) }
 
 // releaseLoad ends the load of the request.
-func (rc *RequestContext) releaseLoad() {
+func (rc *Context) releaseLoad() {
 	if rc.busyUntil.IsZero() {
 		rc.Placements.eachLease((*endpoint.Lease).Release)
 		return
@@ -251,7 +251,7 @@ func (rc *RequestContext) releaseLoad() {
 }
 
 // EndRequest ends the life of the request, with the error of its carrier, if any. It is called once.
-func (rc *RequestContext) EndRequest(err error) {
+func (rc *Context) EndRequest(err error) {
 	rc.EndTime, rc.Outcome, rc.Code = rc.options.Now(), rc.stage.toOutcome(), status.Code(err)
 	if !rc.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
 		rc.Usage = rc.reader.Usage()
