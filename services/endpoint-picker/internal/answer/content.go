@@ -9,14 +9,14 @@ import (
 // maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning is read.
 const maxEvent = 16 << 10
 
-// Reader reads the body of a response: which parts of it carry content, whether it is an answer, and its usage. Content is text, reasoning,
+// AnswerReader reads the body of a response: which parts of it carry content, whether it is an answer, and its usage. Content is text, reasoning,
 // calls of tools, or whatever else the model produced. Comments and pings that keep a connection open, events that announce an answer
 // (response.created, a delta with only a role) and empty deltas carry none, nor do errors. The zero value is ready.
 //
 // Sources of content: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
 // Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
-type Reader struct {
-	Format Format
+type AnswerReader struct {
+	Format AnswerFormat
 	Events bool // the body is a stream of events that can be read
 	Strict bool // the answers of the API are known: what they do not have is no content
 	Bytes  bool // the body is no text
@@ -82,14 +82,14 @@ func readEventName(value []byte) eventName {
 }
 
 // ErrorCount returns the number of events so far that report an error of the server.
-func (r *Reader) ErrorCount() int { return r.errors }
+func (r *AnswerReader) ErrorCount() int { return r.errors }
 
 // HasOutput reports whether there was anything that a client waits for: content, or a comment or a ping that keeps its connection open.
-func (r *Reader) HasOutput() bool { return r.hasContent || r.comments }
+func (r *AnswerReader) HasOutput() bool { return r.hasContent || r.comments }
 
 // IsComplete reports whether the body, which has ended, is an answer: it has content, or is a complete stream without any; it reports no
 // error; and it does not stop in the middle, as far as its format shows.
-func (r *Reader) IsComplete() bool {
+func (r *AnswerReader) IsComplete() bool {
 	switch {
 	case r.Format == FormatVLLM:
 		return r.last != 0
@@ -102,7 +102,7 @@ func (r *Reader) IsComplete() bool {
 }
 
 // mayBeComplete reports whether a stream that did not say why it ends may be complete.
-func (r *Reader) mayBeComplete() bool {
+func (r *AnswerReader) mayBeComplete() bool {
 	if r.Strict {
 		return r.done && r.hasContent
 	}
@@ -111,7 +111,7 @@ func (r *Reader) mayBeComplete() bool {
 
 // IsBroken reports whether a body can be no answer, whatever follows: it reports an error, or is a page. It reads the beginning of a body
 // anew when that has doubled, because a server may send one byte at a time.
-func (r *Reader) IsBroken() bool {
+func (r *AnswerReader) IsBroken() bool {
 	switch {
 	case r.errors > 0:
 		return true
@@ -127,7 +127,7 @@ func (r *Reader) IsBroken() bool {
 
 // IsUnknownFormat reports whether a body, which has ended, is neither an answer nor an error of the server: it has an API of its own, or
 // the request is wrong.
-func (r *Reader) IsUnknownFormat() bool {
+func (r *AnswerReader) IsUnknownFormat() bool {
 	switch {
 	case r.IsComplete(), r.IsBroken():
 		return false
@@ -144,28 +144,28 @@ func (r *Reader) IsUnknownFormat() bool {
 }
 
 // resetScanner scans a text, which Python wrote.
-func (r *Reader) resetScanner(text []byte) *jsonscan.Scanner {
+func (r *AnswerReader) resetScanner(text []byte) *jsonscan.Scanner {
 	r.scan.NonFinite = true
 	r.scan.Reset(text)
 	return &r.scan
 }
 
 // readObject reads the beginning of a body, once.
-func (r *Reader) readObject() head {
+func (r *AnswerReader) readObject() head {
 	if r.parsed == len(r.line) {
 		return r.head
 	}
 	var e event
 	s := r.resetScanner(r.line)
 	e.readMembers(s)
-	valid := s.Err() == nil && (s.CheckEnd() == nil || isObject(r.line[s.Offset():]))
+	valid := s.Err() == nil && (s.CheckEnd() == nil || isJSONObject(r.line[s.Offset():]))
 	r.head = head{members: e.members, answer: e.answer, lists: e.lists, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
 	r.parsed = len(r.line)
 	return r.head
 }
 
 // isAnswer reports whether a body, which has ended and reports no error, is an answer.
-func (r *Reader) isAnswer() bool {
+func (r *AnswerReader) isAnswer() bool {
 	switch r.line[0] {
 	case '{':
 		return r.last == '}' && (r.long || r.objectAnswers())
@@ -180,7 +180,7 @@ func (r *Reader) isAnswer() bool {
 }
 
 // objectAnswers reports whether a body that is an object is an answer.
-func (r *Reader) objectAnswers() bool {
+func (r *AnswerReader) objectAnswers() bool {
 	switch h := r.readObject(); {
 	case !h.members, h.failed:
 		return false
@@ -192,7 +192,7 @@ func (r *Reader) objectAnswers() bool {
 }
 
 // firstElement reads the first element of a body that is a list.
-func (r *Reader) firstElement() *event {
+func (r *AnswerReader) firstElement() *event {
 	var e event
 	s := r.resetScanner(r.line)
 	if s.EnterValue(); s.NextElement() {
@@ -203,7 +203,7 @@ func (r *Reader) firstElement() *event {
 
 // ReadPiece processes the next piece of the body. It returns the number of events with content that end in the piece. In a body that is no
 // stream of events, each piece is one.
-func (r *Reader) ReadPiece(piece []byte) int {
+func (r *AnswerReader) ReadPiece(piece []byte) int {
 	r.contentEvents = 0
 	if r.Format == FormatVLLM {
 		r.last = 1 // the body is not empty
@@ -229,8 +229,8 @@ func (r *Reader) ReadPiece(piece []byte) int {
 	}
 }
 
-// isObject reports whether a text begins like a JSON object.
-func isObject(text []byte) bool {
+// isJSONObject reports whether a text begins like a JSON object.
+func isJSONObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, jsonscan.Blanks), []byte("{"))
 }
 
@@ -245,10 +245,10 @@ func beginsEvent(body []byte) bool {
 }
 
 // countContent counts an event with content.
-func (r *Reader) countContent() { r.contentEvents, r.hasContent = r.contentEvents+1, true }
+func (r *AnswerReader) countContent() { r.contentEvents, r.hasContent = r.contentEvents+1, true }
 
 // readBody reads a piece of a body without events.
-func (r *Reader) readBody(piece []byte) {
+func (r *AnswerReader) readBody(piece []byte) {
 	if text := bytes.TrimRight(piece, jsonscan.Blanks); len(text) > 0 {
 		r.last = text[len(text)-1]
 	}
@@ -259,14 +259,14 @@ func (r *Reader) readBody(piece []byte) {
 }
 
 // storeLine stores the beginning of a line.
-func (r *Reader) storeLine(piece []byte) {
+func (r *AnswerReader) storeLine(piece []byte) {
 	room := maxEvent - len(r.line)
 	r.long = r.long || len(piece) > room
 	r.line = append(r.line, piece[:min(len(piece), room)]...)
 }
 
 // endLine reads the end of a line.
-func (r *Reader) endLine(end []byte) {
+func (r *AnswerReader) endLine(end []byte) {
 	line := end
 	if len(r.line) > 0 || len(end) > maxEvent {
 		r.storeLine(end)
@@ -280,7 +280,7 @@ func (r *Reader) endLine(end []byte) {
 }
 
 // readField reads a line of an event.
-func (r *Reader) readField(line []byte) {
+func (r *AnswerReader) readField(line []byte) {
 	if len(line) == 0 { // the end of the event
 		r.name = otherEvent
 		return
@@ -307,7 +307,7 @@ func (r *Reader) readField(line []byte) {
 }
 
 // readErrorEvent reads the data of an error event.
-func (r *Reader) readErrorEvent(text []byte) {
+func (r *AnswerReader) readErrorEvent(text []byte) {
 	var e event
 	if s := r.resetScanner(text); s.NextKind() == jsonscan.Object {
 		e.readMembers(s)
@@ -316,7 +316,7 @@ func (r *Reader) readErrorEvent(text []byte) {
 }
 
 // countError counts an error.
-func (r *Reader) countError(e *event) {
+func (r *AnswerReader) countError(e *event) {
 	if e.refused {
 		r.refused = true
 	} else {
@@ -325,7 +325,7 @@ func (r *Reader) countError(e *event) {
 }
 
 // readData reads the data of an event.
-func (r *Reader) readData(text []byte) {
+func (r *AnswerReader) readData(text []byte) {
 	if r.template.matchesEvent(text, &r.scan) {
 		r.countContent()
 		return
@@ -352,7 +352,7 @@ func (r *Reader) readData(text []byte) {
 
 // mayHaveUnread reports whether the object of an event may carry content where it was not read: what follows the part that is kept, what is
 // no JSON, and members that no API has that is known.
-func (r *Reader) mayHaveUnread(e *event) bool {
+func (r *AnswerReader) mayHaveUnread(e *event) bool {
 	if e.known {
 		return !r.Strict && r.scan.Err() != nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // readBody passes a body through a Reader, in pieces. It returns the number of events with content.
-func readBody(r *Reader, body string, size int) (found int) {
+func readBody(r *AnswerReader, body string, size int) (found int) {
 	for at := 0; at < len(body); at += size {
 		found += r.ReadPiece([]byte(body[at:min(at+size, len(body))]))
 	}
@@ -16,7 +16,7 @@ func readBody(r *Reader, body string, size int) (found int) {
 }
 
 // bodyOf passes a body through a Reader, in pieces.
-func bodyOf(r Reader, body string, size int) *Reader {
+func bodyOf(r AnswerReader, body string, size int) *AnswerReader {
 	readBody(&r, body, size)
 	return &r
 }
@@ -95,7 +95,7 @@ data: {"type":"response.completed","response":{}}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{1, 2, 3, 7, 64, len(tt.give) + 1} {
-				r := Reader{Events: true}
+				r := AnswerReader{Events: true}
 				assert.Equal(t, tt.want, readBody(&r, tt.give, size), "in pieces of %d", size)
 				assert.Equal(t, tt.errors, r.ErrorCount(), "in pieces of %d", size)
 			}
@@ -119,7 +119,7 @@ func TestReader_ContentOfVLLM(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, size := range []int{1, 3, 100} {
-			r := Reader{Format: FormatVLLM}
+			r := AnswerReader{Format: FormatVLLM}
 			assert.False(t, r.IsComplete())
 			assert.Equal(t, tt.want, readBody(&r, framed(tt.give), size), "%s, in pieces of %d", tt.name, size)
 			assert.True(t, r.IsComplete())
@@ -130,7 +130,7 @@ func TestReader_ContentOfVLLM(t *testing.T) {
 func TestReader_Other(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"choices":[{"message":{"content":"a"}}]}`, "error: a text", "<html>", "\x1f\x8b"} {
-		assert.Equal(t, 1, new(Reader).ReadPiece([]byte(body)), body)
+		assert.Equal(t, 1, new(AnswerReader).ReadPiece([]byte(body)), body)
 	}
 }
 
@@ -235,11 +235,11 @@ func TestReader_Whole(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{7, 64, len(tt.give) + 1} {
-				r := bodyOf(Reader{Events: tt.events, Strict: true}, tt.give, size)
+				r := bodyOf(AnswerReader{Events: tt.events, Strict: true}, tt.give, size)
 				assert.Equal(t, tt.broken, r.IsBroken(), "in pieces of %d", size)
 				assert.Equal(t, tt.strict, r.IsComplete(), "in pieces of %d", size)
 				assert.Equal(t, tt.unknown, r.IsUnknownFormat(), "in pieces of %d", size)
-				assert.Equal(t, tt.open, bodyOf(Reader{Events: tt.events}, tt.give, size).IsComplete(), "open, in pieces of %d", size)
+				assert.Equal(t, tt.open, bodyOf(AnswerReader{Events: tt.events}, tt.give, size).IsComplete(), "open, in pieces of %d", size)
 			}
 		})
 	}
@@ -270,7 +270,7 @@ func TestReader_Lists(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, size := range []int{7, len(tt.give) + 1} {
-			r := bodyOf(Reader{Format: FormatLists}, tt.give, size)
+			r := bodyOf(AnswerReader{Format: FormatLists}, tt.give, size)
 			assert.Equal(t, tt.whole, r.IsComplete(), tt.give)
 			assert.Equal(t, tt.broken, r.IsBroken(), tt.give)
 			assert.Equal(t, tt.unknown, r.IsUnknownFormat(), tt.give)
@@ -302,7 +302,7 @@ func TestReader_FirstContent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, strict := range []bool{true, false} {
-			if r := bodyOf(Reader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
+			if r := bodyOf(AnswerReader{Events: true, Strict: strict}, tt.give+"\n\n", 1000); strict || !tt.strict {
 				assert.False(t, r.hasContent, "%s, strict: %t", tt.give, strict)
 			}
 		}
@@ -311,7 +311,7 @@ func TestReader_FirstContent(t *testing.T) {
 		`data: {"text_output":"a"}`, `data:{"token":{"text":"a"}}`, `data: {"content":"a"}`, `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`,
 		`data: {"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
 	} {
-		assert.True(t, bodyOf(Reader{Events: true, Strict: true}, give+"\n\n", 1000).hasContent, give)
+		assert.True(t, bodyOf(AnswerReader{Events: true, Strict: true}, give+"\n\n", 1000).hasContent, give)
 	}
 }
 
@@ -320,12 +320,12 @@ func FuzzReader(f *testing.F) {
 	f.Add("event: error\r\ndata: x\r\n: c\r\n", uint8(1))
 	f.Add("data: {\"type\":\"response.a.delta\",\"delta\":{\"a\":[]}}\n", uint8(5))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		whole, pieces := Reader{Events: true}, Reader{Events: true}
+		whole, pieces := AnswerReader{Events: true}, AnswerReader{Events: true}
 		assert.Equal(t, readBody(&whole, body, len(body)+1), readBody(&pieces, body, int(size)+1))
 		assert.Equal(t, whole.ErrorCount(), pieces.ErrorCount())
 		assert.Equal(t, whole.Usage(), pieces.Usage())
 		for _, strict := range []bool{true, false} {
-			assert.Equal(t, bodyOf(Reader{Strict: strict}, body, len(body)+1).IsComplete(), bodyOf(Reader{Strict: strict}, body,
+			assert.Equal(t, bodyOf(AnswerReader{Strict: strict}, body, len(body)+1).IsComplete(), bodyOf(AnswerReader{Strict: strict}, body,
 				int(size)+8).IsComplete())
 		}
 	})
@@ -333,7 +333,7 @@ func FuzzReader(f *testing.F) {
 
 func BenchmarkReader(b *testing.B) {
 	piece := []byte(`data: {"id":"chatcmpl-0123456789","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	r := Reader{Events: true}
+	r := AnswerReader{Events: true}
 	b.ReportAllocs()
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {

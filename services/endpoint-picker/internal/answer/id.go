@@ -8,9 +8,9 @@ const (
 	maxBeforeID = 4 << 10
 )
 
-// IDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of an event.
+// ResponseIDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of an event.
 // The identifier may have any form. The reader looks at each byte once, and has a fixed size.
-type IDReader struct {
+type ResponseIDReader struct {
 	OnFound func(id []byte) // is called once, if there is one
 
 	at     int         // bytes so far
@@ -59,7 +59,7 @@ const (
 )
 
 // ReadPiece processes the next piece of the body.
-func (r *IDReader) ReadPiece(piece []byte) {
+func (r *ResponseIDReader) ReadPiece(piece []byte) {
 	for _, c := range piece {
 		if r.done {
 			return
@@ -71,7 +71,7 @@ func (r *IDReader) ReadPiece(piece []byte) {
 }
 
 // readByte processes one byte.
-func (r *IDReader) readByte(c byte) {
+func (r *ResponseIDReader) readByte(c byte) {
 	switch {
 	case r.open == behindBackslash:
 		r.open = insideString
@@ -85,7 +85,7 @@ func (r *IDReader) readByte(c byte) {
 }
 
 // readOutside processes a byte outside objects.
-func (r *IDReader) readOutside(c byte) {
+func (r *ResponseIDReader) readOutside(c byte) {
 	switch {
 	case c == '{':
 		r.depth = 1
@@ -98,7 +98,7 @@ func (r *IDReader) readOutside(c byte) {
 }
 
 // readBetween processes a byte between strings.
-func (r *IDReader) readBetween(c byte) {
+func (r *ResponseIDReader) readBetween(c byte) {
 	switch c {
 	case '"':
 		r.open, r.text.size, r.text.escaped = insideString, 0, false
@@ -119,7 +119,7 @@ func (r *IDReader) readBetween(c byte) {
 }
 
 // inString processes a byte of a string.
-func (r *IDReader) inString(c byte) {
+func (r *ResponseIDReader) inString(c byte) {
 	switch t := &r.text; c {
 	case '"':
 		r.open = outsideString
@@ -135,7 +135,7 @@ func (r *IDReader) inString(c byte) {
 }
 
 // endString processes a whole string, a key or a value.
-func (r *IDReader) endString() {
+func (r *ResponseIDReader) endString() {
 	t := &r.text
 	if t.escaped || t.size == 0 || t.size > maxID {
 		r.last = keyOther

@@ -13,7 +13,7 @@ import (
 // idsIn returns the identifiers that a reader finds in a body that comes in pieces.
 func idsIn(body string, size int) []string {
 	var got []string
-	r := IDReader{OnFound: func(id []byte) { got = append(got, string(id)) }}
+	r := ResponseIDReader{OnFound: func(id []byte) { got = append(got, string(id)) }}
 	for rest := body; rest != ""; rest = rest[min(size, len(rest)):] {
 		r.ReadPiece([]byte(rest[:min(size, len(rest))]))
 	}

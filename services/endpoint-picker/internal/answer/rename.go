@@ -12,21 +12,23 @@ const (
 	maxBlanks = 16
 )
 
-// Renamer replaces the model name in a response with the name that the client used. It changes the value of every key
+// ModelRenamer replaces the model name in a response with the name that the client used. It changes the value of every key
 // "model" that has the other name, at any depth: the events of some APIs have it inside an object. Servers escape names in
 // different ways (&, /, other scripts), so it compares them without escapes.
-type Renamer struct {
+type ModelRenamer struct {
 	from     []byte // without escapes
 	to       []byte // a JSON string, with its quotes
 	heldBack []byte // a possible beginning of a key with its value
 	name     []byte // the last name with escapes, without them
 }
 
-// NewRenamer returns a Renamer for one body. from is the name that the server uses; to is a JSON string, including the quotes.
-func NewRenamer(from string, to []byte) *Renamer { return &Renamer{from: []byte(from), to: to} }
+// NewModelRenamer returns a Renamer for one body. from is the name that the server uses; to is a JSON string, including the quotes.
+func NewModelRenamer(from string, to []byte) *ModelRenamer {
+	return &ModelRenamer{from: []byte(from), to: to}
+}
 
 // Append appends the next piece, renamed, to out. It holds back a possible beginning of a name until the rest arrives.
-func (r *Renamer) Append(out, piece []byte) []byte {
+func (r *ModelRenamer) Append(out, piece []byte) []byte {
 	if len(r.heldBack) > 0 {
 		piece = append(r.heldBack, piece...)
 		r.heldBack = nil
@@ -54,7 +56,7 @@ func (r *Renamer) Append(out, piece []byte) []byte {
 }
 
 // Flush appends the rest that was held back to out, at the end of the body.
-func (r *Renamer) Flush(out []byte) []byte {
+func (r *ModelRenamer) Flush(out []byte) []byte {
 	out = append(out, r.heldBack...)
 	r.heldBack = nil
 	return out
@@ -70,7 +72,7 @@ const (
 )
 
 // matchValue checks the text after a key. It returns the position of the value, if it is the name.
-func (r *Renamer) matchValue(rest []byte) (from, to int, v match) {
+func (r *ModelRenamer) matchValue(rest []byte) (from, to int, v match) {
 	at, colon := 0, false
 	for ; at < len(rest) && at <= maxBlanks; at++ {
 		switch c := rest[at]; {
@@ -91,7 +93,7 @@ func (r *Renamer) matchValue(rest []byte) (from, to int, v match) {
 }
 
 // compareName compares the string after a quote with the name. It returns the length up to and including the closing quote.
-func (r *Renamer) compareName(rest []byte) (int, match) {
+func (r *ModelRenamer) compareName(rest []byte) (int, match) {
 	longest := jsonscan.MaxEscape * len(r.from) // as a server may write it
 	escaped := false
 	for at := 0; at < len(rest); at++ {

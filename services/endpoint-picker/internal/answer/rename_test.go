@@ -10,9 +10,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
-// rename passes a body through a Renamer, in pieces. from is a name, to a JSON string.
+// rename passes a body through a ModelRenamer, in pieces. from is a name, to a JSON string.
 func rename(from, to, body string, size int) string {
-	r := NewRenamer(from, []byte(to))
+	r := NewModelRenamer(from, []byte(to))
 	var out []byte
 	for at := 0; at < len(body); at += size {
 		out = r.Append(out, []byte(body[at:min(at+size, len(body))]))
@@ -70,12 +70,12 @@ func TestRenamer_KnowsANameHoweverTheServerSpellsIt(t *testing.T) {
 
 func TestRenamerHoldsLittleBack(t *testing.T) {
 	t.Parallel()
-	r := NewRenamer("base", []byte(`"asked"`))
+	r := NewModelRenamer("base", []byte(`"asked"`))
 	out := r.Append(nil, []byte("data: {\"choices\":[]}\n\n"))
 	assert.Equal(t, "data: {\"choices\":[]}\n\n", string(out), "a whole event goes on at once")
 	out = r.Append(nil, append([]byte(`"model"`), bytes.Repeat([]byte(" "), 100)...))
 	assert.Len(t, out, len(`"model"`)+100)
-	r = NewRenamer("base", []byte(`"asked"`))
+	r = NewModelRenamer("base", []byte(`"asked"`))
 	long := `"model":"` + strings.Repeat("x", jsonscan.MaxEscape*len("base")+2)
 	assert.Equal(t, long, string(r.Append(nil, []byte(long))), "a name that is longer than any spelling")
 }

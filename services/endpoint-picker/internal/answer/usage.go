@@ -1,5 +1,5 @@
-// Package answer reads the bodies of responses as they pass: their content (Reader), the usage that the model server reports (Reader), the
-// name of its model (Renamer), and the identifier of a response that it stores (IDReader).
+// Package answer reads the bodies of responses as they pass: their content (AnswerReader), the usage that the model server reports (AnswerReader), the
+// name of its model (ModelRenamer), and the identifier of a response that it stores (ResponseIDReader).
 //
 // Bodies come in pieces with arbitrary boundaries. Usage and the name of the model are found by one fact about JSON: quotes inside a string
 // are escaped, so an unescaped "usage" followed by a colon is always a key. So the body is searched for it, and need not be known to be
@@ -25,16 +25,16 @@ type Usage struct {
 	CachedKnown bool // the server reported the number of cached tokens
 }
 
-// Format is the format of a body, by its usage.
-type Format uint8
+// AnswerFormat is the format of a body, by its usage.
+type AnswerFormat uint8
 
 // The forms.
 const (
-	FormatObject   Format = iota // an object "usage": OpenAI's and Anthropic's APIs
-	FormatMetaInfo               // an object "meta_info": SGLang's own
-	FormatVLLM                   // messages of vLLM's gRPC service
-	FormatOpen                   // an object "usage", or a body in another format
-	FormatLists                  // an object "usage", in a body that is a list, or has one: embeddings, scores, images
+	FormatObject   AnswerFormat = iota // an object "usage": OpenAI's and Anthropic's APIs
+	FormatMetaInfo                     // an object "meta_info": SGLang's own
+	FormatVLLM                         // messages of vLLM's gRPC service
+	FormatOpen                         // an object "usage", or a body in another format
+	FormatLists                        // an object "usage", in a body that is a list, or has one: embeddings, scores, images
 )
 
 // keys are the keys in front of usage objects.
@@ -64,7 +64,7 @@ type extra struct{ read, written int } // from the cache, and to it
 
 // Usage returns the usage found so far. If there are several, the last one counts, field by field: Anthropic's API sends two
 // halves.
-func (r *Reader) Usage() Usage {
+func (r *AnswerReader) Usage() Usage {
 	u := r.usage.usage
 	u.Prompt += r.usage.extra.read + r.usage.extra.written
 	return u

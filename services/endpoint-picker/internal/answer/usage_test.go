@@ -26,7 +26,7 @@ func TestReader_Usage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		form Format
+		form AnswerFormat
 		give string
 		want Usage
 	}{
@@ -93,7 +93,7 @@ func TestReader_Usage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(tt.give)+1; size++ {
-				assert.Equal(t, tt.want, bodyOf(Reader{Format: tt.form}, tt.give, size).Usage(), "in pieces of %d", size)
+				assert.Equal(t, tt.want, bodyOf(AnswerReader{Format: tt.form}, tt.give, size).Usage(), "in pieces of %d", size)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestReader_Usage(t *testing.T) {
 
 func TestReader_KeepsNoEndlessUsage(t *testing.T) {
 	t.Parallel()
-	var r Reader
+	var r AnswerReader
 	r.ReadPiece([]byte(`{"usage":{`))
 	for range 10_000 {
 		r.ReadPiece([]byte(`"a":1,`))
@@ -113,7 +113,7 @@ func TestReader_KeepsNoEndlessUsage(t *testing.T) {
 
 func TestReader_AllocatesNothingForEvents(t *testing.T) {
 	piece := []byte("data: {\"id\":\"chatcmpl-8f3b\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"finish_reason\":null}]}\n\n")
-	r := Reader{Events: true}
+	r := AnswerReader{Events: true}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.ReadPiece(piece) }))
 }
 
@@ -122,7 +122,7 @@ func FuzzReader_Usage(f *testing.F) {
 	f.Add(`"usage""usage":{"a":"\"}"}"usage"`, uint8(1))
 	f.Add(framed(field(1, number(2, 5))), uint8(2))
 	f.Fuzz(func(t *testing.T, body string, size uint8) {
-		form := Reader{Format: Format(size % 3)}
+		form := AnswerReader{Format: AnswerFormat(size % 3)}
 		assert.Equal(t, bodyOf(form, body, len(body)+1).Usage(), bodyOf(form, body, int(size)+1).Usage())
 	})
 }

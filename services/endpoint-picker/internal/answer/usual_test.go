@@ -31,8 +31,8 @@ var events = []string{
 func checkUsual(t *testing.T, before, event string) {
 	t.Helper()
 	for _, strict := range []bool{true, false} {
-		fresh, both, alone := Reader{Events: true, Strict: strict}, Reader{Events: true, Strict: strict}, Reader{Events: true, Strict: strict}
-		read := func(r *Reader, data string) int { return r.ReadPiece([]byte("data: " + data + "\n\n")) }
+		fresh, both, alone := AnswerReader{Events: true, Strict: strict}, AnswerReader{Events: true, Strict: strict}, AnswerReader{Events: true, Strict: strict}
+		read := func(r *AnswerReader, data string) int { return r.ReadPiece([]byte("data: " + data + "\n\n")) }
 		read(&alone, before)
 		read(&both, before)
 		assert.Equal(t, read(&fresh, event), read(&both, event), "%q after %q", event, before)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	frameHead = 5       // bytes: compression flag and length of a message
-	maxFrame  = 1 << 20 // longer messages are skipped
+	answerFrameHead = 5       // bytes: compression flag and length of a message
+	maxFrame        = 1 << 20 // longer messages are skipped
 )
 
 // Fields of vLLM's vllm_engine.proto.
@@ -23,21 +23,21 @@ const (
 
 // frameReader reassembles gRPC messages.
 type frameReader struct {
-	head      [frameHead]byte // of the next message
-	headSize  uint8           // bytes of the head that have arrived
-	skip      bool            // skip the message
-	remaining int             // remaining bytes of the message
+	head      [answerFrameHead]byte // of the next message
+	headSize  uint8                 // bytes of the head that have arrived
+	skip      bool                  // skip the message
+	remaining int                   // remaining bytes of the message
 	body      []byte
 }
 
 // readPiece processes a piece of a body and calls f for each complete message.
 func (r *frameReader) readPiece(piece []byte, f func(message []byte)) {
 	for len(piece) > 0 {
-		if r.headSize < frameHead {
+		if r.headSize < answerFrameHead {
 			n := copy(r.head[r.headSize:], piece)
 			r.headSize += uint8(n)
 			piece = piece[n:]
-			if r.headSize < frameHead {
+			if r.headSize < answerFrameHead {
 				return
 			}
 			r.remaining = int(binary.BigEndian.Uint32(r.head[1:]))
@@ -59,7 +59,7 @@ func (r *frameReader) readPiece(piece []byte, f func(message []byte)) {
 }
 
 // readMessage reads a GenerateResponse or an EmbedResponse.
-func (r *Reader) readMessage(b []byte) {
+func (r *AnswerReader) readMessage(b []byte) {
 	for f := protoscan.Scan(b); f.Next(); {
 		switch f.Tag {
 		case vllmChunk:
@@ -74,7 +74,7 @@ func (r *Reader) readMessage(b []byte) {
 }
 
 // readGenerated reads the tokens of an answer, or of a part of it, and its usage: three numbers in consecutive fields, if it has them.
-func (r *Reader) readGenerated(b []byte, usage protoscan.Tag) {
+func (r *AnswerReader) readGenerated(b []byte, usage protoscan.Tag) {
 	const next = 1 << 3 // from the tag of a field to that of the next
 	content, u := false, &r.usage.usage
 	for f := protoscan.Scan(b); f.Next(); {

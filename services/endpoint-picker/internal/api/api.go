@@ -45,7 +45,7 @@ type API struct {
 	// Stores means that the server may store the answer, for requests that name it (Request.Stored).
 	Stores bool
 	// Usage is the format of usage in answers.
-	Usage answer.Format
+	Usage answer.AnswerFormat
 }
 
 // APIs without a parser.

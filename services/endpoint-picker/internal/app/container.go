@@ -55,7 +55,7 @@ type parts struct {
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server
 	Decision *decision.Listener
-	Health   *health.Server
+	Health   *health.HealthServer
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder // nil without a recording
 
@@ -191,7 +191,9 @@ func newProxy(p listenerParts) *proxy.Server {
 	return server
 }
 
-func newHealth(r *pools.Registry) *health.Server { return health.NewServer(r, extproc.ServiceName) }
+func newHealth(r *pools.Registry) *health.HealthServer {
+	return health.NewHealthServer(r, extproc.ServiceName)
+}
 
 // replyTimeout is the time for a gateway to read a reply, and to send the rest of a message.
 const replyTimeout = 30 * time.Second
@@ -228,7 +230,7 @@ const (
 	maxHealthBytes = 16 << 20
 )
 
-func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.Server) healthListener {
+func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.HealthServer) healthListener {
 	return healthListener{grpcserver.New(grpcserver.Params{
 		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h,
 		Options: grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
@@ -243,7 +245,7 @@ type httpParts struct {
 	Config       *config.Config
 	Log          *zap.Logger
 	Pools        *pools.Registry
-	Health       *health.Server
+	Health       *health.HealthServer
 	Certificates *certificates
 	Protection   protection
 	Debug        *debugpage.Page

@@ -24,7 +24,7 @@ type reloaderParts struct {
 }
 
 func newReloader(p reloaderParts) *reload.Reloader {
-	return reload.New(reload.Params{
+	return reload.NewReloader(reload.ReloaderParams{
 		Source:   configSource(p.Config, p.Clients.Core),
 		Options:  configOptions(p.Config),
 		Log:      p.Log.Named("reload"),
@@ -34,7 +34,7 @@ func newReloader(p reloaderParts) *reload.Reloader {
 }
 
 // configSource returns the source of the configuration that the flags name, or nil.
-func configSource(cfg *config.Config, core kube.Clientset) reload.Source {
+func configSource(cfg *config.Config, core kube.Clientset) reload.TextSource {
 	switch from := cfg.Plugins; {
 	case from.File != "":
 		return reload.File(from.File)

@@ -71,7 +71,7 @@ type Config struct {
 	Scraping      modelserver.Options
 	MetricsSource modelserver.Source // where the configuration of the plugins does not set it
 	DefaultEngine string             // of model servers, where the configuration of the plugins does not set it; empty: vLLM
-	Outliers      outlier.Options
+	Outliers      outlier.DetectorOptions
 	Leases        Leases
 	Plugins       Plugins
 	Prefixes      Prefixes
@@ -145,7 +145,7 @@ func Default() *Config {
 		Proxy:         Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
 		Scraping:      modelserver.DefaultOptions(),
 		MetricsSource: modelserver.DefaultSettings().Source,
-		Outliers:      outlier.DefaultOptions(),
+		Outliers:      outlier.DefaultDetectorOptions(),
 		Leases:        Leases{Timeout: time.Minute},
 		Prefixes:      Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
 		Replicas:      Replicas{BindAddress: ":9004"},
@@ -356,7 +356,7 @@ func (p Prefixes) validateFlags() error {
 	return nil
 }
 
-func validateOutliers(o outlier.Options) error {
+func validateOutliers(o outlier.DetectorOptions) error {
 	switch {
 	case o.Failures < 0:
 		return fmt.Errorf("--%s %d is negative: give 0 to disable ejection", flagEjectAfter, o.Failures)

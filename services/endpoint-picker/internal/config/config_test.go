@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second, IdleTimeout: 2 * time.Hour,
 		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true, EmitScores: true, Explain: true,
 	}, c.ExtProc)
-	assert.Equal(t, outlier.Options{Failures: 3, BaseEjection: 2 * time.Second, MaxEjection: time.Minute}, c.Outliers)
+	assert.Equal(t, outlier.DetectorOptions{Failures: 3, BaseEjection: 2 * time.Second, MaxEjection: time.Minute}, c.Outliers)
 	assert.Equal(t, modelserver.Options{
 		Interval: modelserver.Interval{Fastest: time.Second, Slowest: 4 * time.Second}, Budget: 50, Timeout: 3 * time.Second,
 		StaleAfter: 5 * time.Second,

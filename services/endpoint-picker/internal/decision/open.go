@@ -148,7 +148,7 @@ func (p *openPick) dropUnneeded() {
 	for i, s := range rc.Ranking {
 		p.endpoints[i] = s.Endpoint.Address()
 	}
-	rc.Ranking, rc.Restore, rc.Edit, rc.Set, rc.Remove, rc.Reply = nil, (*answer.Renamer)(nil), request.Edit{}, nil, nil, nil
+	rc.Ranking, rc.Restore, rc.Edit, rc.Set, rc.Remove, rc.Reply = nil, (*answer.ModelRenamer)(nil), request.Edit{}, nil, nil, nil
 }
 
 // applyReport records a report. It reports whether the pick has ended. The caller has the lock.

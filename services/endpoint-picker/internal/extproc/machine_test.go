@@ -802,7 +802,7 @@ func edited() *one {
 		Remove:  []string{"accept-encoding"},
 		Reply:   api.Headers{{Name: "x-session-token", Value: "token"}},
 		Edit:    request.Edit{Span: jsonscan.Span{From: 10, To: 15}, Replacement: []byte("base-v2")},
-		Restore: answer.NewRenamer("base-v2", []byte(`"asked"`)),
+		Restore: answer.NewModelRenamer("base-v2", []byte(`"asked"`)),
 	}
 	return picker
 }

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*Server
 
-	peers  *peers.Server
+	peers  *peers.ClientServers
 	picker *one
 	logs   *zaptest.ObservedLogs
 	client extprocv3.ExternalProcessorClient
@@ -85,7 +85,7 @@ func newLimitedRig(t testing.TB, o Options, limits peers.Limits) *rig {
 func (r *rig) dial(t testing.TB, limits peers.Limits) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	r.peers = peers.New(peers.Params{Log: zap.NewNop(), Limits: limits, Codec: NewCodec(), Register: r.Register})
+	r.peers = peers.NewClientServers(peers.ClientServersParams{Log: zap.NewNop(), Limits: limits, Codec: NewCodec(), Register: r.Register})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -217,7 +217,7 @@ func TestNoDeadline(t *testing.T) {
 func TestClockOfAStalledProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Params{})
+		s := NewClientServers(ClientServersParams{})
 		s.sweepOnce(nil)
 		time.Sleep(sweepInterval)
 		s.sweepOnce(nil)

@@ -218,7 +218,7 @@ func (n *network) dial(ctx context.Context, from string) (net.Conn, error) {
 
 // rig is a running server.
 type rig struct {
-	*Server
+	*ClientServers
 	service *service
 	logs    *observer.ObservedLogs
 	dial    func(ctx context.Context, from string) (net.Conn, error)
@@ -232,7 +232,7 @@ func newRig(t testing.TB, l net.Listener, o Limits, options ...grpc.ServerOption
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{service: &service{}, logs: logs}
-	r.Server = New(Params{
+	r.ClientServers = NewClientServers(ClientServersParams{
 		Log: zap.New(core), Limits: o, Codec: rawCodec{}, Register: r.service.register,
 		Options: append([]grpc.ServerOption{
 			grpc.NumStreamWorkers(16), grpc.StaticStreamWindowSize(256 << 10), grpc.StaticConnWindowSize(4 << 20),

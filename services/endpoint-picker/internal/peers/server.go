@@ -28,7 +28,7 @@ const (
 	maxAcceptBackoff = time.Second
 )
 
-// Limits are the limits of a Server. Those of bytes and streams are for all clients together, and are shared fairly when they
+// Limits are the limits of ClientServers. Those of bytes and streams are for all clients together, and are shared fairly when they
 // are exceeded.
 type Limits struct {
 	MaxBytes       int           // messages, collected bodies and unread replies in memory; 0 for no limit
@@ -37,8 +37,8 @@ type Limits struct {
 	SendTimeout    time.Duration // maximum time that a reply waits for the gateway to read; 0 for no limit
 }
 
-// Params are the parameters of New.
-type Params struct {
+// ClientServersParams are the parameters of NewClientServers.
+type ClientServersParams struct {
 	Log     *zap.Logger
 	Limits  Limits
 	Ledger  *fairshare.Ledger   // of NewLedger with the same limits, if other listeners share them; nil: its own
@@ -49,9 +49,9 @@ type Params struct {
 	Register func(grpc.ServiceRegistrar)
 }
 
-// A Server serves gRPC to many clients, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
-type Server struct {
-	params           Params
+// A ClientServers serves gRPC to many clients, with a gRPC server for each of them. Serve starts it, and GracefulStop or Stop end it.
+type ClientServers struct {
+	params           ClientServersParams
 	ledger           *fairshare.Ledger
 	maxConnsOfClient int64 // limit of the connections of one client
 	counters         counters
@@ -70,17 +70,17 @@ type Server struct {
 	stopping   bool
 }
 
-// NewLedger returns the accounts for a Server and other listeners with the same limits.
+// NewLedger returns the accounts for ClientServers and other listeners with the same limits.
 func NewLedger(l Limits) *fairshare.Ledger {
 	return fairshare.NewLedger(fairshare.Limits{Connections: maxConnections, Streams: l.MaxStreams, Bytes: l.MaxBytes})
 }
 
-// New returns a Server.
-func New(p Params) *Server {
+// NewClientServers returns ClientServers.
+func NewClientServers(p ClientServersParams) *ClientServers {
 	if p.Ledger == nil {
 		p.Ledger = NewLedger(p.Limits)
 	}
-	s := &Server{
+	s := &ClientServers{
 		params: p, ledger: p.Ledger, maxConnsOfClient: maxConnectionsOfClient, swept: time.Now(), stopped: make(chan struct{}),
 		clients: map[netip.Addr]*client{}, instances: map[*clientServer]struct{}{},
 	}
@@ -90,7 +90,7 @@ func New(p Params) *Server {
 }
 
 // Serve accepts connections until Stop or GracefulStop has ended, and returns nil then.
-func (s *Server) Serve(l net.Listener) error {
+func (s *ClientServers) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // acceptConns distributes connections. It waits if the process has too many open files.
-func (s *Server) acceptConns(l net.Listener) error {
+func (s *ClientServers) acceptConns(l net.Listener) error {
 	var wait time.Duration
 	for {
 		c, err := l.Accept()
@@ -136,7 +136,7 @@ func (s *Server) acceptConns(l net.Listener) error {
 }
 
 // dispatchConn passes a connection to the gRPC server of its client.
-func (s *Server) dispatchConn(raw net.Conn, local net.Addr) {
+func (s *ClientServers) dispatchConn(raw net.Conn, local net.Addr) {
 	c, i := s.admitConn(raw, local)
 	if c == nil {
 		_ = raw.Close()
@@ -146,7 +146,7 @@ func (s *Server) dispatchConn(raw net.Conn, local net.Addr) {
 }
 
 // admitConn adds a connection to its client. It returns nil if the client has too many.
-func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientServer) {
+func (s *ClientServers) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientServer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -167,7 +167,7 @@ func (s *Server) admitConn(raw net.Conn, local net.Addr) (*clientConn, *clientSe
 }
 
 // clientOf returns the client with an address. The caller holds mu.
-func (s *Server) clientOf(a netip.Addr) *client {
+func (s *ClientServers) clientOf(a netip.Addr) *client {
 	cl := s.clients[a]
 	if cl == nil {
 		cl = newClient(s, a)
@@ -178,7 +178,7 @@ func (s *Server) clientOf(a netip.Addr) *client {
 }
 
 // publishClients makes the clients known to readers without mu. The caller holds it.
-func (s *Server) publishClients() {
+func (s *ClientServers) publishClients() {
 	all := make([]*client, 0, len(s.clients))
 	for _, cl := range s.clients {
 		all = append(all, cl)
@@ -188,10 +188,10 @@ func (s *Server) publishClients() {
 
 // GracefulStop accepts no connections, asks clients to use other ones for new streams, and returns when the last stream has
 // ended. Stop shortens it.
-func (s *Server) GracefulStop() { s.stopServers((*grpc.Server).GracefulStop) }
+func (s *ClientServers) GracefulStop() { s.stopServers((*grpc.Server).GracefulStop) }
 
 // Stop closes all connections and returns when all handlers have returned.
-func (s *Server) Stop() {
+func (s *ClientServers) Stop() {
 	s.mu.Lock()
 	s.stopping = true
 	s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *Server) Stop() {
 	s.stopServers((*grpc.Server).Stop)
 }
 
-func (s *Server) stopServers(end func(*grpc.Server)) {
+func (s *ClientServers) stopServers(end func(*grpc.Server)) {
 	s.mu.Lock()
 	s.stopping = true
 	if s.listener != nil {
@@ -217,7 +217,7 @@ func (s *Server) stopServers(end func(*grpc.Server)) {
 	s.work.Wait()
 }
 
-// Stats are figures of a Server. The counters only rise.
+// Stats are figures of ClientServers. The counters only rise.
 type Stats struct {
 	Clients     int
 	Connections int
@@ -237,7 +237,7 @@ type counters struct {
 }
 
 // TotalStats returns the current figures of all clients.
-func (s *Server) TotalStats() Stats {
+func (s *ClientServers) TotalStats() Stats {
 	c := &s.counters
 	return Stats{
 		Clients:     len(*s.allClients.Load()),
@@ -263,7 +263,7 @@ type ClientStats struct {
 }
 
 // ClientStats returns the current figures of each client, by address.
-func (s *Server) ClientStats() []ClientStats {
+func (s *ClientServers) ClientStats() []ClientStats {
 	var all []ClientStats
 	for _, cl := range *s.allClients.Load() {
 		all = append(all, ClientStats{

@@ -29,7 +29,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/fairshare"
 )
 
-func newTestPeer() *client { return newClient(New(Params{}), netip.Addr{}) }
+func newTestPeer() *client { return newClient(NewClientServers(ClientServersParams{}), netip.Addr{}) }
 
 // TestManyConnections has a hostile client with many connections.
 func TestManyConnections(t *testing.T) {
@@ -378,14 +378,14 @@ func TestAcceptErrors(t *testing.T) {
 	broken := errors.New("broken")
 	l := brokenListener{newNetwork(), make(chan error, 1)}
 	l.errs <- broken
-	s := New(Params{Log: zap.NewNop()})
+	s := NewClientServers(ClientServersParams{Log: zap.NewNop()})
 	require.ErrorIs(t, s.Serve(l), broken)
 	s.Stop()
 }
 
 func TestStopBeforeServe(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Log: zap.NewNop()})
+	s := NewClientServers(ClientServersParams{Log: zap.NewNop()})
 	s.Stop()
 	s.GracefulStop()
 	l := newNetwork()

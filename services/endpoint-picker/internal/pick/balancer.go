@@ -116,7 +116,7 @@ func New(p Params) *Balancer {
 		clock:     p.Clock,
 		random:    p.Random,
 		pickPool:  sync.Pool{New: func() any { return &pickState{} }},
-		queue:     queue.New(p.Clock),
+		queue:     queue.NewQueue(p.Clock),
 	}
 }
 

@@ -88,7 +88,7 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.New(),
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.NewRules(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.outliers.EXPECT().EndpointsLacking(mock.Anything).Return(nil).Maybe()
@@ -299,7 +299,7 @@ func benchmarkPick(b *testing.B, configs always) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.New(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := api.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -323,7 +323,7 @@ func benchmarkPick(b *testing.B, configs always) {
 // newSoonestFirst returns a Balancer of the default configuration, at noon.
 func newSoonestFirst(snapshot *datastore.Snapshot, estimator *estimate.Estimator) *Balancer {
 	return New(Params{
-		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.New(),
+		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.NewRules(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 }
@@ -377,7 +377,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		encoded     = "the picker does not read compressed bodies: send it without Content-Encoding"
 	)
 	rewrite := func(models ...string) []rules.RewriteObject {
-		return []rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: models, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}}
+		return []rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: models, Targets: []rules.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}}
 	}
 	header := api.Headers{{Name: api.HeaderModel, Value: "mine"}}
 	gzip := api.Headers{{Name: "content-encoding", Value: "gzip"}}
@@ -424,7 +424,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules.(*rules.Rules).SetSnapshot(rules.Compile(nil, tt.rewrites))
+			r.rules.(*rules.Rules).SetSnapshot(rules.CompileRules(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
 				rc := r.placed(t, in)
@@ -465,7 +465,7 @@ func TestRewriteOfAForm(t *testing.T) {
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
 	assert.Equal(t, 400, r.refused(t, &request.Context{Input: request.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
-	r.rules = rules.New()
+	r.rules = rules.NewRules()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
 
@@ -530,8 +530,8 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	t.Parallel()
 	const name, target = "org/modèle&1", "org/cible&2"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules.(*rules.Rules).SetSnapshot(rules.Compile(nil, []rules.RewriteObject{
-		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.Target{{Model: target, Weight: 1}}}}},
+	r.rules.(*rules.Rules).SetSnapshot(rules.CompileRules(nil, []rules.RewriteObject{
+		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.RewriteTarget{{Model: target, Weight: 1}}}}},
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
 		body := `{"model": "` + asked + `", "prompt": "a"}`
@@ -896,10 +896,10 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
 func holds() *rules.Rules {
-	r := rules.New()
-	r.SetSnapshot(rules.Compile(
+	r := rules.NewRules()
+	r.SetSnapshot(rules.CompileRules(
 		[]rules.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
-		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.Target{{Model: "base-v2", Weight: 1}}}}}},
+		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}},
 	))
 	return r
 }

@@ -44,8 +44,8 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint(without), newEndpoint("10.0.0.3:8000")
 			s := snapshotOf(a, b, c)
 			r := newRig(t, s)
-			detector := outlier.New(outlier.Params{
-				Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
+			detector := outlier.NewDetector(outlier.DetectorParams{
+				Options: outlier.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
 			})
 			detector.SetEndpoints(s.Endpoints)
 			r.Balancer.outliers = detector

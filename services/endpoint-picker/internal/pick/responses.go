@@ -73,7 +73,7 @@ func (p *pickState) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 // captureResponseID reads the identifier of a response that the server may store.
 func (p *pickState) captureResponseID() {
 	b, lease := p.balancer, p.result.Placements.AnsweringLease()
-	p.result.ResponseID = &answer.IDReader{OnFound: func(id []byte) {
+	p.result.ResponseID = &answer.ResponseIDReader{OnFound: func(id []byte) {
 		b.responses.addResponse(xxhash.Sum64(id), lease.Endpoint().Identity())
 	}}
 }

@@ -76,6 +76,6 @@ func (p *pickState) rewriteModel() {
 		asked = bytes.Clone(in.Body[span.From-1 : span.To+1])
 		result.Edit = request.Edit{Span: span, Replacement: target}
 	}
-	result.Restore = answer.NewRenamer(string(jsonscan.Unescape(nil, target)), asked)
+	result.Restore = answer.NewModelRenamer(string(jsonscan.Unescape(nil, target)), asked)
 	result.Remove = encodingHeaders
 }

@@ -128,11 +128,11 @@ func (p *pickState) waitForEndpoint(ctx context.Context) error {
 }
 
 // waitInQueue waits in the queue.
-func (p *pickState) waitInQueue(ctx context.Context, limits queue.Limits) error {
+func (p *pickState) waitInQueue(ctx context.Context, limits queue.QueueLimits) error {
 	b, in, result := p.balancer, p.input, &p.result
-	r := queue.Request{
-		Labels:  queue.Labels{Model: result.Model, Target: result.Target, Fairness: result.Fairness, Priority: result.Priority},
-		Arrived: in.ArrivalTime, Bytes: p.waiterSize(),
+	r := queue.QueuedRequest{
+		QueueLabels: queue.QueueLabels{Model: result.Model, Target: result.Target, Fairness: result.Fairness, Priority: result.Priority},
+		Arrived:     in.ArrivalTime, Bytes: p.waiterSize(),
 	}
 	var err error
 	for err == nil {
@@ -155,7 +155,7 @@ func (p *pickState) waitInQueue(ctx context.Context, limits queue.Limits) error 
 
 // queueError returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
 func (p *pickState) queueError(err error) error {
-	if p.refreshInputs() && (errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrDisplaced)) {
+	if p.refreshInputs() && (errors.Is(err, queue.ErrQueueFull) || errors.Is(err, queue.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
@@ -190,7 +190,7 @@ func maxWait(ctx context.Context, in *request.PickInput) time.Duration {
 // queueOutcomeOf returns the outcome of a request that left the queue without a grant.
 func queueOutcomeOf(err error) request.QueueOutcome {
 	switch {
-	case errors.Is(err, queue.ErrFull):
+	case errors.Is(err, queue.ErrQueueFull):
 		return request.RejectedCapacity
 	case errors.Is(err, queue.ErrExpired):
 		return request.EvictedNoEndpoints

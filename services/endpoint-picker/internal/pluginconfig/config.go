@@ -45,7 +45,7 @@ type Config struct {
 	Hash       string               // of the text, in hexadecimal; "default" for the default
 	Profile    *scheduling.Profile  // how endpoints are chosen
 	Saturation scheduling.Detector  // requests of negative priority are refused at 1 or more
-	Waiting    queue.Limits         // of requests that wait for an endpoint
+	Waiting    queue.QueueLimits    // of requests that wait for an endpoint
 	Parsers    *api.Parsers         // of bodies
 	Warnings   []strictyaml.Problem // settings without effect, and renamed ones
 }

@@ -39,7 +39,7 @@ const (
 
 // compileWaiting compiles the limits of requests that wait for an endpoint. As upstream, their time follows defaultRequestTTL.
 func (c *compiler) compileWaiting() {
-	limits := queue.Limits{TTL: defaultTTL, Requests: defaultRequests, Bytes: defaultBytes}
+	limits := queue.QueueLimits{TTL: defaultTTL, Requests: defaultRequests, Bytes: defaultBytes}
 	if flow := c.document.FlowControl; flow != nil {
 		if flow.MaxRequests > 0 {
 			limits.Requests = int(flow.MaxRequests)

@@ -44,16 +44,16 @@ type Pool struct {
 func (r *Registry) newPool(title string, from poolSource) *Pool {
 	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
 	p := &Pool{
-		title: title, source: from, rules: rules.New(), estimator: estimate.NewShared(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
+		title: title, source: from, rules: rules.NewRules(), estimator: estimate.NewShared(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
 		registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
-	outliers := outlier.New(outlier.Params{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
+	outliers := outlier.NewDetector(outlier.DetectorParams{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
 	p.scraper = modelserver.NewScraper(modelserver.ScraperParams{
 		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
 		Tokenizers: p.estimator, Clock: clock,
 	})
-	p.store = datastore.New(datastore.Params{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
+	p.store = datastore.NewStore(datastore.StoreParams{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = pick.New(pick.Params{
 		Options: pick.Options{
@@ -86,7 +86,7 @@ func (r *Registry) enabledObservers(p *Pool) []observer {
 		enabled = append(enabled, p.picks)
 	}
 	if r.params.Config.Telemetry.LogRequests {
-		enabled = append(enabled, requestlog.New(r.params.Log.Named("requests")))
+		enabled = append(enabled, requestlog.NewLog(r.params.Log.Named("requests")))
 	}
 	if r.params.Recorder != nil {
 		title := p.title

@@ -198,7 +198,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 // noEndpoints is the source of an empty pool.
 type noEndpoints struct{}
 
-func (noEndpoints) ReadPool() *datastore.Pool                      { return &datastore.Pool{} }
+func (noEndpoints) ReadPool() *datastore.SourceState               { return &datastore.SourceState{} }
 func (noEndpoints) WaitForSync(context.Context) bool               { return true }
 func (noEndpoints) OnChange(func())                                {}
 func (noEndpoints) Reference() (o corev1.ObjectReference, ok bool) { return o, false }

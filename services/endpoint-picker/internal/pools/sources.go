@@ -37,7 +37,7 @@ type Clients struct {
 
 // poolSource provides the endpoints of one pool.
 type poolSource interface {
-	ReadPool() *datastore.Pool
+	ReadPool() *datastore.SourceState
 	WaitForSync(ctx context.Context) bool
 	// OnChange registers a function to call after changes.
 	OnChange(changed func())
@@ -46,7 +46,7 @@ type poolSource interface {
 }
 
 // fileSource is the source of a file, which has no InferencePool.
-type fileSource struct{ *endpointsfile.Source }
+type fileSource struct{ *endpointsfile.FileSource }
 
 // Reference returns nothing.
 func (fileSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
@@ -62,7 +62,7 @@ type poolNamespace struct {
 func (r *Registry) addOnlyPool() (*Pool, error) {
 	from := r.params.Config.Pool
 	if from.File != "" {
-		source, err := endpointsfile.New(endpointsfile.Params{
+		source, err := endpointsfile.NewFileSource(endpointsfile.FileParams{
 			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once, Observer: metrics.NewEndpointsFile(r.params.Registry),
 		})
 		if err != nil {

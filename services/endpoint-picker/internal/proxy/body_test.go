@@ -266,7 +266,7 @@ func TestEdits(t *testing.T) {
 		for range 3 {
 			r.pool.mu.Lock()
 			r.pool.decision.Edit = request.Edit{Span: jsonscan.Span{From: 10, To: 13}, Replacement: []byte(`"served-model"`)}
-			r.pool.decision.Restore = answer.NewRenamer("served-model", []byte(`"m"`))
+			r.pool.decision.Restore = answer.NewModelRenamer("served-model", []byte(`"m"`))
 			r.pool.mu.Unlock()
 			a := r.do(r.client(), http.MethodPost, "/v1/completions", `{"model": "m", "prompt": "p"}`)
 			assert.Equal(t, `{"id": "1", "model": "m", "choices": []}`, a.body) //nolint:testifylint // byte for byte

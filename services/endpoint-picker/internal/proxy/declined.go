@@ -43,7 +43,7 @@ func (a *attempt) beginsBadly() bool {
 	}
 	buffer, _ := pieceBuffers.Get().(*[pieceSize]byte)
 	defer pieceBuffers.Put(buffer)
-	reader, n := answer.Reader{Format: a.requestContext.UsageFormat, Strict: a.requestContext.HasKnownFormat(), Events: response.Events,
+	reader, n := answer.AnswerReader{Format: a.requestContext.UsageFormat, Strict: a.requestContext.HasKnownFormat(), Events: response.Events,
 		Bytes: response.Bytes}, 0
 	defer func() { a.bodyStart = bytes.Clone(buffer[:n]) }()
 	for n < len(buffer) {

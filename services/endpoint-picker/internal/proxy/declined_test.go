@@ -136,7 +136,7 @@ func TestLastServerAnswers(t *testing.T) {
 // TestStoredAnswersHaveOneServer has requests that must not run twice.
 func TestStoredAnswersHaveOneServer(t *testing.T) {
 	t.Parallel()
-	for _, d := range []request.Decision{{}, {Inference: true, ResponseID: &answer.IDReader{}}} {
+	for _, d := range []request.Decision{{}, {Inference: true, ResponseID: &answer.ResponseIDReader{}}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, testOptions(), fairshare.Limits{})
 			r.pool.decision = d

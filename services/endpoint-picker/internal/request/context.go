@@ -56,7 +56,7 @@ type Context struct {
 	pendingPick        PendingPick      // until it is sent
 	responseObserver   ResponseObserver // after that
 	stage              stage
-	reader             answer.Reader
+	reader             answer.AnswerReader
 	unexpectedFormat   bool      // the form of the answer is not the requested one, so that its first piece is no first token
 	htmlBody           bool      // the body is HTML
 	unacceptedEncoding bool      // see ResponseHeaders.UnacceptedEncoding

@@ -282,7 +282,7 @@ func TestContext_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ResponseHeaders{{Encoded: true}, {Hidden: true}} {
 		rc := begin(newFakePool())
-		rc.Restore = answer.NewRenamer("a", []byte(`"b"`))
+		rc.Restore = answer.NewModelRenamer("a", []byte(`"b"`))
 		rc.OnResponseHeaders(&r)
 		assert.Nil(t, rc.Restore)
 	}

@@ -36,8 +36,8 @@ type observer interface {
 	ObserveEndpointsFile(err error)
 }
 
-// Params are the parameters of New.
-type Params struct {
+// FileParams are the parameters of NewFileSource.
+type FileParams struct {
 	Log      *zap.Logger
 	Path     string
 	Once     bool          // read the file only at the start
@@ -45,19 +45,19 @@ type Params struct {
 	Observer observer
 }
 
-// Source is a file of endpoints.
-type Source struct {
+// FileSource is a file of endpoints.
+type FileSource struct {
 	log      *zap.Logger
 	path     string
 	observer observer
 	changed  []func()
-	pool     atomic.Pointer[datastore.Pool]
+	pool     atomic.Pointer[datastore.SourceState]
 	follower *follow.Follower[[]byte]
 }
 
-// New reads the file. An error means that the file is unusable.
-func New(p Params) (*Source, error) {
-	s := &Source{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, observer: p.Observer}
+// NewFileSource reads the file. An error means that the file is unusable.
+func NewFileSource(p FileParams) (*FileSource, error) {
+	s := &FileSource{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, observer: p.Observer}
 	data, err := readFile(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
@@ -75,31 +75,31 @@ func New(p Params) (*Source, error) {
 }
 
 // OnChange registers a function to call when the endpoints change. Call it before Run.
-func (s *Source) OnChange(changed func()) {
+func (s *FileSource) OnChange(changed func()) {
 	s.changed = append(s.changed, changed)
 }
 
 // Run follows the file until ctx ends.
-func (s *Source) Run(ctx context.Context) { s.follower.Run(ctx) }
+func (s *FileSource) Run(ctx context.Context) { s.follower.Run(ctx) }
 
 // WaitForSync returns at once: the file was read at the start.
-func (s *Source) WaitForSync(context.Context) bool { return true }
+func (s *FileSource) WaitForSync(context.Context) bool { return true }
 
 // ReadPool returns the last valid endpoints. They must not be changed.
-func (s *Source) ReadPool() *datastore.Pool { return s.pool.Load() }
+func (s *FileSource) ReadPool() *datastore.SourceState { return s.pool.Load() }
 
 // setEndpoints makes these the endpoints.
-func (s *Source) setEndpoints(data []byte) error {
-	endpoints, err := Parse(data)
+func (s *FileSource) setEndpoints(data []byte) error {
+	endpoints, err := ParseFile(data)
 	if err != nil {
 		return err
 	}
-	s.pool.Store(&datastore.Pool{Endpoints: endpoints})
+	s.pool.Store(&datastore.SourceState{Endpoints: endpoints})
 	return nil
 }
 
-// fileFollower is the file of a Source, as a source to follow.
-type fileFollower struct{ *Source }
+// fileFollower is the file of a FileSource, as a source to follow.
+type fileFollower struct{ *FileSource }
 
 // Read reads the file.
 func (f *fileFollower) Read(context.Context) ([]byte, error) { return readFile(f.path) }
@@ -126,7 +126,7 @@ func (f *fileFollower) Reject(err error) {
 	f.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
 }
 
-// readFile returns the content of a regular file, up to one byte more than MaxBytes.
+// readFile returns the content of a regular file, up to one byte more than MaxFileBytes.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before opening, which would block forever on a pipe
 	if err != nil {
@@ -140,7 +140,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -70,7 +70,7 @@ func file(lines ...string) string {
 // bench is a source and what follows from it.
 type bench struct {
 	path     string
-	source   *Source
+	source   *FileSource
 	outcomes outcomes
 	logs     *zaptest.ObservedLogs
 }
@@ -82,7 +82,7 @@ func newBench(t *testing.T, content string) *bench {
 	core, logs := zaptest.New(zap.InfoLevel)
 	b.logs = logs
 	var err error
-	b.source, err = New(Params{Log: zap.New(core), Path: b.path, Interval: time.Millisecond, Observer: &b.outcomes})
+	b.source, err = NewFileSource(FileParams{Log: zap.New(core), Path: b.path, Interval: time.Millisecond, Observer: &b.outcomes})
 	require.NoError(t, err)
 	return b
 }
@@ -162,7 +162,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		},
 		{
 			name: "too large",
-			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, good+strings.Repeat("#", MaxBytes)) },
+			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, good+strings.Repeat("#", MaxFileBytes)) },
 			want: "it has 1048577 bytes: the maximum is 1048576",
 		},
 		{
@@ -213,18 +213,18 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 func TestStartRefusesABadFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
-	params := Params{Log: zap.NewNop(), Path: path, Observer: &outcomes{}}
-	_, err := New(params)
+	params := FileParams{Log: zap.NewNop(), Path: path, Observer: &outcomes{}}
+	_, err := NewFileSource(params)
 	require.ErrorContains(t, err, "read endpoints: stat "+path)
 	write(t, path, "endpoints: {}\n")
-	_, err = New(params)
+	_, err = NewFileSource(params)
 	require.EqualError(t, err, "read endpoints of "+path+": line 1, column 12: endpoints: a mapping is not a list")
 }
 
 // run follows the source by a Store until the test ends.
 func (b *bench) run(t *testing.T) *datastore.Store {
 	t.Helper()
-	store := datastore.New(datastore.Params{
+	store := datastore.NewStore(datastore.StoreParams{
 		Log: zap.NewNop(), Pool: b.path, Source: b.source, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
@@ -295,7 +295,7 @@ func TestSymbolicLinkThatIsTurned(t *testing.T) {
 		require.NoError(t, os.Symlink(filepath.Join("..data", "endpoints.yaml"), path))
 		b := &bench{path: path}
 		var err error
-		b.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &b.outcomes})
+		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &b.outcomes})
 		require.NoError(t, err)
 		store := b.run(t)
 		roles(t, store, map[string]string{"a": "one"})
@@ -314,12 +314,12 @@ func TestFileThatIsReadOnce(t *testing.T) {
 		write(t, path, file("a 10.0.0.1"))
 		b := &bench{path: path}
 		var err error
-		b.source, err = New(Params{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observer: &b.outcomes})
+		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observer: &b.outcomes})
 		require.NoError(t, err)
 		store := b.run(t)
 		roles(t, store, map[string]string{"a": ""})
 		other := &bench{path: path}
-		other.source, err = New(Params{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
+		other.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
 		require.NoError(t, err)
 		follower := other.run(t)
 		roles(t, follower, map[string]string{"a": ""})

@@ -88,9 +88,9 @@ func (w *world) run(t *testing.T) {
 	w.follow(t, n, n.PoolSource("pool"))
 }
 
-func (w *world) follow(t *testing.T, n *Namespace, s *Source) {
+func (w *world) follow(t *testing.T, n *Namespace, s *PodSource) {
 	t.Helper()
-	w.store = datastore.New(datastore.Params{
+	w.store = datastore.NewStore(datastore.StoreParams{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Clock: clock.RealClock{},
 		Factory: estimate.New(1 << 20),
 	})
@@ -305,7 +305,7 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		w.start(t, n.Run)
 		require.True(t, one.WaitForSync(ctx))
 		assert.Len(t, n.AllPools(), 2)
-		for _, s := range []*Source{one, two} {
+		for _, s := range []*PodSource{one, two} {
 			p := s.ReadPool()
 			require.Len(t, p.Endpoints, 1)
 		}

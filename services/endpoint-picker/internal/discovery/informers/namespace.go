@@ -47,13 +47,13 @@ type Namespace struct {
 	changed func()
 
 	mu      sync.RWMutex
-	sources map[*Source]bool
+	sources map[*PodSource]bool
 }
 
 // NewNamespace returns the caches of a namespace. Run starts them.
 func NewNamespace(p NamespaceParams) (*Namespace, error) {
 	n := &Namespace{
-		log: p.Log, name: p.Namespace, changed: p.Changed, sources: map[*Source]bool{},
+		log: p.Log, name: p.Namespace, changed: p.Changed, sources: map[*PodSource]bool{},
 		pods: kube.NewInformer(p.Core, p.Core.CoreV1().Pods(p.Namespace), &corev1.Pod{}, kube.InformerOptions{Transform: stripPod}),
 	}
 	registration, err := n.pods.AddEventHandler(onChange(n.podChanged, samePod))
@@ -154,13 +154,13 @@ func (n *Namespace) poolChanged(before, after *inferencev1.InferencePool) {
 	}
 }
 
-func (n *Namespace) addSource(s *Source) {
+func (n *Namespace) addSource(s *PodSource) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sources[s] = true
 }
 
-func (n *Namespace) removeSource(s *Source) {
+func (n *Namespace) removeSource(s *PodSource) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.sources, s)

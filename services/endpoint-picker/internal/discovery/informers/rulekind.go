@@ -21,7 +21,7 @@ type ruleKind[T any] struct {
 	log             *zap.Logger
 	resource        string
 	current, legacy *kube.OptionalInformer
-	convert         func(rules.Object) (converted *T, note string, err error)
+	convert         func(rules.RuleObject) (converted *T, note string, err error)
 	observer        rulesObserver
 
 	last     map[string][]T       // by pool
@@ -29,7 +29,7 @@ type ruleKind[T any] struct {
 	ignored  bool                 // objects of the old group are ignored, and this was logged
 }
 
-func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(rules.Object) (*T, string, error)) *ruleKind[T] {
+func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(rules.RuleObject) (*T, string, error)) *ruleKind[T] {
 	watch := func(group string) *kube.OptionalInformer {
 		gvr := schema.GroupVersionResource{Group: group, Version: rulesVersion, Resource: resource}
 		o := kube.NewOptionalInformer(kube.OptionalInformerParams{
@@ -90,7 +90,7 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 // convertObject converts an object of one of the pools. It returns nil for an object of another pool.
 func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map[string]*poolRules) (pool string, converted *T,
 	note string, err error) {
-	o := rules.Object{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
+	o := rules.RuleObject{Name: object.GetName(), Created: object.GetCreationTimestamp().Time}
 	if spec := object.Object["spec"]; spec != nil {
 		if o.Spec, err = json.Marshal(spec); err != nil {
 			return "", nil, "", fmt.Errorf("encode spec: %w", err)

@@ -85,7 +85,7 @@ func NewRules(p RulesParams) *Rules {
 		ready:    make(chan struct{}),
 		pools:    map[string]*poolRules{},
 	}
-	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o rules.Object) (*rules.Objective, string, error) {
+	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o rules.RuleObject) (*rules.Objective, string, error) {
 		objective, err := rules.ReadObjective(o)
 		return objective, "", err
 	})
@@ -182,7 +182,7 @@ func (r *Rules) readRules() bool {
 	defer r.mu.Unlock()
 	objectives, rewrites := r.objectives.readObjects(r.pools), r.rewrites.readObjects(r.pools)
 	for name, pool := range r.pools {
-		compiled := rules.Compile(r.objectives.last[name], r.rewrites.last[name])
+		compiled := rules.CompileRules(r.objectives.last[name], r.rewrites.last[name])
 		pool.rules.SetSnapshot(compiled)
 		pool.models(compiled.Models()...)
 	}

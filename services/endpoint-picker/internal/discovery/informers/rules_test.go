@@ -90,7 +90,7 @@ func newRulesWorld(t *testing.T, groups ...string) *rulesWorld {
 		client:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 		logs:    logs,
 		counted: counted{figures: map[string][2]int{}},
-		rules:   rules.New(),
+		rules:   rules.NewRules(),
 	}
 	for _, group := range groups {
 		w.set(group, true)
@@ -248,7 +248,7 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 		w.run(t)
 		w.hasPriority(t, "gold", 10)
 
-		other, models := rules.New(), []string{}
+		other, models := rules.NewRules(), []string{}
 		w.watcher.AddPool("other", other, func(names ...string) { models = names })
 		w.watcher.Refresh()
 		priority, _ := other.PriorityOf("silver")

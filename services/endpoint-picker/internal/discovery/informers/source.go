@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 )
 
-// A Source provides the endpoints of one pool in a Namespace.
-type Source struct {
+// A PodSource provides the endpoints of one pool in a Namespace.
+type PodSource struct {
 	namespace *Namespace
 	name      cache.ObjectName  // of the InferencePool; without a name if the selection is fixed
 	fixed     *podset.Selection // nil if the InferencePool selects
@@ -29,42 +29,42 @@ type Source struct {
 }
 
 // PoolSource returns the source of an InferencePool, which may not exist.
-func (n *Namespace) PoolSource(name string) *Source {
-	return &Source{namespace: n, name: cache.NewObjectName(n.name, name), reported: map[types.UID]string{}}
+func (n *Namespace) PoolSource(name string) *PodSource {
+	return &PodSource{namespace: n, name: cache.NewObjectName(n.name, name), reported: map[types.UID]string{}}
 }
 
 // SelectionSource returns the source of a selection of pods, without an InferencePool.
-func (n *Namespace) SelectionSource(s podset.Selection) *Source {
-	return &Source{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &s, reported: map[types.UID]string{}}
+func (n *Namespace) SelectionSource(s podset.Selection) *PodSource {
+	return &PodSource{namespace: n, name: cache.NewObjectName(n.name, ""), fixed: &s, reported: map[types.UID]string{}}
 }
 
 // OnChange registers the function to call when the endpoints may have changed. Close ends the calls.
-func (s *Source) OnChange(changed func()) {
+func (s *PodSource) OnChange(changed func()) {
 	s.changed = changed
 	s.namespace.addSource(s)
 }
 
 // Close ends the calls of the registered function.
-func (s *Source) Close() { s.namespace.removeSource(s) }
+func (s *PodSource) Close() { s.namespace.removeSource(s) }
 
 // WaitForSync returns true when the caches are complete, or false when ctx ends first.
-func (s *Source) WaitForSync(ctx context.Context) bool {
+func (s *PodSource) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.namespace.HasSynced)
 }
 
 // ReadPool returns the pool, or nil if it does not exist. Only one goroutine may call it.
-func (s *Source) ReadPool() *datastore.Pool {
+func (s *PodSource) ReadPool() *datastore.SourceState {
 	current := s.currentSelection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {
 		return nil
 	}
-	endpoints, problems := podset.Build(*current, s.namespace.listPods())
+	endpoints, problems := podset.BuildEndpoints(*current, s.namespace.listPods())
 	s.reportProblems(problems)
-	return &datastore.Pool{Endpoints: endpoints}
+	return &datastore.SourceState{Endpoints: endpoints}
 }
 
-func (s *Source) currentSelection() *podset.Selection {
+func (s *PodSource) currentSelection() *podset.Selection {
 	if s.fixed != nil {
 		return s.fixed
 	}
@@ -76,13 +76,13 @@ func (s *Source) currentSelection() *podset.Selection {
 }
 
 // selectsPod reports whether the pool selected a pod, which may be nil, when it was last read.
-func (s *Source) selectsPod(pod *corev1.Pod) bool {
+func (s *PodSource) selectsPod(pod *corev1.Pod) bool {
 	last := s.last.Load()
 	return pod != nil && last != nil && last.Selector != nil && last.Selector.Matches(labels.Set(pod.Labels))
 }
 
 // reportProblems logs each problem once while it lasts.
-func (s *Source) reportProblems(problems []podset.Problem) {
+func (s *PodSource) reportProblems(problems []podset.Problem) {
 	last := s.reported
 	s.reported = make(map[types.UID]string, len(problems))
 	for _, p := range problems {
@@ -97,7 +97,7 @@ func (s *Source) reportProblems(problems []podset.Problem) {
 
 // Reference returns the reference to the InferencePool for Events, without a UID if it does not exist. It returns false if
 // the selection is fixed.
-func (s *Source) Reference() (corev1.ObjectReference, bool) {
+func (s *PodSource) Reference() (corev1.ObjectReference, bool) {
 	reference := corev1.ObjectReference{
 		APIVersion: inferencev1.GroupVersion.String(), Kind: "InferencePool", Namespace: s.name.Namespace, Name: s.name.Name,
 	}

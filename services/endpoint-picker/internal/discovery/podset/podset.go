@@ -58,9 +58,9 @@ type owner struct {
 	metrics uint16 // port of the page; 0 if the pod names none
 }
 
-// Build returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
+// BuildEndpoints returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
 // an address is reassigned, the younger one gets it.
-func Build(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) {
+func BuildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) {
 	byAddress := map[netip.AddrPort]owner{}
 	var problems []Problem
 	for _, pod := range pods {

@@ -136,11 +136,11 @@ func TestBuild(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, problems := Build(selection(tt.ports...), tt.pods)
+			got, problems := BuildEndpoints(selection(tt.ports...), tt.pods)
 			assert.Equal(t, tt.want, got)
 			assert.Empty(t, problems)
 			slices.Reverse(tt.pods)
-			got, _ = Build(selection(tt.ports...), tt.pods)
+			got, _ = BuildEndpoints(selection(tt.ports...), tt.pods)
 			assert.Equal(t, tt.want, got, "whatever the order of pods")
 		})
 	}
@@ -173,7 +173,7 @@ func TestActivePorts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := readyPod("a", "10.0.0.1", annotated(tt.annotations...))
-			endpoints, problems := Build(selection(8000, 8001, 8002), []*corev1.Pod{pod})
+			endpoints, problems := BuildEndpoints(selection(8000, 8001, 8002), []*corev1.Pod{pod})
 			got := []uint16{}
 			for _, e := range endpoints {
 				got = append(got, e.Address.Port())
@@ -194,7 +194,7 @@ func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]uint16{"8002": 8002, " 9 ": 9, "": 0, "0": 0, "65536": 0, "metrics": 0, "8002,8003": 0} {
 		pod := readyPod("a", "10.0.0.1", annotated(MetricsPort, value))
-		endpoints, problems := Build(Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000, 8001}}, []*corev1.Pod{pod})
+		endpoints, problems := BuildEndpoints(Selection{Selector: labels.SelectorFromSet(model), Ports: []uint16{8000, 8001}}, []*corev1.Pod{pod})
 		require.Len(t, endpoints, 2, value)
 		for _, e := range endpoints {
 			assert.Equal(t, want, e.MetricsPort, value)
@@ -209,7 +209,7 @@ func TestMetricsPort(t *testing.T) {
 
 func TestNoSelectorSelectsNothing(t *testing.T) {
 	t.Parallel()
-	endpoints, _ := Build(Selection{Ports: []uint16{8000}}, []*corev1.Pod{readyPod("a", "10.0.0.1")})
+	endpoints, _ := BuildEndpoints(Selection{Ports: []uint16{8000}}, []*corev1.Pod{readyPod("a", "10.0.0.1")})
 	assert.Empty(t, endpoints)
 }
 
@@ -262,7 +262,7 @@ func TestEndpointsAreWhatIsReadySelectedAndActive(t *testing.T) {
 			}
 			pods = append(pods, pod)
 		}
-		endpoints, _ := Build(Selection{Selector: selector, Ports: ports}, pods)
+		endpoints, _ := BuildEndpoints(Selection{Selector: selector, Ports: ports}, pods)
 		got := map[string]int{}
 		for _, e := range endpoints {
 			got[e.Pod+" "+e.Address.String()] = e.Rank

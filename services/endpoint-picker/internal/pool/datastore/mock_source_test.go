@@ -22,19 +22,19 @@ func (_m *mockSource) EXPECT() *mockSource_Expecter {
 }
 
 // ReadPool provides a mock function with no fields
-func (_m *mockSource) ReadPool() *Pool {
+func (_m *mockSource) ReadPool() *SourceState {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
 		panic("no return value specified for ReadPool")
 	}
 
-	var r0 *Pool
-	if rf, ok := ret.Get(0).(func() *Pool); ok {
+	var r0 *SourceState
+	if rf, ok := ret.Get(0).(func() *SourceState); ok {
 		r0 = rf()
 	} else {
 		if ret.Get(0) != nil {
-			r0 = ret.Get(0).(*Pool)
+			r0 = ret.Get(0).(*SourceState)
 		}
 	}
 
@@ -58,12 +58,12 @@ func (_c *mockSource_ReadPool_Call) Run(run func()) *mockSource_ReadPool_Call {
 	return _c
 }
 
-func (_c *mockSource_ReadPool_Call) Return(_a0 *Pool) *mockSource_ReadPool_Call {
+func (_c *mockSource_ReadPool_Call) Return(_a0 *SourceState) *mockSource_ReadPool_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockSource_ReadPool_Call) RunAndReturn(run func() *Pool) *mockSource_ReadPool_Call {
+func (_c *mockSource_ReadPool_Call) RunAndReturn(run func() *SourceState) *mockSource_ReadPool_Call {
 	_c.Call.Return(run)
 	return _c
 }

@@ -34,8 +34,8 @@ var (
 // rebuildSpacing is the minimum time between two rebuilds.
 const rebuildSpacing = 20 * time.Millisecond
 
-// A Pool is the state of the pool in a source.
-type Pool struct {
+// A SourceState is the state of the pool in a source.
+type SourceState struct {
 	Endpoints []endpoint.Description // of model servers that accept requests; identities are unique
 }
 
@@ -45,22 +45,22 @@ type Snapshot struct {
 	Endpoints []*endpoint.Endpoint
 }
 
-// source provides the pool. It calls Store.MarkChanged after changes.
-type source interface {
+// endpointSource provides the pool. It calls Store.MarkChanged after changes.
+type endpointSource interface {
 	// ReadPool returns the pool, or nil if it does not exist.
-	ReadPool() *Pool
+	ReadPool() *SourceState
 	// WaitForSync returns true when ReadPool is complete, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 }
 
-// factory makes endpoints, and is notified of removed ones.
-type factory interface {
+// loadFactory makes endpoints, and is notified of removed ones.
+type loadFactory interface {
 	NewEndpoint(d endpoint.Description, since time.Time) *endpoint.Endpoint
 	ForgetEndpoint(e *endpoint.Endpoint)
 }
 
-// observer receives each new snapshot, from one goroutine.
-type observer interface {
+// snapshotObserver receives each new snapshot, from one goroutine.
+type snapshotObserver interface {
 	SetEndpoints(endpoints []*endpoint.Endpoint)
 }
 
@@ -68,9 +68,9 @@ type observer interface {
 type Store struct {
 	log       *zap.Logger
 	pool      string
-	source    source
-	factory   factory
-	observers []observer
+	source    endpointSource
+	factory   loadFactory
+	observers []snapshotObserver
 	clock     clock.PassiveClock
 
 	dirty    chan struct{}
@@ -78,17 +78,17 @@ type Store struct {
 	known    map[endpoint.Identity]*endpoint.Endpoint
 }
 
-// Params are the parameters of New.
-type Params struct {
+// StoreParams are the parameters of NewStore.
+type StoreParams struct {
 	Log     *zap.Logger
 	Pool    string // its name, for messages
-	Source  source
-	Factory factory
+	Source  endpointSource
+	Factory loadFactory
 	Clock   clock.PassiveClock
 }
 
-// New returns a Store without endpoints.
-func New(p Params) *Store {
+// NewStore returns a Store without endpoints.
+func NewStore(p StoreParams) *Store {
 	s := &Store{
 		log:     p.Log.With(zap.String(logging.KeyPool, p.Pool)),
 		pool:    p.Pool,
@@ -103,7 +103,7 @@ func New(p Params) *Store {
 }
 
 // AddObservers adds observers of new snapshots. Call it before Run.
-func (s *Store) AddObservers(added ...observer) { s.observers = append(s.observers, added...) }
+func (s *Store) AddObservers(added ...snapshotObserver) { s.observers = append(s.observers, added...) }
 
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
@@ -149,12 +149,12 @@ func (s *Store) rebuild() {
 	if pool := s.source.ReadPool(); pool != nil {
 		s.publishSnapshot(pool, nil)
 	} else {
-		s.publishSnapshot(&Pool{}, ErrNoPool)
+		s.publishSnapshot(&SourceState{}, ErrNoPool)
 	}
 }
 
 // publishSnapshot replaces the snapshot and notifies the observers.
-func (s *Store) publishSnapshot(pool *Pool, err error) {
+func (s *Store) publishSnapshot(pool *SourceState, err error) {
 	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
 	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
 	added := 0

@@ -24,7 +24,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var storeStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -43,8 +43,8 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
 	h := &harness{source: newMockSource(t), observer: newMockObserver(t), estimator: estimate.New(1 << 20), logs: logs}
-	h.Store = New(Params{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator, Clock: clocktesting.NewFakePassiveClock(noon),
+	h.Store = NewStore(StoreParams{
+		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator, Clock: clocktesting.NewFakePassiveClock(storeStart),
 	})
 	h.AddObservers(h.observer)
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
@@ -52,7 +52,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 }
 
 // see rebuilds with this pool.
-func (h *harness) see(pool *Pool) {
+func (h *harness) see(pool *SourceState) {
 	h.source.EXPECT().ReadPool().Return(pool).Once()
 	h.rebuild()
 }
@@ -65,7 +65,9 @@ func (h *harness) addresses() []string {
 	return list
 }
 
-func somePool(endpoints ...endpoint.Description) *Pool { return &Pool{Endpoints: endpoints} }
+func somePool(endpoints ...endpoint.Description) *SourceState {
+	return &SourceState{Endpoints: endpoints}
+}
 
 type option func(*endpoint.Description)
 
@@ -164,8 +166,8 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 		h := newHarness(t, zap.InfoLevel)
 		synced := make(chan struct{})
 		h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
-		pools := make(chan *Pool, 1)
-		h.source.EXPECT().ReadPool().RunAndReturn(func() *Pool { return <-pools })
+		pools := make(chan *SourceState, 1)
+		h.source.EXPECT().ReadPool().RunAndReturn(func() *SourceState { return <-pools })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -201,10 +203,10 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 // fixed is a source without expectations: it counts how often it is asked.
 type fixed struct {
 	asked atomic.Int64
-	pool  atomic.Pointer[Pool]
+	pool  atomic.Pointer[SourceState]
 }
 
-func (f *fixed) ReadPool() *Pool {
+func (f *fixed) ReadPool() *SourceState {
 	f.asked.Add(1)
 	return f.pool.Load()
 }
@@ -276,7 +278,7 @@ func TestSnapshotsAreReadWhileTheyAreReplaced(t *testing.T) {
 		})
 	}
 	for i := range 2_000 {
-		f.pool.Store([]*Pool{odd, even}[i%2])
+		f.pool.Store([]*SourceState{odd, even}[i%2])
 		h.rebuild()
 	}
 	close(stop)

@@ -38,20 +38,20 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// Options configures when endpoints are ejected, and for how long.
-type Options struct {
+// DetectorOptions configures when endpoints are ejected, and for how long.
+type DetectorOptions struct {
 	Failures     int           // without an answer in between; 0 disables ejection
 	BaseEjection time.Duration // of the first ejection; it doubles with each one that follows soon
 	MaxEjection  time.Duration
 }
 
-// DefaultOptions returns options that eject quickly and end ejections quickly.
-func DefaultOptions() Options {
-	return Options{Failures: 5, BaseEjection: time.Second, MaxEjection: 30 * time.Second}
+// DefaultDetectorOptions returns options that eject quickly and end ejections quickly.
+func DefaultDetectorOptions() DetectorOptions {
+	return DetectorOptions{Failures: 5, BaseEjection: time.Second, MaxEjection: 30 * time.Second}
 }
 
-// observer counts ejections.
-type observer interface {
+// ejectionObserver counts ejections.
+type ejectionObserver interface {
 	ObserveEjection(cause string)
 }
 
@@ -65,9 +65,9 @@ const (
 
 // Detector ejects endpoints.
 type Detector struct {
-	options  Options
+	options  DetectorOptions
 	log      *zap.Logger
-	observer observer
+	observer ejectionObserver
 	clock    clock.PassiveClock
 
 	mu           sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
@@ -94,16 +94,16 @@ type Response struct {
 	Failure      string    // what was wrong with the response, for the log
 }
 
-// Params are the parameters of New.
-type Params struct {
-	Options  Options
+// DetectorParams are the parameters of NewDetector.
+type DetectorParams struct {
+	Options  DetectorOptions
 	Log      *zap.Logger
-	Observer observer
+	Observer ejectionObserver
 	Clock    clock.PassiveClock
 }
 
-// New returns a Detector without history.
-func New(p Params) *Detector {
+// NewDetector returns a Detector without history.
+func NewDetector(p DetectorParams) *Detector {
 	return &Detector{
 		options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock,
 		histories: map[*endpoint.Endpoint]*history{}, subjects: map[uint64]*subject{},

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var detectorStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // rig is a Detector over a pool.
 type rig struct {
@@ -32,15 +32,15 @@ type rig struct {
 func newRig(t *testing.T, n int) *rig {
 	t.Helper()
 	core, logs := zaptest.New(zap.InfoLevel)
-	r := &rig{clock: clocktesting.NewFakePassiveClock(noon), logs: logs}
+	r := &rig{clock: clocktesting.NewFakePassiveClock(detectorStart), logs: logs}
 	for i := range n {
 		id := endpoint.Identity{Namespace: "ns", Pod: fmt.Sprint("pod-", i), Address: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:8000", i+1))}
-		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, noon, nil))
+		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, detectorStart, nil))
 	}
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
-	r.Detector = New(Params{
-		Options: Options{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed,
+	r.Detector = NewDetector(DetectorParams{
+		Options: DetectorOptions{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed,
 		Clock: r.clock,
 	})
 	r.SetEndpoints(r.endpoints)

@@ -144,7 +144,7 @@ type waitingModel struct {
 }
 
 // sumModels adds the counts of each model.
-func sumModels(counts []Count, now time.Time) []waitingModel {
+func sumModels(counts []QueueCount, now time.Time) []waitingModel {
 	models := make([]waitingModel, 0, len(counts))
 	for i := range counts { // sorted by target
 		c := &counts[i]

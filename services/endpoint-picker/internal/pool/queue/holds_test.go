@@ -33,12 +33,12 @@ func newWorld(all ...PoolQueue) *world {
 	return w
 }
 
-func newQueue() *Queue { return New(clock.RealClock{}) }
+func newQueue() *Queue { return NewQueue(clock.RealClock{}) }
 
 // wait adds a request that waits for a model until ctx ends.
-func wait(ctx context.Context, q *Queue, l Labels) {
-	limits := Limits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
-	go func() { _ = q.WaitForGrant(ctx, Request{Labels: l, Arrived: time.Now()}, limits) }()
+func wait(ctx context.Context, q *Queue, l QueueLabels) {
+	limits := QueueLimits{TTL: time.Hour, Requests: 1 << 20, Bytes: 1 << 30}
+	go func() { _ = q.WaitForGrant(ctx, QueuedRequest{QueueLabels: l, Arrived: time.Now()}, limits) }()
 	synctest.Wait()
 }
 
@@ -99,10 +99,10 @@ func TestStream(t *testing.T) {
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines))
 
 		ctx, cancel := context.WithCancel(t.Context())
-		wait(ctx, b, Labels{Target: "m", Priority: 1})
+		wait(ctx, b, QueueLabels{Target: "m", Priority: 1})
 		time.Sleep(10 * time.Millisecond)
-		wait(ctx, b, Labels{Target: "m"})
-		wait(ctx, b, Labels{Target: "l"})
+		wait(ctx, b, QueueLabels{Target: "m"})
+		wait(ctx, b, QueueLabels{Target: "l"})
 		time.Sleep(40 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":1,"oldestSeconds":0.015},{"model":"m","waiting":2,"oldestSeconds":0.025}]}`}, read(lines))
 		b.GrantNext(1)
@@ -135,10 +135,10 @@ func TestStreamForFollowers(t *testing.T) {
 		lines := scan(response)
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
-			wait(ctx, chat, Labels{Model: "alias", Target: "meta/llama-3.1-8b"})
+			wait(ctx, chat, QueueLabels{Model: "alias", Target: "meta/llama-3.1-8b"})
 		}
-		wait(t.Context(), chat, Labels{Target: "<\"\u00fc\n>"})
-		wait(t.Context(), chat, Labels{})         // a request without a model
+		wait(t.Context(), chat, QueueLabels{Target: "<\"\u00fc\n>"})
+		wait(t.Context(), chat, QueueLabels{})    // a request without a model
 		time.Sleep(time.Second + holdsInterval/2) // not at the moment of a look
 		cancel()
 		time.Sleep(time.Second)

@@ -21,29 +21,29 @@ import (
 
 // Reasons why a request does not leave the queue for an endpoint.
 var (
-	ErrFull      = errors.New("the queue is full")
+	ErrQueueFull = errors.New("the queue is full")
 	ErrDisplaced = errors.New("the queue is full, and requests of higher priority came")
 	ErrExpired   = errors.New("no model server became ready in time")
 	ErrClosed    = errors.New("the picker ends, or no longer has the pool")
 )
 
-// Limits bound a queue.
-type Limits struct {
+// QueueLimits bound a queue.
+type QueueLimits struct {
 	TTL      time.Duration // of a request, from its arrival; 0: no request waits
 	Requests int
 	Bytes    int64
 }
 
-// A Request is what a queue knows of a request.
-type Request struct {
-	Labels
+// A QueuedRequest is what a queue knows of a request.
+type QueuedRequest struct {
+	QueueLabels
 
 	Arrived time.Time
 	Bytes   int64 // of memory that it holds while it waits
 }
 
-// Labels are what waiting requests are counted by.
-type Labels struct {
+// QueueLabels are what waiting requests are counted by.
+type QueueLabels struct {
 	Model    string // that the client named
 	Target   string // that its server is asked for
 	Fairness string // flow of the request
@@ -51,7 +51,7 @@ type Labels struct {
 }
 
 // Compare orders Labels, first by target.
-func (l Labels) Compare(other Labels) int {
+func (l QueueLabels) Compare(other QueueLabels) int {
 	return cmp.Or(cmp.Compare(l.Target, other.Target), cmp.Compare(l.Model, other.Model), cmp.Compare(l.Fairness, other.Fairness),
 		cmp.Compare(l.Priority, other.Priority))
 }
@@ -60,7 +60,7 @@ func (l Labels) Compare(other Labels) int {
 const maxName = 256
 
 // cloneBounded returns a copy of limited length, which keeps no request's memory.
-func (l Labels) cloneBounded() Labels {
+func (l QueueLabels) cloneBounded() QueueLabels {
 	for _, name := range []*string{&l.Model, &l.Target, &l.Fairness} {
 		*name = strings.Clone((*name)[:min(len(*name), maxName)])
 	}
@@ -90,15 +90,15 @@ type priorityBand struct {
 
 // waiter is a request in a band.
 type waiter struct {
-	Request
+	QueuedRequest
 
 	band    *priorityBand
 	place   *list.Element // nil: it left
 	outcome chan error    // receives one value when somebody else lets it leave
 }
 
-// New returns an empty Queue.
-func New(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: recentLabels{}} }
+// NewQueue returns an empty Queue.
+func NewQueue(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: recentLabels{}} }
 
 // Len returns the number of waiting requests. It takes no lock.
 func (q *Queue) Len() int { return int(q.length.Load()) }
@@ -108,7 +108,7 @@ func (q *Queue) Version() uint64 { return q.version.Load() }
 
 // WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the
 // cause of the end of ctx.
-func (q *Queue) WaitForGrant(ctx context.Context, r Request, l Limits) error {
+func (q *Queue) WaitForGrant(ctx context.Context, r QueuedRequest, l QueueLimits) error {
 	w, err := q.addWaiter(r, l)
 	if err != nil {
 		return err
@@ -151,16 +151,16 @@ func (q *Queue) Close() {
 }
 
 // addWaiter adds a request, if there is room for it.
-func (q *Queue) addWaiter(r Request, l Limits) (*waiter, error) {
-	r.Labels = r.Labels.cloneBounded()
-	w := &waiter{Request: r, outcome: make(chan error, 1)}
+func (q *Queue) addWaiter(r QueuedRequest, l QueueLimits) (*waiter, error) {
+	r.QueueLabels = r.QueueLabels.cloneBounded()
+	w := &waiter{QueuedRequest: r, outcome: make(chan error, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return nil, ErrClosed
 	}
 	if !q.makeRoom(&r, l) {
-		return nil, ErrFull
+		return nil, ErrQueueFull
 	}
 	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int {
 		return cmp.Compare(priority,
@@ -189,7 +189,7 @@ func (b *priorityBand) insertWaiter(w *waiter) *list.Element {
 }
 
 // makeRoom reports whether the limits have room for a request. It lets requests of lower priority leave for that.
-func (q *Queue) makeRoom(r *Request, l Limits) bool {
+func (q *Queue) makeRoom(r *QueuedRequest, l QueueLimits) bool {
 	requests, bytes := q.Len()+1, q.bytes+r.Bytes
 	fits := func() bool { return requests <= l.Requests && bytes <= l.Bytes }
 	if fits() {
@@ -231,6 +231,6 @@ func (q *Queue) removeWaiter(w *waiter) {
 	if b.requests.Len() == 0 {
 		q.bands = slices.DeleteFunc(q.bands, func(other *priorityBand) bool { return other == b })
 	}
-	q.recent.addLabels(w.Labels, q.clock.Now())
+	q.recent.addLabels(w.QueueLabels, q.clock.Now())
 	q.announceChange()
 }

@@ -15,29 +15,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-var wide = Limits{TTL: time.Minute, Requests: 1000, Bytes: 1 << 20}
+var wide = QueueLimits{TTL: time.Minute, Requests: 1000, Bytes: 1 << 20}
 
 // waiting lets requests wait, and records how they leave.
 type waiting struct {
 	*Queue
 
-	limits Limits
+	limits QueueLimits
 	cancel map[string]context.CancelCauseFunc
 
 	mu   sync.Mutex
 	left []string // "name" or "name: reason", in order
 }
 
-func newWaiting(t *testing.T, l Limits) *waiting {
+func newWaiting(t *testing.T, l QueueLimits) *waiting {
 	t.Helper()
-	return &waiting{Queue: New(clock.RealClock{}), limits: l, cancel: map[string]context.CancelCauseFunc{}}
+	return &waiting{Queue: NewQueue(clock.RealClock{}), limits: l, cancel: map[string]context.CancelCauseFunc{}}
 }
 
 // enter adds a request of a priority and a size. It has entered, or was refused, on return.
 func (w *waiting) enter(name string, priority int, bytes int64) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.cancel[name] = cancel
-	r := Request{Labels: Labels{Model: name, Target: name, Priority: priority}, Arrived: time.Now(), Bytes: bytes}
+	r := QueuedRequest{QueueLabels: QueueLabels{Model: name, Target: name, Priority: priority}, Arrived: time.Now(), Bytes: bytes}
 	go func() {
 		defer cancel(nil)
 		if err := w.WaitForGrant(ctx, r, w.limits); err != nil {
@@ -97,7 +97,7 @@ func TestOrder_WaitsAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		w.enter("later", 0, 1)
 		go func() {
-			assert.NoError(t, w.WaitForGrant(context.Background(), Request{Arrived: first}, wide))
+			assert.NoError(t, w.WaitForGrant(context.Background(), QueuedRequest{Arrived: first}, wide))
 			w.leave("first")
 		}()
 		synctest.Wait()
@@ -144,10 +144,10 @@ func TestClientThatLeaves(t *testing.T) {
 func TestGrantAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for range 200 {
-		q := New(clock.RealClock{})
+		q := NewQueue(clock.RealClock{})
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error, 1)
-		go func() { result <- q.WaitForGrant(ctx, Request{Arrived: time.Now()}, wide) }()
+		go func() { result <- q.WaitForGrant(ctx, QueuedRequest{Arrived: time.Now()}, wide) }()
 		go cancel()
 		granted := 0
 		for q.Len() > 0 || granted == 0 && len(result) == 0 {
@@ -163,22 +163,22 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	full, displaced := ": "+ErrFull.Error(), ": "+ErrDisplaced.Error()
+	full, displaced := ": "+ErrQueueFull.Error(), ": "+ErrDisplaced.Error()
 	tests := []struct {
 		name   string
-		limits Limits
-		last   Request
+		limits QueueLimits
+		last   QueuedRequest
 		want   []string
 	}{
-		{name: "room", limits: Limits{Requests: 4, Bytes: 400}, last: Request{Bytes: 100}},
-		{name: "number", limits: Limits{Requests: 3, Bytes: 400}, last: Request{Labels: Labels{Priority: -1}, Bytes: 1}, want: []string{"new" + full}},
-		{name: "bytes", limits: Limits{Requests: 4, Bytes: 399}, last: Request{Labels: Labels{Priority: -1}, Bytes: 100}, want: []string{"new" + full}},
-		{name: "the last of a lower priority", limits: Limits{Requests: 3, Bytes: 400}, last: Request{Labels: Labels{Priority: 1}, Bytes: 100}, want: []string{"low2" + displaced}},
+		{name: "room", limits: QueueLimits{Requests: 4, Bytes: 400}, last: QueuedRequest{Bytes: 100}},
+		{name: "number", limits: QueueLimits{Requests: 3, Bytes: 400}, last: QueuedRequest{QueueLabels: QueueLabels{Priority: -1}, Bytes: 1}, want: []string{"new" + full}},
+		{name: "bytes", limits: QueueLimits{Requests: 4, Bytes: 399}, last: QueuedRequest{QueueLabels: QueueLabels{Priority: -1}, Bytes: 100}, want: []string{"new" + full}},
+		{name: "the last of a lower priority", limits: QueueLimits{Requests: 3, Bytes: 400}, last: QueuedRequest{QueueLabels: QueueLabels{Priority: 1}, Bytes: 100}, want: []string{"low2" + displaced}},
 		{
-			name: "several for the bytes", limits: Limits{Requests: 3, Bytes: 300}, last: Request{Labels: Labels{Priority: 1}, Bytes: 150},
+			name: "several for the bytes", limits: QueueLimits{Requests: 3, Bytes: 300}, last: QueuedRequest{QueueLabels: QueueLabels{Priority: 1}, Bytes: 150},
 			want: []string{"low2" + displaced, "low1" + displaced},
 		},
-		{name: "higher ones stay", limits: Limits{Requests: 3, Bytes: 300}, last: Request{Labels: Labels{Priority: 1}, Bytes: 201}, want: []string{"new" + full}},
+		{name: "higher ones stay", limits: QueueLimits{Requests: 3, Bytes: 300}, last: QueuedRequest{QueueLabels: QueueLabels{Priority: 1}, Bytes: 201}, want: []string{"new" + full}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,15 +208,15 @@ func TestReport(t *testing.T) {
 		time.Sleep(time.Second)
 		w.enter("b", 0, 20)
 		w.enter("a", 3, 5)
-		a, b := Labels{Model: "a", Target: "a", Priority: 3}, Labels{Model: "b", Target: "b"}
-		assert.Equal(t, []Count{
-			{Labels: a, Requests: 1, Bytes: 5, Oldest: began.Add(time.Second)}, {Labels: b, Requests: 2, Bytes: 30, Oldest: began},
+		a, b := QueueLabels{Model: "a", Target: "a", Priority: 3}, QueueLabels{Model: "b", Target: "b"}
+		assert.Equal(t, []QueueCount{
+			{QueueLabels: a, Requests: 1, Bytes: 5, Oldest: began.Add(time.Second)}, {QueueLabels: b, Requests: 2, Bytes: 30, Oldest: began},
 		}, w.Report())
 		w.grant(2)
-		assert.Equal(t, []Count{{Labels: a}, {Labels: b, Requests: 1, Bytes: 20, Oldest: began.Add(time.Second)}}, w.Report())
+		assert.Equal(t, []QueueCount{{QueueLabels: a}, {QueueLabels: b, Requests: 1, Bytes: 20, Oldest: began.Add(time.Second)}}, w.Report())
 		w.grant(1)
 		time.Sleep(rememberTime - time.Nanosecond)
-		assert.Equal(t, []Count{{Labels: a}, {Labels: b}}, w.Report())
+		assert.Equal(t, []QueueCount{{QueueLabels: a}, {QueueLabels: b}}, w.Report())
 		time.Sleep(time.Nanosecond)
 		assert.Empty(t, w.Report())
 	})

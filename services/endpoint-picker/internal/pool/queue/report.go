@@ -14,9 +14,9 @@ const (
 	maxRemembered = 1024
 )
 
-// A Count describes the waiting requests with the same labels.
-type Count struct {
-	Labels
+// A QueueCount describes the waiting requests with the same labels.
+type QueueCount struct {
+	QueueLabels
 
 	Requests int
 	Bytes    int64
@@ -24,10 +24,10 @@ type Count struct {
 }
 
 // recentLabels has the labels of requests that left, and when the last one did.
-type recentLabels map[Labels]time.Time
+type recentLabels map[QueueLabels]time.Time
 
 // addLabels records that a request with the labels left.
-func (r recentLabels) addLabels(l Labels, now time.Time) {
+func (r recentLabels) addLabels(l QueueLabels, now time.Time) {
 	if _, known := r[l]; known || len(r) < maxRemembered {
 		r[l] = now
 	}
@@ -35,31 +35,31 @@ func (r recentLabels) addLabels(l Labels, now time.Time) {
 
 // expireOld forgets labels whose time is over.
 func (r recentLabels) expireOld(now time.Time) {
-	maps.DeleteFunc(r, func(_ Labels, left time.Time) bool { return now.Sub(left) >= rememberTime })
+	maps.DeleteFunc(r, func(_ QueueLabels, left time.Time) bool { return now.Sub(left) >= rememberTime })
 }
 
 // Report returns the waiting requests by their labels, sorted, and labels of which a request left during the last minute.
-func (q *Queue) Report() []Count {
+func (q *Queue) Report() []QueueCount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.recent.expireOld(q.clock.Now())
-	counts := make(map[Labels]Count, len(q.recent))
+	counts := make(map[QueueLabels]QueueCount, len(q.recent))
 	for labels := range q.recent {
-		counts[labels] = Count{Labels: labels}
+		counts[labels] = QueueCount{QueueLabels: labels}
 	}
 	for _, b := range q.bands {
 		for at := b.requests.Front(); at != nil; at = at.Next() {
 			w, _ := at.Value.(*waiter)
-			c := counts[w.Labels]
-			if c.Labels = w.Labels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
+			c := counts[w.QueueLabels]
+			if c.QueueLabels = w.QueueLabels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
 				c.Oldest = w.Arrived
 			}
 			c.Requests++
 			c.Bytes += w.Bytes
-			counts[w.Labels] = c
+			counts[w.QueueLabels] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(counts), func(a, b Count) int { return a.Compare(b.Labels) })
+	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.Compare(b.QueueLabels) })
 }
 
 // ChangeSignal returns a channel that is closed when a request enters or leaves.

@@ -19,8 +19,8 @@ const (
 
 const matchExact = "Exact"
 
-// An Object is an object of any kind, in the form from the API server.
-type Object struct {
+// An RuleObject is an object of any kind, in the form from the API server.
+type RuleObject struct {
 	Name    string
 	Created time.Time
 	Spec    []byte // JSON; empty if there is none
@@ -60,7 +60,7 @@ type targetSpec struct {
 }
 
 // PoolName returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
-func PoolName(o Object) (string, error) {
+func PoolName(o RuleObject) (string, error) {
 	var spec struct {
 		PoolRef poolRef `json:"poolRef"`
 	}
@@ -78,7 +78,7 @@ func PoolName(o Object) (string, error) {
 }
 
 // ReadObjective reads an InferenceObjective.
-func ReadObjective(o Object) (*Objective, error) {
+func ReadObjective(o RuleObject) (*Objective, error) {
 	var spec objectiveSpec
 	if err := decodeSpec(o, &spec); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func ReadObjective(o Object) (*Objective, error) {
 
 // ReadRewrite reads an InferenceModelRewrite. An object is valid as a whole or not at all: if one rule were skipped, the next
 // rule would get its models. The note warns users about unexpected effects of the object.
-func ReadRewrite(o Object) (object *RewriteObject, note string, err error) {
+func ReadRewrite(o RuleObject) (object *RewriteObject, note string, err error) {
 	var spec rewriteSpec
 	if err := decodeSpec(o, &spec); err != nil {
 		return nil, "", err
@@ -112,7 +112,7 @@ func ReadRewrite(o Object) (object *RewriteObject, note string, err error) {
 }
 
 // decodeSpec decodes a spec.
-func decodeSpec(o Object, spec any) error {
+func decodeSpec(o RuleObject, spec any) error {
 	if len(o.Spec) == 0 {
 		return errors.New("spec is missing")
 	}
@@ -167,14 +167,14 @@ func (r ruleSpec) toRule() (rule Rule, mixed bool, err error) {
 	return rule, weighted > 0 && weighted < len(r.Targets), nil
 }
 
-func (t targetSpec) toTarget() (Target, error) {
+func (t targetSpec) toTarget() (RewriteTarget, error) {
 	switch {
 	case t.Model == "":
-		return Target{}, errors.New("modelRewrite is missing")
+		return RewriteTarget{}, errors.New("modelRewrite is missing")
 	case t.Weight == nil:
-		return Target{Model: t.Model, Weight: 1}, nil
+		return RewriteTarget{Model: t.Model, Weight: 1}, nil
 	case *t.Weight < 0:
-		return Target{}, fmt.Errorf("weight %d is negative", *t.Weight)
+		return RewriteTarget{}, fmt.Errorf("weight %d is negative", *t.Weight)
 	}
-	return Target{Model: t.Model, Weight: uint32(*t.Weight)}, nil
+	return RewriteTarget{Model: t.Model, Weight: uint32(*t.Weight)}, nil
 }

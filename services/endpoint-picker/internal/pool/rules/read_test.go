@@ -37,7 +37,7 @@ func TestReadObjective(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got *Objective
-			o := Object{Name: "o", Spec: []byte(tt.spec)}
+			o := RuleObject{Name: "o", Spec: []byte(tt.spec)}
 			pool, err := PoolName(o)
 			if err == nil && pool == "pool" {
 				got, err = ReadObjective(o)
@@ -65,20 +65,20 @@ func TestReadRewrite(t *testing.T) {
 		{
 			name: "weights", spec: `{` + ours + `"rules": [{"matches": [{"model": {"type": "Exact", "value": "a"}}, {"model": {"value": "b"}}],
 				"targets": [{"modelRewrite": "x", "weight": 90}, {"modelRewrite": "y", "weight": 10}]}]}`,
-			want: []Rule{{Models: []string{"a", "b"}, Targets: []Target{{"x", 90}, {"y", 10}}}},
+			want: []Rule{{Models: []string{"a", "b"}, Targets: []RewriteTarget{{"x", 90}, {"y", 10}}}},
 		},
 		{
 			name: "no weights", spec: `{` + ours + `"rules": [{"targets": [{"modelRewrite": "x"}, {"modelRewrite": "y"}]}]}`,
-			want: []Rule{{Targets: []Target{{"x", 1}, {"y", 1}}}},
+			want: []Rule{{Targets: []RewriteTarget{{"x", 1}, {"y", 1}}}},
 		},
 		{
 			name: "some weights", spec: `{` + ours + `"rules": [{"targets": [{"modelRewrite": "z"}]}, {"targets": [{"modelRewrite": "x", "weight": 3}, {"modelRewrite": "y"}]}]}`,
-			want: []Rule{{Targets: []Target{{"z", 1}}}, {Targets: []Target{{"x", 3}, {"y", 1}}}},
+			want: []Rule{{Targets: []RewriteTarget{{"z", 1}}}, {Targets: []RewriteTarget{{"x", 3}, {"y", 1}}}},
 			note: "spec.rules[1].targets: some have no weight, they count as 1",
 		},
 		{
 			name: "weight 0", spec: `{` + ours + `"rules": [{"matches": [], "targets": [{"modelRewrite": "x", "weight": 0}, {"modelRewrite": "y", "weight": 5}]}]}`,
-			want: []Rule{{Targets: []Target{{"x", 0}, {"y", 5}}}},
+			want: []Rule{{Targets: []RewriteTarget{{"x", 0}, {"y", 5}}}},
 		},
 		{name: "no rules", spec: `{` + ours + `"rules": []}`},
 		{name: "another pool's, whatever is in it", spec: `{"poolRef": {"name": "other"}, "rules": [{"targets": []}]}`},
@@ -96,7 +96,7 @@ func TestReadRewrite(t *testing.T) {
 			t.Parallel()
 			var got *RewriteObject
 			var note string
-			o := Object{Name: "r", Created: noon, Spec: []byte(tt.spec)}
+			o := RuleObject{Name: "r", Created: rulesStart, Spec: []byte(tt.spec)}
 			pool, err := PoolName(o)
 			if err == nil && pool == "pool" {
 				got, note, err = ReadRewrite(o)
@@ -109,7 +109,7 @@ func TestReadRewrite(t *testing.T) {
 			}
 			require.NoError(t, err)
 			if got != nil {
-				assert.Equal(t, &RewriteObject{Name: "r", Created: noon, Rules: tt.want}, got)
+				assert.Equal(t, &RewriteObject{Name: "r", Created: rulesStart, Rules: tt.want}, got)
 			} else {
 				assert.Contains(t, tt.name, "another pool")
 			}
@@ -122,7 +122,7 @@ func FuzzReadRewrite(f *testing.F) {
 	f.Add([]byte(`{"poolRef": {"name": "pool"}, "rules": [{"matches": [{"model": {"value": "a"}}], "targets": [{"modelRewrite": "x", "weight": 0}]}]}`), uint64(7))
 	f.Add([]byte(`{"poolRef": {"name": "pool"}, "rules": [{"targets": [{"modelRewrite": "x", "weight": 2147483647}, {"modelRewrite": "y"}]}]}`), uint64(1<<63))
 	f.Fuzz(func(t *testing.T, spec []byte, random uint64) {
-		object, _, err := ReadRewrite(Object{Name: "r", Spec: spec})
+		object, _, err := ReadRewrite(RuleObject{Name: "r", Spec: spec})
 		if err != nil {
 			require.Nil(t, object)
 			return
@@ -130,7 +130,7 @@ func FuzzReadRewrite(f *testing.F) {
 		if object == nil {
 			return
 		}
-		s := Compile(nil, []RewriteObject{*object})
+		s := CompileRules(nil, []RewriteObject{*object})
 		for _, rule := range object.Rules {
 			for _, model := range append(rule.Models, "no model of any rule") {
 				got, found := s.PickRewrite(model, random)

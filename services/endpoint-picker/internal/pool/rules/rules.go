@@ -2,8 +2,8 @@
 // InferenceObjective, and its target model, by the rules of InferenceModelRewrites. It is pure: callers provide the objects
 // and the randomness.
 //
-// Read converts an object, or returns its problems. Compile makes a Snapshot of all objects, in which every query is one map
-// look-up. Rules holds the current Snapshot. Queries do not allocate.
+// Read converts an object, or returns its problems. CompileRules makes a RulesSnapshot of all objects, in which every query is one map
+// look-up. Rules holds the current RulesSnapshot. Queries do not allocate.
 //
 // The order of rewrites for a model:
 //
@@ -38,12 +38,12 @@ type RewriteObject struct {
 
 // A Rule contains the targets for requests to some models.
 type Rule struct {
-	Models  []string // empty: all
-	Targets []Target // at least one
+	Models  []string        // empty: all
+	Targets []RewriteTarget // at least one
 }
 
-// A Target is a target model.
-type Target struct {
+// A RewriteTarget is a target model.
+type RewriteTarget struct {
 	Model  string
 	Weight uint32
 }
@@ -54,8 +54,8 @@ type Rewrite struct {
 	Target string // the target model
 }
 
-// Snapshot contains all rules at one moment. It is never changed. The zero Snapshot is empty.
-type Snapshot struct {
+// RulesSnapshot contains all rules at one moment. It is never changed. The zero RulesSnapshot is empty.
+type RulesSnapshot struct {
 	priorities map[string]int
 	exact      map[string]*weightedTargets
 	generic    *weightedTargets
@@ -67,9 +67,9 @@ type weightedTargets struct {
 	sums     []uint64 // cumulative weights of the outcomes
 }
 
-// Compile makes a Snapshot. It does not refer to its input.
-func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
-	s := &Snapshot{priorities: make(map[string]int, len(objectives)), exact: map[string]*weightedTargets{}}
+// CompileRules makes a RulesSnapshot. It does not refer to its input.
+func CompileRules(objectives []Objective, rewrites []RewriteObject) *RulesSnapshot {
+	s := &RulesSnapshot{priorities: make(map[string]int, len(objectives)), exact: map[string]*weightedTargets{}}
 	for _, o := range objectives {
 		s.priorities[o.Name] = o.Priority
 	}
@@ -86,13 +86,13 @@ func Compile(objectives []Objective, rewrites []RewriteObject) *Snapshot {
 }
 
 // PriorityOf returns the priority of the objective with a name, if it exists.
-func (s *Snapshot) PriorityOf(objective string) (priority int, found bool) {
+func (s *RulesSnapshot) PriorityOf(objective string) (priority int, found bool) {
 	priority, found = s.priorities[objective]
 	return priority, found
 }
 
 // PickRewrite returns the rewrite for a model, if there is one. The random number selects one of several targets.
-func (s *Snapshot) PickRewrite(model string, random uint64) (Rewrite, bool) {
+func (s *RulesSnapshot) PickRewrite(model string, random uint64) (Rewrite, bool) {
 	d := s.exact[model]
 	if d == nil {
 		d = s.generic
@@ -104,10 +104,10 @@ func (s *Snapshot) PickRewrite(model string, random uint64) (Rewrite, bool) {
 }
 
 // HasRewrites reports whether there are rewrites.
-func (s *Snapshot) HasRewrites() bool { return s.generic != nil || len(s.exact) > 0 }
+func (s *RulesSnapshot) HasRewrites() bool { return s.generic != nil || len(s.exact) > 0 }
 
 // Models returns the distinct names of all models in rewrites, sorted.
-func (s *Snapshot) Models() []string {
+func (s *RulesSnapshot) Models() []string {
 	named := map[string]bool{}
 	for model, d := range s.exact {
 		named[model] = true
@@ -120,7 +120,7 @@ func (s *Snapshot) Models() []string {
 }
 
 // addRule adds a rule, which comes after all rules that were added before.
-func (s *Snapshot) addRule(object string, rule Rule) {
+func (s *RulesSnapshot) addRule(object string, rule Rule) {
 	d := newWeightedTargets(object, rule.Targets)
 	if len(rule.Models) == 0 && s.generic == nil {
 		s.generic = d
@@ -139,7 +139,7 @@ func (d *weightedTargets) addNames(named map[string]bool) {
 	}
 }
 
-func newWeightedTargets(object string, targets []Target) *weightedTargets {
+func newWeightedTargets(object string, targets []RewriteTarget) *weightedTargets {
 	d := &weightedTargets{}
 	sum := uint64(0)
 	for _, t := range targets {
@@ -172,36 +172,36 @@ func (d *weightedTargets) pickTarget(random uint64) Rewrite {
 	return d.outcomes[i]
 }
 
-// Rules holds the current Snapshot. It is safe for concurrent use. The zero Rules is empty.
+// Rules holds the current RulesSnapshot. It is safe for concurrent use. The zero Rules is empty.
 type Rules struct {
-	current atomic.Pointer[Snapshot]
+	current atomic.Pointer[RulesSnapshot]
 }
 
-// New returns empty Rules.
-func New() *Rules { return &Rules{} }
+// NewRules returns empty Rules.
+func NewRules() *Rules { return &Rules{} }
 
-// SetSnapshot replaces the Snapshot.
-func (r *Rules) SetSnapshot(s *Snapshot) { r.current.Store(s) }
+// SetSnapshot replaces the RulesSnapshot.
+func (r *Rules) SetSnapshot(s *RulesSnapshot) { r.current.Store(s) }
 
-// CurrentSnapshot returns the current Snapshot, for consistent queries.
-func (r *Rules) CurrentSnapshot() *Snapshot {
+// CurrentSnapshot returns the current RulesSnapshot, for consistent queries.
+func (r *Rules) CurrentSnapshot() *RulesSnapshot {
 	if s := r.current.Load(); s != nil {
 		return s
 	}
-	return &emptySnapshot
+	return &noRules
 }
 
-var emptySnapshot Snapshot
+var noRules RulesSnapshot
 
-// PriorityOf queries the current Snapshot.
+// PriorityOf queries the current RulesSnapshot.
 func (r *Rules) PriorityOf(objective string) (priority int, found bool) {
 	return r.CurrentSnapshot().PriorityOf(objective)
 }
 
-// PickRewrite queries the current Snapshot.
+// PickRewrite queries the current RulesSnapshot.
 func (r *Rules) PickRewrite(model string, random uint64) (Rewrite, bool) {
 	return r.CurrentSnapshot().PickRewrite(model, random)
 }
 
-// HasRewrites queries the current Snapshot.
+// HasRewrites queries the current RulesSnapshot.
 func (r *Rules) HasRewrites() bool { return r.CurrentSnapshot().HasRewrites() }

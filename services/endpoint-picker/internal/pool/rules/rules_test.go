@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var rulesStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // to is a rule for these models, for all if there are none, with one target.
 func to(target string, models ...string) Rule {
-	return Rule{Models: models, Targets: []Target{{Model: target, Weight: 1}}}
+	return Rule{Models: models, Targets: []RewriteTarget{{Model: target, Weight: 1}}}
 }
 
 func object(name string, age time.Duration, rules ...Rule) RewriteObject {
-	return RewriteObject{Name: name, Created: noon.Add(-age), Rules: rules}
+	return RewriteObject{Name: name, Created: rulesStart.Add(-age), Rules: rules}
 }
 
 func TestPriority(t *testing.T) {
 	t.Parallel()
-	s := Compile([]Objective{{Name: "gold", Priority: 10}, {Name: "none"}, {Name: "batch", Priority: -5}}, nil)
+	s := CompileRules([]Objective{{Name: "gold", Priority: 10}, {Name: "none"}, {Name: "batch", Priority: -5}}, nil)
 	for name, want := range map[string]int{"gold": 10, "none": 0, "batch": -5} {
 		got, found := s.PriorityOf(name)
 		assert.True(t, found, name)
@@ -39,13 +39,13 @@ func TestPriority(t *testing.T) {
 
 func TestRewrites(t *testing.T) {
 	t.Parallel()
-	r := New()
+	r := NewRules()
 	assert.False(t, r.HasRewrites())
 	for _, rule := range []Rule{to("t"), to("t", "m")} {
-		r.SetSnapshot(Compile(nil, []RewriteObject{object("a", 0, rule)}))
+		r.SetSnapshot(CompileRules(nil, []RewriteObject{object("a", 0, rule)}))
 		assert.True(t, r.HasRewrites())
 	}
-	r.SetSnapshot(Compile(nil, []RewriteObject{object("a", 0)}))
+	r.SetSnapshot(CompileRules(nil, []RewriteObject{object("a", 0)}))
 	assert.False(t, r.HasRewrites())
 }
 
@@ -104,7 +104,7 @@ func TestWhichRuleHolds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 {
-				got, found := Compile(nil, tt.objects).PickRewrite(tt.model, 42)
+				got, found := CompileRules(nil, tt.objects).PickRewrite(tt.model, 42)
 				assert.Equal(t, tt.want, got)
 				assert.Equal(t, tt.want != Rewrite{}, found)
 				slices.Reverse(tt.objects) // the order in which they were listed is nobody's
@@ -133,9 +133,9 @@ func TestTargetsAreDrawnByWeight(t *testing.T) {
 			t.Parallel()
 			rule := Rule{}
 			for i, w := range tt.weights {
-				rule.Targets = append(rule.Targets, Target{Model: fmt.Sprint(i), Weight: w})
+				rule.Targets = append(rule.Targets, RewriteTarget{Model: fmt.Sprint(i), Weight: w})
 			}
-			s := Compile(nil, []RewriteObject{object("a", 0, rule)})
+			s := CompileRules(nil, []RewriteObject{object("a", 0, rule)})
 			got := make([]int, len(tt.weights))
 			for n := range uint64(600) {
 				drawn, found := s.PickRewrite("m", n)
@@ -153,7 +153,7 @@ func TestTargetsAreDrawnByWeight(t *testing.T) {
 func TestSharesFollowWeightsForAnyNumbers(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	s := Compile(nil, []RewriteObject{object("a", 0, Rule{Targets: []Target{{"a", 1}, {"b", 2}, {"c", 97}}})})
+	s := CompileRules(nil, []RewriteObject{object("a", 0, Rule{Targets: []RewriteTarget{{"a", 1}, {"b", 2}, {"c", 97}}})})
 	counts := map[string]int{}
 	for range 100_000 {
 		drawn, _ := s.PickRewrite("m", random.Uint64())
@@ -166,7 +166,7 @@ func TestSharesFollowWeightsForAnyNumbers(t *testing.T) {
 
 func TestRulesBeforeTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
-	r := New()
+	r := NewRules()
 	_, found := r.PriorityOf("gold")
 	assert.False(t, found)
 	_, found = r.PickRewrite("m", 1)
@@ -175,10 +175,10 @@ func TestRulesBeforeTheFirstSnapshot(t *testing.T) {
 
 func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 	t.Parallel()
-	r := New()
-	versions := []*Snapshot{
-		Compile([]Objective{{"o", 0}}, []RewriteObject{object("a", 0, to("0", "m"))}),
-		Compile([]Objective{{"o", 1}}, []RewriteObject{object("a", 0, to("1", "m"))}),
+	r := NewRules()
+	versions := []*RulesSnapshot{
+		CompileRules([]Objective{{"o", 0}}, []RewriteObject{object("a", 0, to("0", "m"))}),
+		CompileRules([]Objective{{"o", 1}}, []RewriteObject{object("a", 0, to("1", "m"))}),
 	}
 	r.SetSnapshot(versions[0])
 	var readers sync.WaitGroup
@@ -209,9 +209,9 @@ func TestRulesAreReadWhileTheyAreReplaced(t *testing.T) {
 }
 
 func TestLookUpsDoNotAllocate(t *testing.T) {
-	r := New()
-	r.SetSnapshot(Compile([]Objective{{"o", 1}}, []RewriteObject{object("a", 0,
-		Rule{Models: []string{"m"}, Targets: []Target{{"x", 1}, {"y", 2}}}, to("z"))}))
+	r := NewRules()
+	r.SetSnapshot(CompileRules([]Objective{{"o", 1}}, []RewriteObject{object("a", 0,
+		Rule{Models: []string{"m"}, Targets: []RewriteTarget{{"x", 1}, {"y", 2}}}, to("z"))}))
 	n := uint64(0)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		n++
@@ -224,10 +224,10 @@ func TestLookUpsDoNotAllocate(t *testing.T) {
 func BenchmarkRewrite(b *testing.B) {
 	var objects []RewriteObject
 	for i := range 1000 {
-		objects = append(objects, object(fmt.Sprint(i), 0, Rule{Models: []string{fmt.Sprintf("model-%d", i)}, Targets: []Target{{"x", 1}, {"y", 2}}}))
+		objects = append(objects, object(fmt.Sprint(i), 0, Rule{Models: []string{fmt.Sprintf("model-%d", i)}, Targets: []RewriteTarget{{"x", 1}, {"y", 2}}}))
 	}
-	r := New()
-	r.SetSnapshot(Compile(nil, objects))
+	r := NewRules()
+	r.SetSnapshot(CompileRules(nil, objects))
 	n := uint64(0)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -240,10 +240,10 @@ func BenchmarkRewrite(b *testing.B) {
 
 func TestModels(t *testing.T) {
 	t.Parallel()
-	assert.Empty(t, (&Snapshot{}).Models())
-	s := Compile(nil, []RewriteObject{
-		{Name: "a", Rules: []Rule{{Models: []string{"chat", "old"}, Targets: []Target{{Model: "chat-v2"}, {Model: "chat-v1"}}}}},
-		{Name: "b", Rules: []Rule{{Targets: []Target{{Model: "chat-v1"}, {Model: "base"}}}}},
+	assert.Empty(t, (&RulesSnapshot{}).Models())
+	s := CompileRules(nil, []RewriteObject{
+		{Name: "a", Rules: []Rule{{Models: []string{"chat", "old"}, Targets: []RewriteTarget{{Model: "chat-v2"}, {Model: "chat-v1"}}}}},
+		{Name: "b", Rules: []Rule{{Targets: []RewriteTarget{{Model: "chat-v1"}, {Model: "base"}}}}},
 	})
 	assert.Equal(t, []string{"base", "chat", "chat-v1", "chat-v2", "old"}, s.Models())
 }

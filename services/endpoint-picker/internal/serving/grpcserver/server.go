@@ -29,7 +29,7 @@ type Server struct {
 	log      *zap.Logger
 	flag     string
 	port     int
-	server   *peers.Server
+	server   *peers.ClientServers
 	listener net.Listener // nil until OpenListener
 }
 
@@ -47,7 +47,7 @@ type Params struct {
 
 // New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
-	return &Server{log: p.Log, flag: p.Flag, port: p.Port, server: peers.New(peers.Params{
+	return &Server{log: p.Log, flag: p.Flag, port: p.Port, server: peers.NewClientServers(peers.ClientServersParams{
 		Log: p.Log, Limits: p.Limits, Ledger: p.Ledger, Options: p.Options, Codec: p.Codec, Register: p.Service.Register,
 	})}
 }

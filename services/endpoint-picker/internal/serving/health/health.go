@@ -37,8 +37,8 @@ type readiness interface {
 	CheckReady() error
 }
 
-// Server answers health checks.
-type Server struct {
+// HealthServer answers health checks.
+type HealthServer struct {
 	readiness readiness
 	server    *health.Server
 	names     []string // names that follow readiness
@@ -47,20 +47,20 @@ type Server struct {
 	refreshing sync.Mutex // so that the last refresh has the newest state
 }
 
-// NewServer returns a Server. It serves after Register. The names of the services whose health is the picker's readiness are
+// NewHealthServer returns a HealthServer. It serves after Register. The names of the services whose health is the picker's readiness are
 // added to the fixed ones.
-func NewServer(r readiness, services ...string) *Server {
-	s := &Server{readiness: r, server: health.NewServer(), names: append([]string{"", Readiness, chartName}, services...)}
+func NewHealthServer(r readiness, services ...string) *HealthServer {
+	s := &HealthServer{readiness: r, server: health.NewServer(), names: append([]string{"", Readiness, chartName}, services...)}
 	s.server.SetServingStatus(Liveness, healthv1.HealthCheckResponse_SERVING)
 	s.refreshHealth()
 	return s
 }
 
 // Register adds the service to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, s.server) }
+func (s *HealthServer) Register(r grpc.ServiceRegistrar) { healthv1.RegisterHealthServer(r, s.server) }
 
 // CheckReady returns the reason why the picker should not get requests, nil if it should.
-func (s *Server) CheckReady() error {
+func (s *HealthServer) CheckReady() error {
 	if s.draining.Load() {
 		return errDraining
 	}
@@ -68,13 +68,13 @@ func (s *Server) CheckReady() error {
 }
 
 // SetDraining makes the picker unready permanently.
-func (s *Server) SetDraining() {
+func (s *HealthServer) SetDraining() {
 	s.draining.Store(true)
 	s.refreshHealth()
 }
 
 // Run refreshes the answers until ctx ends.
-func (s *Server) Run(ctx context.Context) {
+func (s *HealthServer) Run(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
@@ -88,7 +88,7 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 // refreshHealth updates the health of all names.
-func (s *Server) refreshHealth() {
+func (s *HealthServer) refreshHealth() {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
 	state := healthv1.HealthCheckResponse_SERVING

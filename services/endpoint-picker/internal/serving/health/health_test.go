@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a health server, run, and a client of it.
 type rig struct {
-	*Server
+	*HealthServer
 
 	client healthv1.HealthClient
 	ready  atomic.Bool
@@ -44,7 +44,7 @@ func newRig(t *testing.T) *rig {
 		}
 		return errNotReady
 	})
-	r.Server = NewServer(readiness, extProc)
+	r.HealthServer = NewHealthServer(readiness, extProc)
 
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()

@@ -28,7 +28,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Queue: queue.New(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: m, Queue: queue.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
@@ -155,9 +155,9 @@ llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",
 func TestWaitingRequestsOfManyModels(t *testing.T) {
 	t.Parallel()
 	q := newRequests(prometheus.NewRegistry())
-	var counts []queue.Count
+	var counts []queue.QueueCount
 	for i := range 3 * maxSeries {
-		counts = append(counts, queue.Count{Labels: queue.Labels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
+		counts = append(counts, queue.QueueCount{QueueLabels: queue.QueueLabels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
 	}
 	merged, requests := q.mergeCounts(counts), 0
 	assert.LessOrEqual(t, len(merged), maxSeries+1)

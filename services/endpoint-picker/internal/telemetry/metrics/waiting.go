@@ -32,10 +32,10 @@ func (w *waitingMetrics) describeWaiting(out chan<- *prometheus.Desc) {
 }
 
 // collectWaiting exports a report. Without waiting requests there is one series of each, so that a query has a result.
-func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.Count,
+func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.QueueCount,
 	pool string, now time.Time) {
 	if len(counts) == 0 {
-		counts = map[labels]queue.Count{{fairness: defaultFairness}: {}}
+		counts = map[labels]queue.QueueCount{{fairness: defaultFairness}: {}}
 	}
 	for l, c := range counts {
 		values, age := l.labelValues(), 0.0
@@ -51,10 +51,10 @@ func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value flo
 }
 
 // mergeCounts returns the counts by bounded labels. Names that no request with an endpoint has brought take no place of others.
-func (q *requests) mergeCounts(counts []queue.Count) map[labels]queue.Count {
+func (q *requests) mergeCounts(counts []queue.QueueCount) map[labels]queue.QueueCount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	merged := make(map[labels]queue.Count, len(counts))
+	merged := make(map[labels]queue.QueueCount, len(counts))
 	for i := range counts {
 		c := &counts[i]
 		l := labels{model: q.models.findLabel(c.Model), target: q.models.findLabel(c.Target),

@@ -31,16 +31,16 @@ const (
 // maxLength limits strings that clients choose.
 const maxLength = 256
 
-// Log is the log of requests.
-type Log struct {
+// RequestLog is the log of requests.
+type RequestLog struct {
 	log *zap.Logger
 }
 
-// New returns a Log.
-func New(log *zap.Logger) *Log { return &Log{log: log} }
+// NewLog returns a RequestLog.
+func NewLog(log *zap.Logger) *RequestLog { return &RequestLog{log: log} }
 
 // ObserveRequest writes the line of a finished request.
-func (l *Log) ObserveRequest(r *request.Record) {
+func (l *RequestLog) ObserveRequest(r *request.Record) {
 	entry := l.log.Check(zap.InfoLevel, "Handled request")
 	if entry == nil {
 		return

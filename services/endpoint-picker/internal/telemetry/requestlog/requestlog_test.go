@@ -65,7 +65,7 @@ func TestLine(t *testing.T) {
 			var out bytes.Buffer
 			log, err := logging.New(logging.DefaultOptions(), &out)
 			require.NoError(t, err)
-			New(log).ObserveRequest(&tt.give)
+			NewLog(log).ObserveRequest(&tt.give)
 			var line map[string]any
 			require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 			delete(line, "time")
@@ -79,6 +79,6 @@ func TestLine(t *testing.T) {
 func TestNothingIsMadeForALevelThatIsOff(t *testing.T) {
 	log, err := logging.New(logging.Options{Level: "warn", Format: logging.FormatJSON}, &bytes.Buffer{})
 	require.NoError(t, err)
-	l, record := New(log), &request.Record{Outcome: request.Refused}
+	l, record := NewLog(log), &request.Record{Outcome: request.Refused}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { l.ObserveRequest(record) }))
 }
