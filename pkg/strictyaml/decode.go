@@ -22,6 +22,9 @@ const (
 	maxValues = 1 << 19
 
 	nullTag   = "!!null"
+	boolTag   = "!!bool"
+	intTag    = "!!int"
+	floatTag  = "!!float"
 	mergeTag  = "!!merge"
 	stringTag = "!!str"
 )
@@ -31,6 +34,7 @@ var oldBooleans = []string{"y", "Y", "yes", "on", "n", "N", "no", "off"}
 
 var (
 	rawType      = reflect.TypeFor[Raw]()
+	scalarType   = reflect.TypeFor[Scalar]()
 	durationType = reflect.TypeFor[time.Duration]()
 )
 
@@ -70,6 +74,8 @@ func (d *Document) decodeNode(path string, n *yaml.Node, v reflect.Value) {
 		d.decodeText(path, n, u)
 	case v.Type() == rawType:
 		v.Set(reflect.ValueOf(Raw{n}))
+	case v.Type() == scalarType:
+		d.decodeAnyScalar(path, n, v)
 	case v.Type() == durationType:
 		d.decodeDuration(path, n, v)
 	case v.Kind() == reflect.Pointer:
@@ -118,8 +124,15 @@ func (d *Document) decodeStruct(path string, n *yaml.Node, v reflect.Value) {
 	fields := Fields(v.Type())
 	d.eachField(path, n, func(at, name string, value *yaml.Node) {
 		i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
-		if i < 0 {
-			d.Errorf(at, "unknown field: %s", Hint(name, fieldNames(fields)))
+		if i < 0 && d.options.Lenient {
+			i = slices.IndexFunc(fields, func(f Field) bool { return strings.EqualFold(f.Name, name) })
+		}
+		switch unknown := "unknown field: " + Hint(name, fieldNames(fields)); {
+		case i < 0 && d.options.UnknownField != nil:
+			d.options.UnknownField(name, d.newProblem(at, unknown))
+			return
+		case i < 0:
+			d.Errorf(at, "%s", unknown)
 			return
 		}
 		d.decodeNode(at, value, v.FieldByIndex(fields[i].Index))
@@ -168,7 +181,7 @@ func (d *Document) eachField(path string, n *yaml.Node, f func(at, name string, 
 		d.Errorf(path, "%s has no fields", describeNode(n))
 		return
 	}
-	first := map[string]int{}
+	first, merges := map[string]int{}, false
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := resolveAlias(n.Content[i]), n.Content[i+1]
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
@@ -176,6 +189,8 @@ func (d *Document) eachField(path string, n *yaml.Node, f func(at, name string, 
 		case key.Kind != yaml.ScalarNode || key.ShortTag() == nullTag:
 			d.places[path] = place{key.Line, key.Column}
 			d.Errorf(path, "the name of a field must be a string")
+		case key.ShortTag() == mergeTag && d.options.Lenient:
+			merges = true
 		case key.ShortTag() == mergeTag:
 			d.places[at] = place{key.Line, key.Column}
 			d.Errorf(at, "merge keys are not supported: write the fields out")
@@ -188,6 +203,9 @@ func (d *Document) eachField(path string, n *yaml.Node, f func(at, name string, 
 			d.places[at] = place{key.Line, key.Column}
 			f(at, key.Value, value)
 		}
+	}
+	if merges {
+		d.eachMergedField(path, n, first, f)
 	}
 }
 
@@ -203,15 +221,18 @@ func (d *Document) decodeList(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
+	if d.options.Lenient {
+		n = relaxNode(n, v.Kind())
+	}
 	tag, wanted := n.ShortTag(), "not a number"
-	ok := tag == "!!int" || tag == "!!float"
+	ok := tag == intTag || tag == floatTag
 	switch v.Kind() {
 	case reflect.String:
 		ok, wanted = tag == stringTag || tag == "!!timestamp", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = isBoolean(n), "neither true nor false"
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		ok, wanted = tag == "!!int", "not a whole number"
+		ok, wanted = tag == intTag, "not a whole number"
 	}
 	if !ok {
 		d.Errorf(path, "%s is %s", describeNode(n), wanted)
@@ -228,7 +249,7 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 // isBoolean reports whether a value is a boolean of YAML 1.2 or 1.1.
 func isBoolean(n *yaml.Node) bool {
 	tag := n.ShortTag()
-	return tag == "!!bool" || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value)
+	return tag == boolTag || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value)
 }
 
 // describeNode formats a value for a message.

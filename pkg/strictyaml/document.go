@@ -4,7 +4,7 @@
 // collects all problems of a text, each with its line, its path and a hint, so that one look at the text fixes them all.
 // Null and missing fields leave the struct unchanged: it contains the defaults.
 //
-// A struct may have fields of these types: string, bool, int, int32, int64, float64, time.Duration, encoding.TextUnmarshaler, Raw, and
+// A struct may have fields of these types: string, bool, int, int32, int64, float64, time.Duration, encoding.TextUnmarshaler, Raw, Scalar, and
 // pointers, slices, maps and structs of them. The fields of an embedded struct belong to the outer one.
 package strictyaml
 
@@ -26,10 +26,16 @@ type Options struct {
 	Aliases bool
 	// Empty is what to do instead of giving an empty text. If it is not set, an empty text is a mapping without fields.
 	Empty string
+	// Lenient accepts what sigs.k8s.io/yaml accepts, for texts that were written for it: names of fields in any case, booleans such as yes
+	// and off, whole numbers such as 8.0, merge keys, and more documents, which are ignored with a warning.
+	Lenient bool
+	// UnknownField receives each unknown field. Without it, they are problems.
+	UnknownField func(name string, p Problem)
 }
 
 // A Document is a parsed text with the problems found in it.
 type Document struct {
+	options  Options
 	root     *yaml.Node
 	problems []Problem
 	invalid  map[string]bool // paths with problems
@@ -75,13 +81,16 @@ func Parse(text []byte, o Options) (*Document, error) {
 	case err != nil:
 		return nil, TextError{syntaxProblem(err)}
 	}
+	d := &Document{options: o, root: document.Content[0], places: map[string]place{}, invalid: map[string]bool{}}
 	switch err := decoder.Decode(&more); {
+	case errors.Is(err, io.EOF):
+	case o.Lenient:
+		d.Warnf("", "there is more than one document: only the first one is read")
 	case err == nil:
 		return nil, TextError{{Line: more.Line, Column: more.Column, Message: "there is more than one document: keep one"}}
-	case !errors.Is(err, io.EOF):
+	default:
 		return nil, TextError{syntaxProblem(err)}
 	}
-	d := &Document{root: document.Content[0], places: map[string]place{}, invalid: map[string]bool{}}
 	if !o.Aliases {
 		d.refuseAliases(&document)
 	}

@@ -351,3 +351,64 @@ func FuzzDecode(f *testing.F) {
 		require.Empty(t, got.Hidden+got.derived)
 	})
 }
+
+func TestLenient(t *testing.T) {
+	t.Parallel()
+	type document struct {
+		sample `yaml:",inline"`
+
+		Amount *int64 `yaml:"amount"`
+		Text   Scalar `yaml:"text"`
+	}
+	read := func(text string) (document, *Document, []string) {
+		var unknown []string
+		o := Options{MaxBytes: 1 << 10, Aliases: true, Lenient: true, UnknownField: func(name string, p Problem) { unknown = append(unknown, name+" "+p.String()) }}
+		d, err := Parse([]byte(text), o)
+		require.NoError(t, err, text)
+		var v document
+		d.Decode(&v)
+		return v, d, unknown
+	}
+	for text, want := range map[string]document{
+		"":                                 {},
+		"# nothing":                        {},
+		"NAME: a\nTEXT: b":                 {sample: sample{Name: "a"}, Text: "b"},
+		"on: yes":                          {sample: sample{On: true}},
+		"on: Off":                          {},
+		"count: 8.0\namount: 1e3":          {sample: sample{Count: 8}, Amount: new(int64(1000))},
+		"name: 2024-01-01":                 {sample: sample{Name: "2024-01-01"}},
+		"text: 1_000":                      {Text: "1000"},
+		"text: 40.00":                      {Text: "40"},
+		"text: \"40.00\"":                  {Text: "40.00"},
+		"text: .5":                         {Text: "0.5"},
+		"text: 1e3":                        {Text: "1000"},
+		"text: .nan":                       {Text: ".nan"},
+		"text: Yes":                        {Text: "true"},
+		"text: 'Yes'":                      {Text: "Yes"},
+		"text: ~":                          {},
+		"labels: {<<: {a: b, c: d}, a: x}": {sample: sample{Labels: map[string]string{"a": "x", "c": "d"}}},
+		"parts: [&p {share: 1}, {<<: *p}]": {sample: sample{Parts: []inner{{1}, {1}}}},
+		"name: a\n---\nname: b\n---\n[":    {sample: sample{Name: "a"}},
+	} {
+		v, d, unknown := read(text)
+		require.NoError(t, d.AllProblems(), text)
+		assert.Equal(t, want, v, text)
+		assert.Empty(t, unknown, text)
+		assert.Equal(t, strings.Contains(text, "---"), len(d.Warnings()) > 0, text)
+	}
+	_, d, unknown := read("naem: a\nparts:\n- other: 1\n")
+	require.NoError(t, d.AllProblems())
+	assert.Equal(t, []string{`naem line 1, column 1: naem: unknown field: did you mean "name"?`, "other line 3, column 3: parts[0].other: unknown field: use one of share"}, unknown)
+	for text, want := range map[string]string{
+		"amount: 1.5":         `line 1, column 9: amount: "1.5" is not a whole number`,
+		"amount: 1e30":        "is out of range",
+		"on: 7":               `line 1, column 5: on: "7" is neither true nor false`,
+		"text: [a]":           "line 1, column 7: text: a list is not a string",
+		"labels: {<<: 7}":     "line 1, column 9: labels: it is not YAML: map merge requires map or sequence of maps as the value",
+		"labels: &a {<<: *a}": "anchor 'a' value contains itself",
+		"parts: [&p {share: 1}, {<<: *p, x: 1}, {<<: {share: a}}]": `line 1, column 53: parts[2].share: "a" is not a number`,
+	} {
+		_, d, _ := read(text)
+		require.ErrorContains(t, d.AllProblems(), want, text)
+	}
+}
