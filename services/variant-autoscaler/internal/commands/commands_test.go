@@ -95,7 +95,7 @@ func TestPlanShowsConfigMaps(t *testing.T) {
 		"ConfigMap system/workload-variant-autoscaler-variantautoscaling-config (optimization): not found\n", "ConfigMap system/*-variantautoscaling-config (optimization): not found\n",
 		"ConfigMap system/a-accelerator-unit-costs (accelerators): ignored, as several ConfigMaps of this kind exist: a-accelerator-unit-costs, b-accelerator-unit-costs; name one",
 		"ConfigMap system/accelerator-unit-costs (accelerators): not found\n", "ConfigMap system/service-classes-config (classes): not found\n",
-		"ConfigMap system/wva-service-classes-config (classes): in force\n", `ConfigMap system/wva-service-classes-config: key "bad": ignored: not a valid YAML object`,
+		"ConfigMap system/wva-service-classes-config (classes): in force\n", `ConfigMap system/wva-service-classes-config: key "bad": ignored: line 1, column 1: it is not YAML: `,
 		"ConfigMap system/variant-autoscaler-limits (limits): not found\n",
 	} {
 		assert.Contains(t, text, want)

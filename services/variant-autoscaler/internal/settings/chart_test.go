@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // chartValues are the values of the chart that become entries of ConfigMaps.
@@ -48,9 +49,9 @@ func readChart(t *testing.T, file string, into any) {
 // fieldsOf returns the names of the fields of a document, with those that it embeds.
 func fieldsOf(document reflect.Type) []string {
 	var names []string
-	for _, f := range reflect.VisibleFields(document) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && !slices.Contains(otherSpellings, name) {
-			names = append(names, name)
+	for _, f := range strictyaml.Fields(document) {
+		if !slices.Contains(otherSpellings, f.Name) {
+			names = append(names, f.Name)
 		}
 	}
 	return names

@@ -2,12 +2,12 @@ package settings
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -34,22 +34,22 @@ type Class struct {
 
 // classDocument is an entry of service-classes-config.
 type classDocument struct {
-	Name     scalar            `json:"name"`
-	Priority scalar            `json:"priority"`
-	Data     []json.RawMessage `json:"data"`
+	Name     strictyaml.Scalar `yaml:"name"`
+	Priority strictyaml.Scalar `yaml:"priority"`
+	Data     []classItem       `yaml:"data"`
 }
 
 // classItem has the targets of a model.
 type classItem struct {
-	Namespace string  `json:"namespace"`
-	Model     string  `json:"model"`
-	TPOT      float64 `json:"slo-tpot"` // milliseconds
-	ITL       float64 `json:"slo-itl"`  // as examples of old releases call it
-	TTFT      float64 `json:"slo-ttft"`
-	PerToken  float64 `json:"slo-ttft-per-token"` // of the prompt, without those in a prefix cache
+	Namespace string  `yaml:"namespace"`
+	Model     string  `yaml:"model"`
+	TPOT      float64 `yaml:"slo-tpot"` // milliseconds
+	ITL       float64 `yaml:"slo-itl"`  // as examples of old releases call it
+	TTFT      float64 `yaml:"slo-ttft"`
+	PerToken  float64 `yaml:"slo-ttft-per-token"` // of the prompt, without those in a prefix cache
 	// Prefill replicas for each decode replica, of a model whose servers have these roles.
-	MinRatio float64 `json:"min-prefill-per-decode"`
-	MaxRatio float64 `json:"max-prefill-per-decode"`
+	MinRatio float64 `yaml:"min-prefill-per-decode"`
+	MaxRatio float64 `yaml:"max-prefill-per-decode"`
 }
 
 // classes has the classes of all models. Each model is resolved when it is read, so that a lookup takes constant time.
@@ -82,8 +82,9 @@ func parseClasses(sources []Source, w *warnings) classes {
 
 // addClass adds the class of a key.
 func (c *classes) addClass(key, name string, source Source, w *warnings) {
-	document, valid := decodeEntry(name, source.Data[key], classDocument{}, w)
-	if !valid {
+	document, problems := decodeDocument(name, source.Data[key], classDocument{}, w)
+	ofItems, ofEntry := splitProblems(problems)
+	if w.addProblems(name, "ignored", ofEntry); len(ofEntry) > 0 {
 		return
 	}
 	class := Class{Key: name, Name: string(document.Name), Priority: parsePriority(name, string(document.Priority), w)}
@@ -94,9 +95,9 @@ func (c *classes) addClass(key, name string, source Source, w *warnings) {
 	if c.byKey[key] == nil {
 		c.byKey[key] = map[modelName]listed{}
 	}
-	for i, text := range document.Data {
-		item, valid := parseItem(name, i, text, w)
-		if !valid {
+	for i := range document.Data {
+		item := &document.Data[i]
+		if w.addProblems(name, fmt.Sprintf("ignored data[%d]", i), ofItems[i]); len(ofItems[i]) > 0 || !item.validateItem(name, i, w) {
 			continue
 		}
 		model := modelName{item.Namespace, item.Model}
@@ -143,25 +144,36 @@ func (c *classItem) asTargets() snapshot.Targets {
 	return snapshot.Targets{TTFT: c.TTFT, TTFTPerToken: c.PerToken, ITL: c.TPOT}
 }
 
-func parseItem(key string, index int, text []byte, w *warnings) (item classItem, valid bool) {
-	item, unknown, err := decodeJSON(text, classItem{})
-	w.addUnknown(key, fmt.Sprintf("data[%d]: ", index), unknown)
-	if item.TPOT != 0 && item.ITL != 0 && item.TPOT != item.ITL {
+// validateItem reports whether an item is valid.
+func (c *classItem) validateItem(key string, index int, w *warnings) bool {
+	if c.TPOT != 0 && c.ITL != 0 && c.TPOT != c.ITL {
 		w.addWarning(ReasonInvalid, key, "data[%d] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them",
 			index)
 	}
-	item.TPOT = cmp.Or(item.TPOT, item.ITL)
+	c.TPOT = cmp.Or(c.TPOT, c.ITL)
 	switch {
-	case err != nil:
-		w.addWarning(ReasonInvalid, key, "ignored data[%d]: %s; correct it", index, quoteText(err.Error()))
-	case item.Model == "":
+	case c.Model == "":
 		w.addWarning(ReasonInvalid, key, "ignored data[%d]: it has no model; set one, or %s for all models", index, defaultModel)
-	case !isTarget(item.TPOT) || !isTarget(item.TTFT) || !isTarget(item.PerToken) || item.TPOT+item.TTFT+item.PerToken == 0:
+	case !isTarget(c.TPOT) || !isTarget(c.TTFT) || !isTarget(c.PerToken) || c.TPOT+c.TTFT+c.PerToken == 0:
 		w.addWarning(ReasonInvalid, key, "ignored data[%d]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most %d", index, maxTarget)
 	default:
-		return item, true
+		return true
 	}
-	return item, false
+	return false
+}
+
+// splitProblems separates the problems of items, by their index, from those of the rest of the entry.
+func splitProblems(problems []strictyaml.Problem) (ofItems map[int][]strictyaml.Problem, ofEntry []strictyaml.Problem) {
+	ofItems = map[int][]strictyaml.Problem{}
+	for _, problem := range problems {
+		var index int
+		if _, err := fmt.Sscanf(problem.Path, "data[%d]", &index); err == nil {
+			ofItems[index] = append(ofItems[index], problem)
+		} else {
+			ofEntry = append(ofEntry, problem)
+		}
+	}
+	return ofItems, ofEntry
 }
 
 func isTarget(milliseconds float64) bool {

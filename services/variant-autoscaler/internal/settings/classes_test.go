@@ -126,7 +126,7 @@ func TestBadClasses(t *testing.T) {
 		"f-priority.yaml": "priority: high\ndata: [{model: f, slo-ttft: 1}]", "g-priority": "data: [{model: g, slo-ttft: 1}]", "h.yml": "priority: 100\ndata: [{model: h, slo-tpot: 1.5}]",
 	})
 	assertWarnings(t, []string{
-		`key "a-syntax.yaml": ignored: not a valid YAML object`, `key "b-list.yaml": ignored: not a valid YAML object`, `key "c-nan.yaml": ignored: not a valid YAML object`,
+		`key "a-syntax.yaml": ignored: line 1, column 1: it is not YAML: `, `key "b-list.yaml": ignored: line 1, column 1: a list has no fields`, `key "c-nan.yaml": ignored data[0]: line 1, column 29: data[0].slo-ttft: ".nan" is out of range`,
 		`key "d-priority.yaml": the priority "0" is not a whole number from 1 to 100: 100 is in force`, `key "e-priority.yaml": the priority "101"`,
 		`key "f-priority.yaml": the priority "high"`,
 	}, w)
@@ -152,9 +152,9 @@ data:
 - {model: day, slo-ttft: 86400000}
 `})
 	assertWarnings(t, []string{
-		`key "a.yaml": ignored data[0]: slo-tps: slo-tpot is the time for a token`, `key "a.yaml": ignored data[1]: it has no model`,
+		`key "a.yaml": ignored data[0].slo-tps: slo-tpot is the time for a token`, `key "a.yaml": ignored data[1]: it has no model`,
 		`key "a.yaml": ignored data[2]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds`, `key "a.yaml": ignored data[3]: set slo-ttft`, `key "a.yaml": ignored data[4]: set slo-ttft`,
-		`key "a.yaml": ignored data[5]: slo-ttft is of the type string`, `key "a.yaml": ignored data[6]: it is of the type array`,
+		`key "a.yaml": ignored data[5]: line 8, column 27: data[5].slo-ttft: "soon" is not a number`, `key "a.yaml": ignored data[6]: line 9, column 3: data[6]: a list has no fields`,
 		`key "a.yaml": ignored data[7]: model "good" is listed before`,
 	}, w)
 	for model, found := range map[string]bool{"good": true, "day": true, "negative": false, "none": false, "huge": false, "text": false} {
@@ -204,14 +204,14 @@ func TestTargetsInPlainWords(t *testing.T) {
 		want       []string
 	}{
 		{"a target that has no effect", "data: [{model: m, slo-tps: 30}]", []string{
-			`key "c": ignored data[0]: slo-tps: slo-tpot is the time for a token; it can be removed`,
+			`key "c": ignored data[0].slo-tps: slo-tpot is the time for a token; it can be removed`,
 			`key "c": ignored data[0]: set slo-ttft, slo-ttft-per-token or slo-tpot to milliseconds, more than 0 and at most 86400000`,
 		}},
 		{"two names of a target", "data: [{model: m, slo-itl: 30, slo-tpot: 24}]", []string{
 			`key "c": data[0] has slo-tpot and slo-itl, which mean the same: slo-tpot is in force; remove one of them`,
 		}},
 		{"no number", "data: [{model: m, slo-ttft: .nan}]", []string{
-			`key "c": ignored: not a valid YAML object: NaN is not a number that can be used; correct the value`,
+			`key "c": ignored data[0]: line 1, column 29: data[0].slo-ttft: ".nan" is out of range`,
 		}},
 	}
 	for _, tt := range tests {

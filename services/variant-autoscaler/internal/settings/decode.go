@@ -1,16 +1,14 @@
 package settings
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"fairlead.dev/pkg/strictyaml"
 )
 
 const (
@@ -67,84 +65,57 @@ func quoteText(text string) string {
 
 func sortedKeys(data map[string]string) []string { return slices.Sorted(maps.Keys(data)) }
 
-// decodeYAML decodes a document onto a copy of a value. unknown are fields that the value does not have. A field that is there twice is an
-// error.
-func decodeYAML[T any](text string, initial T) (value T, unknown []string, err error) {
-	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+// maxEntry is the size of an entry: a ConfigMap has at most 1 MiB.
+const maxEntry = 1 << 20
+
+// decodeText decodes an entry of a ConfigMap onto a copy of a value. unknown receives the fields that the value does not have; without it,
+// they are problems. The document reports further problems with their lines.
+func decodeText[T any](text string, initial T, unknown func(name string, p strictyaml.Problem)) (T, *strictyaml.Document, error) {
+	options := strictyaml.Options{MaxBytes: maxEntry, Aliases: true, Lenient: true, UnknownField: unknown}
+	document, err := strictyaml.Parse([]byte(text), options)
 	if err != nil {
-		return initial, nil, plainError(err)
+		return initial, nil, err
 	}
-	return decodeJSON(raw, initial)
+	document.Decode(&initial)
+	return initial, document, document.AllProblems()
 }
 
-// decodeJSON is decodeYAML for a part of a document that has been decoded.
-func decodeJSON[T any](text []byte, initial T) (value T, unknown []string, err error) {
-	value = initial
-	if err := json.Unmarshal(text, &value); err != nil {
-		return initial, nil, plainError(err)
-	}
-	var fields map[string]json.RawMessage
-	if t := reflect.TypeFor[T](); t.Kind() == reflect.Struct && json.Unmarshal(text, &fields) == nil {
-		unknown = slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(name string) bool { return hasField(t, name) })
-	}
-	return value, unknown, nil
-}
-
-// hasField reports whether a struct takes a field of JSON.
-func hasField(t reflect.Type, name string) bool {
-	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		return strings.EqualFold(tag, name)
+// decodeDocument is decodeText with warnings of what it ignores, and returns the problems.
+func decodeDocument[T any](key, text string, initial T, w *warnings) (T, []strictyaml.Problem) {
+	var unknown []unknownName
+	value, document, err := decodeText(text, initial, func(name string, p strictyaml.Problem) {
+		unknown = append(unknown, unknownName{name: name, path: p.Path, problem: p.String()})
 	})
+	w.addUnknown(key, unknown)
+	if document != nil {
+		for _, warning := range document.Warnings() {
+			w.addWarning(ReasonInvalid, key, "%s", warning)
+		}
+	}
+	return value, problemsOf(err)
 }
 
-// plainError says what is wrong without words about Go.
-func plainError(err error) error {
-	var (
-		wrong  *json.UnmarshalTypeError
-		number *json.UnsupportedValueError
-	)
-	switch {
-	case errors.As(err, &number):
-		return fmt.Errorf("%s is not a number that can be used", number.Str)
-	case !errors.As(err, &wrong):
-		return err
-	case wrong.Field == "":
-		return fmt.Errorf("it is of the type %s", wrong.Value)
-	}
-	return fmt.Errorf("%s is of the type %s", wrong.Field, wrong.Value)
+func problemsOf(err error) []strictyaml.Problem {
+	var problems strictyaml.TextError
+	errors.As(err, &problems)
+	return problems
 }
 
 // decodeEntry decodes an entry of a ConfigMap onto a copy of a value, and reports whether it is valid.
 func decodeEntry[T any](key, text string, initial T, w *warnings) (value T, valid bool) {
-	value, unknown, err := decodeYAML(text, initial)
-	if err != nil {
-		w.addWarning(ReasonInvalid, key, "ignored: not a valid YAML object: %s; correct the value", quoteText(err.Error()))
-		return value, false
+	value, problems := decodeDocument(key, text, initial, w)
+	w.addProblems(key, "ignored", problems)
+	if len(problems) > 0 {
+		return initial, false
 	}
-	w.addUnknown(key, "", unknown)
 	return value, true
 }
 
-// scalar is a YAML string, number or boolean.
-type scalar string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *scalar) UnmarshalJSON(text []byte) error {
-	switch text[0] {
-	case '"':
-		var value string
-		if err := json.Unmarshal(text, &value); err != nil {
-			return err
-		}
-		*s = scalar(value)
-	case '{', '[':
-		return errors.New("a list or an object instead of a text")
-	case 'n': // null
-	default:
-		*s = scalar(text)
+// addProblems warns of each problem of an entry.
+func (w *warnings) addProblems(key, consequence string, problems []strictyaml.Problem) {
+	for _, problem := range problems {
+		w.addWarning(ReasonInvalid, key, "%s: %s", consequence, quoteText(problem.String()))
 	}
-	return nil
 }
 
 // ParseAmount parses a decimal number without a sign or an exponent, less than 10^12, and returns it in millionths, rounded to the nearest.

@@ -52,18 +52,25 @@ func effectOf(name string) string {
 	return ""
 }
 
-// addUnknown warns of names that the program does not read: one warning for all with the same reason. part is the part of the entry that
-// has them, with a space, if it is not all of it. An empty key means that the names are keys.
-func (w *warnings) addUnknown(key, part string, names []string) {
+// unknownName is a key or a field that the program does not read.
+type unknownName struct {
+	name    string
+	path    string // in the entry
+	problem string // for what no release documents, with the line and the nearest name
+}
+
+// addUnknown warns of names that the program does not read: one warning for all with the same reason. An empty key means that the names
+// are keys.
+func (w *warnings) addUnknown(key string, unknown []unknownName) {
 	why := map[string][]string{}
-	for _, name := range names {
-		if reason := effectOf(name); reason != "" {
-			why[reason] = append(why[reason], name)
+	for _, u := range unknown {
+		if reason := effectOf(u.name); reason != "" {
+			why[reason] = append(why[reason], u.path)
 		} else {
-			w.addWarning(ReasonUnknown, key, "ignored %s%s: the program does not know it; remove it, or correct its name", part, quoteText(name))
+			w.addWarning(ReasonUnknown, key, "ignored %s", quoteText(u.problem))
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(why)) {
-		w.addWarning(ReasonUnknown, key, "ignored %s%s: %s; it can be removed", part, quoteText(strings.Join(why[reason], ", ")), reason)
+		w.addWarning(ReasonUnknown, key, "ignored %s: %s; it can be removed", quoteText(strings.Join(why[reason], ", ")), reason)
 	}
 }

@@ -2,11 +2,10 @@ package settings
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -26,13 +25,13 @@ const (
 
 // limitDocument is an entry of the limits: amounts that the matching variants may take together. Absent fields match all.
 type limitDocument struct {
-	Accelerator string `json:"accelerator"`
-	Namespace   string `json:"namespace"`
-	Priority    *int   `json:"priority"`
-	Cards       *int64 `json:"cards"`
-	Replicas    *int64 `json:"replicas"`
-	Cost        scalar `json:"cost"`     // as the costs of variants, per hour
-	Variants    *int64 `json:"variants"` // of a namespace
+	Accelerator string            `yaml:"accelerator"`
+	Namespace   string            `yaml:"namespace"`
+	Priority    *int              `yaml:"priority"`
+	Cards       *int64            `yaml:"cards"`
+	Replicas    *int64            `yaml:"replicas"`
+	Cost        strictyaml.Scalar `yaml:"cost"`     // as the costs of variants, per hour
+	Variants    *int64            `yaml:"variants"` // of a namespace
 }
 
 // limitScope is what a limit is about.
@@ -87,68 +86,57 @@ func parseLimits(data map[string]string, before map[string]limitEntry, w *warnin
 	return l
 }
 
+// parseLimit refuses an entry with an unknown field: one that is spelled wrong would make the limit wider.
 func parseLimit(key, text string, w *warnings) (limitEntry, bool) {
-	document, unknown, err := decodeYAML(text, limitDocument{})
-	if err == nil && len(unknown) > 0 { // a field that is spelled wrong would make the limit wider
-		err = fmt.Errorf("unknown field %q", unknown[0])
-	}
+	document, decoded, err := decodeText(text, limitDocument{}, nil)
 	var entry limitEntry
 	if err == nil {
-		entry, err = document.parseEntry(key)
+		entry = document.parseEntry(key, decoded)
+		err = decoded.AllProblems()
 	}
-	if err != nil {
-		w.addWarning(ReasonInvalid, key, "this limit is invalid: %s; correct it", quoteText(err.Error()))
-		return limitEntry{}, false
-	}
-	return entry, true
+	w.addProblems(key, "this limit is invalid", problemsOf(err))
+	return entry, err == nil
 }
 
-func (d *limitDocument) parseEntry(key string) (limitEntry, error) {
+// parseEntry records problems of values in the document.
+func (d *limitDocument) parseEntry(key string, document *strictyaml.Document) limitEntry {
 	entry := limitEntry{namespace: d.Namespace, variants: d.Variants}
 	base := snapshot.Limit{Name: key, Accelerator: d.Accelerator, Namespace: d.Namespace}
 	if d.Priority != nil {
 		if base.Priority = *d.Priority; base.Priority < 1 || base.Priority > LowestPriority {
-			return entry, fmt.Errorf("the priority is not from 1 to %d", LowestPriority)
+			document.Errorf("priority", "%d is not from 1 to %d", base.Priority, LowestPriority)
 		}
 	}
-	add := func(unit snapshot.Unit, amount *int64) error {
+	add := func(unit snapshot.Unit, amount *int64) {
 		if amount == nil {
-			return nil
+			return
 		}
 		if *amount < 0 || unit != snapshot.Cost && *amount > maxAmount {
-			return fmt.Errorf("%s is not from 0 to %d", unit, maxAmount)
+			document.Errorf(string(unit), "%d is not from 0 to %d", *amount, maxAmount)
 		}
 		limit := base
 		limit.Unit, limit.Amount = unit, *amount
 		entry.amounts = append(entry.amounts, limit)
-		return nil
 	}
-	var cost *int64
+	add(snapshot.Cards, d.Cards)
+	add(snapshot.Replicas, d.Replicas)
 	if d.Cost != "" {
 		amount, err := ParseAmount(string(d.Cost))
 		if err != nil {
-			return entry, fmt.Errorf("cost %w", err)
+			document.Errorf("cost", "%v", err)
 		}
-		cost = &amount
+		add(snapshot.Cost, &amount)
 	}
-	if err := cmp.Or(add(snapshot.Cards, d.Cards), add(snapshot.Replicas, d.Replicas), add(snapshot.Cost, cost)); err != nil {
-		return entry, err
-	}
-	return entry, d.validateVariants(len(entry.amounts))
-}
-
-func (d *limitDocument) validateVariants(amounts int) error {
 	switch {
-	case d.Variants == nil && amounts == 0:
-		return errors.New("it has none of cards, replicas, cost and variants")
+	case d.Variants == nil && len(entry.amounts) == 0:
+		document.Errorf("", "it has none of cards, replicas, cost and variants")
 	case d.Variants == nil:
-		return nil
 	case d.Namespace == "" || d.Accelerator != "" || d.Priority != nil:
-		return fmt.Errorf("a number of variants is for a namespace, or for %q, without accelerator and priority", EachNamespace)
+		document.Errorf("variants", "a number of variants is for a namespace, or for %q, without accelerator and priority", EachNamespace)
 	case *d.Variants < 0 || *d.Variants > maxAmount:
-		return fmt.Errorf("variants is not from 0 to %d", maxAmount)
+		document.Errorf("variants", "%d is not from 0 to %d", *d.Variants, maxAmount)
 	}
-	return nil
+	return entry
 }
 
 // addEntry puts an entry in force. Of two limits with the same scope, the lower one counts.

@@ -37,22 +37,22 @@ func TestLimits(t *testing.T) {
 func TestBadLimits(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"cards: 8O":                              `this limit is invalid: cards is of the type string; correct it`,
-		"cards: -1":                              "this limit is invalid: cards is not from 0 to 1000000000; correct it",
-		"replicas: 1000000001":                   "this limit is invalid: replicas is not from 0 to 1000000000",
-		"cards: 1.5":                             "this limit is invalid: ",
-		"cards: 1e30":                            "this limit is invalid: ",
-		"cost: -5":                               `this limit is invalid: cost "-5" is not a decimal number`,
-		"cost: 1e30":                             `this limit is invalid: cost "1e+30" is not a decimal number`,
-		"namespace: a":                           "this limit is invalid: it has none of cards, replicas, cost and variants",
+		"cards: 8O":                              `this limit is invalid: line 1, column 8: cards: "8O" is not a whole number`,
+		"cards: -1":                              "this limit is invalid: line 1, column 8: cards: -1 is not from 0 to 1000000000",
+		"replicas: 1000000001":                   "this limit is invalid: line 1, column 11: replicas: 1000000001 is not from 0 to 1000000000",
+		"cards: 1.5":                             `this limit is invalid: line 1, column 8: cards: "1.5" is not a whole number`,
+		"cards: 1e30":                            `this limit is invalid: line 1, column 8: cards: "1000000000000000000000000000000" is out of range`,
+		"cost: -5":                               `this limit is invalid: line 1, column 7: cost: "-5" is not a decimal number`,
+		"cost: 1e30":                             `this limit is invalid: line 1, column 7: cost: "1000000000000000000000000000000" is too large`,
+		"namespace: a":                           "this limit is invalid: line 1, column 1: it has none of cards, replicas, cost and variants",
 		"":                                       "this limit is invalid: it has none",
-		"priority: 0\ncards: 1":                  "this limit is invalid: the priority is not from 1 to 100",
-		"priority: 101\ncards: 1":                "this limit is invalid: the priority is not",
-		"variants: 5":                            "this limit is invalid: a number of variants is for a namespace",
-		"namespace: a\npriority: 5\nvariants: 5": "this limit is invalid: a number of variants is for a namespace",
-		"namespace: a\nvariants: -5":             "this limit is invalid: variants is not from 0",
-		"cards: 8\nacelerator: A100":             `this limit is invalid: unknown field "acelerator"`,
-		"cards: [":                               "this limit is invalid: ",
+		"priority: 0\ncards: 1":                  "this limit is invalid: line 1, column 11: priority: 0 is not from 1 to 100",
+		"priority: 101\ncards: 1":                "this limit is invalid: line 1, column 11: priority: 101 is not from",
+		"variants: 5":                            "this limit is invalid: line 1, column 11: variants: a number of variants is for a namespace",
+		"namespace: a\npriority: 5\nvariants: 5": "this limit is invalid: line 3, column 11: variants: a number of variants is for a namespace",
+		"namespace: a\nvariants: -5":             "this limit is invalid: line 2, column 11: variants: -5 is not from 0",
+		"cards: 8\nacelerator: A100":             `this limit is invalid: line 2, column 1: acelerator: unknown field: did you mean "accelerator"?`,
+		"cards: [":                               "this limit is invalid: line 1, column 1: it is not YAML: ",
 	} {
 		s, w := build(Limits, map[string]string{"bad": text, "good": "cards: 5"})
 		assertWarnings(t, []string{`key "bad": ` + want}, w)

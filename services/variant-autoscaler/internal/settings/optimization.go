@@ -1,12 +1,13 @@
 package settings
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // Keys of the optimization config.
@@ -33,18 +34,18 @@ type optimization struct {
 
 func parseOptimization(data map[string]string, o Options, w *warnings) optimization {
 	values := parseFile(data, w)
-	var unknown []string
+	var unknown []unknownName
 	for _, key := range sortedKeys(data) {
 		switch {
 		case isOptimization(key):
 			values[key] = strings.TrimSpace(data[key])
 		case key != keyFile:
-			unknown = append(unknown, key)
+			unknown = append(unknown, unknownName{name: key, path: key, problem: key + ": unknown key: " + strictyaml.Hint(key, optimizationKeys)})
 		}
 	}
-	w.addUnknown("", "", unknown)
+	w.addUnknown("", unknown)
 	result := optimization{interval: parseInterval(values[keyInterval], w)}
-	for _, key := range append([]string{keyScaleToZero}, prometheusKeys...) {
+	for _, key := range optimizationKeys[1:] {
 		if set := o.Environment(key); set != "" {
 			if value := values[key]; value != "" && value != set {
 				w.addWarning(ReasonUnknown, key, "ignored: the environment variable of the same name is in force; remove one of them")
@@ -57,9 +58,10 @@ func parseOptimization(data map[string]string, o Options, w *warnings) optimizat
 	return result
 }
 
-func isOptimization(key string) bool {
-	return key == keyInterval || key == keyScaleToZero || isPrometheus(key)
-}
+// optimizationKeys are the keys that the program reads.
+var optimizationKeys = append([]string{keyInterval, keyScaleToZero}, prometheusKeys...)
+
+func isOptimization(key string) bool { return slices.Contains(optimizationKeys, key) }
 
 // parseFile returns the known keys of the file.
 func parseFile(data map[string]string, w *warnings) map[string]string {
@@ -68,24 +70,29 @@ func parseFile(data map[string]string, w *warnings) map[string]string {
 	if !found {
 		return values
 	}
-	file, valid := decodeEntry(keyFile, text, map[string]any{}, w)
-	if !valid {
+	file, document, err := decodeText(text, map[string]strictyaml.Raw{}, nil)
+	if err != nil {
+		w.addProblems(keyFile, "ignored", problemsOf(err))
 		return values
 	}
-	var unknown []string
+	var unknown []unknownName
 	for _, key := range slices.Sorted(maps.Keys(file)) {
-		if !isOptimization(key) {
-			unknown = append(unknown, key)
-			continue
-		}
-		switch value := file[key].(type) {
-		case string:
-			values[key] = strings.TrimSpace(value)
-		case bool, float64, int64:
-			values[key] = fmt.Sprint(value)
+		var value strictyaml.Scalar
+		switch {
+		case isOptimization(key):
+			document.DecodeAt(key, file[key], &value)
+			values[key] = strings.TrimSpace(string(value))
+		case effectOf(key) != "":
+			unknown = append(unknown, unknownName{name: key, path: key})
+		default:
+			document.Warnf(key, "unknown field: %s", strictyaml.Hint(key, optimizationKeys))
 		}
 	}
-	w.addUnknown(keyFile, "", unknown)
+	for _, problem := range document.Warnings() {
+		w.addWarning(ReasonUnknown, keyFile, "ignored %s", quoteText(problem.String()))
+	}
+	w.addUnknown(keyFile, unknown)
+	w.addProblems(keyFile, "ignored", problemsOf(document.AllProblems()))
 	return values
 }
 

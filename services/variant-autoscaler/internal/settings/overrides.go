@@ -4,9 +4,9 @@ import "cmp"
 
 // identity is what an entry is about. The key of the entry is only a label. Releases before v0.5 write modelID, later ones model_id.
 type identity struct {
-	Model     string `json:"modelID"`
-	OldModel  string `json:"model_id"`
-	Namespace string `json:"namespace"`
+	Model     string `yaml:"modelID"`
+	OldModel  string `yaml:"model_id"`
+	Namespace string `yaml:"namespace"`
 }
 
 func (i identity) modelName() modelName { return modelName{i.Namespace, cmp.Or(i.Model, i.OldModel)} }

@@ -83,11 +83,11 @@ func TestZero(t *testing.T) {
 		},
 		{name: "a day", retention: 24 * time.Hour, data: map[string]string{"__defaults__": "retentionPeriod: 24h"}},
 		{
-			name: "bad YAML costs itself only", enabled: true, retention: 10 * time.Minute, warn: []string{`key "a": ignored: not a valid YAML object`, `key "b": ignored: not a valid`},
+			name: "bad YAML costs itself only", enabled: true, retention: 10 * time.Minute, warn: []string{`key "a": ignored: line 1, column 1: it is not YAML: `, `key "b": ignored: line 1, column 20: enableScaleToZero: "7" is neither true nor false`},
 			data: map[string]string{"a": "modelID: [", "b": "enableScaleToZero: 7", "c": "modelID: m\n" + on},
 		},
 		{
-			name: "an unknown field", enabled: true, retention: 10 * time.Minute, warn: []string{`key "c": ignored retention: the program does not know it`},
+			name: "an unknown field", enabled: true, retention: 10 * time.Minute, warn: []string{`key "c": ignored line 2, column 1: retention: unknown field: use one of modelID, `},
 			data: map[string]string{"c": "modelID: m\nretention: 5m\n" + on},
 		},
 		{name: "an empty value", retention: 10 * time.Minute, data: map[string]string{"__defaults__": ""}},
@@ -148,7 +148,7 @@ func TestSaturation(t *testing.T) {
 		{
 			name: "a bad model costs itself only", data: map[string]string{"default": "queueSpareTrigger: 2", "a": "model_id: m\nkvCacheThreshold: 0.05", "b": "model_id: m\nnamespace: ns\nx: ["},
 			want: with(func(t *snapshot.Thresholds) { t.QueueSpare = 2 }),
-			warn: []string{`key "a": ignored: kvCacheThreshold is less than kvSpareTrigger`, `key "b": ignored: not a valid YAML object`},
+			warn: []string{`key "a": ignored: kvCacheThreshold is less than kvSpareTrigger`, `key "b": ignored: line 3, column 1: it is not YAML: `},
 		},
 		{
 			name: "what has no effect", data: map[string]string{"default": "kvCacheThreshold: 0.9\nanalyzerName: saturation\nscaleUpThreshold: 0.8\nenableRescale: false"},

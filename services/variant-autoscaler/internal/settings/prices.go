@@ -1,13 +1,15 @@
 package settings
 
+import "fairlead.dev/pkg/strictyaml"
+
 // maxPrice is the highest price of a card: 10^6 cents per hour, 10,000 dollars. Real cards cost hundreds of cents. Ten thousand of the
 // dearest cards still fit into the numbers of the optimizer.
 const maxPrice = 1e12
 
 // unitCost is an entry of accelerator-unit-costs. Cost is in cents per hour and card.
 type unitCost struct {
-	Device scalar `json:"device"`
-	Cost   scalar `json:"cost"`
+	Device strictyaml.Scalar `yaml:"device"`
+	Cost   strictyaml.Scalar `yaml:"cost"`
 }
 
 // parsePrices returns the prices of accelerators, in millionths of a cent per hour and card.

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,8 +19,6 @@ const (
 )
 
 var prometheusKeys = []string{keyBaseURL, keySkipVerify, keyCACert, keyClientCert, keyClientKey, keyServerName, keyBearerToken, keyTokenPath}
-
-func isPrometheus(key string) bool { return slices.Contains(prometheusKeys, key) }
 
 // Secret is a text that does not appear in logs.
 type Secret string

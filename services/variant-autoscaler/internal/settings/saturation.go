@@ -42,7 +42,7 @@ type saturationDocument struct {
 	identity
 	snapshot.Thresholds
 	// Limiter limits variants to the accelerators that nodes have free. It counts in the entry of all models only.
-	Limiter *bool `json:"enableLimiter"`
+	Limiter *bool `yaml:"enableLimiter"`
 }
 
 type saturation struct {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // build returns the settings that one ConfigMap gives, and its warnings.
@@ -127,11 +129,11 @@ func TestOptimizationConfig(t *testing.T) {
 		},
 		{
 			name: "a bad file", data: map[string]string{keyFile: "a: [", keyInterval: "30s"},
-			interval: 30 * time.Second, warn: []string{`key "config.yaml": ignored: not a valid YAML object`},
+			interval: 30 * time.Second, warn: []string{`key "config.yaml": ignored: line 1, column 1: it is not YAML: `},
 		},
 		{
 			name: "an unknown key", data: map[string]string{"GLOBAL_OPT_INTERVALL": "30s"},
-			interval: time.Minute, warn: []string{`ignored GLOBAL_OPT_INTERVALL: the program does not know it`},
+			interval: time.Minute, warn: []string{`ignored GLOBAL_OPT_INTERVALL: unknown key: did you mean "GLOBAL_OPT_INTERVAL"?`},
 		},
 		{
 			name: "without TLS", data: map[string]string{keyBaseURL: "http://user:pass@p"},
@@ -251,10 +253,10 @@ func TestPrices(t *testing.T) {
 		assert.False(t, known, name)
 	}
 	assertWarnings(t, []string{
-		`key "a-json": ignored: not a valid YAML object`, `key "b-nan": ignored: the cost "NaN" is not a decimal number, as 10 or 10.50: set it in cents per hour and card`,
+		`key "a-json": ignored: line 1, column 1: it is not YAML: `, `key "b-nan": ignored: the cost "NaN" is not a decimal number, as 10 or 10.50: set it in cents per hour and card`,
 		`key "c-negative": ignored: the cost "-1"`, `key "d-none": ignored: the cost ""`, `key "e-huge": ignored: the cost "1000000.01" is more than 1000000 cents`,
-		`key "f-list": ignored: not a valid YAML object`, `key "g-nested": ignored`, `key "h-huge": ignored: the cost "1000000000000000000000000000000" is too large`,
-		`key "i-extra": ignored price: the program does not know it`, `key "j-empty": ignored: the cost ""`,
+		`key "f-list": ignored: line 1, column 1: a list has no fields`, `key "g-nested": ignored`, `key "h-huge": ignored: the cost "1000000000000000000000000000000" is too large`,
+		`key "i-extra": ignored line 1, column 13: price: unknown field: use one of device, cost`, `key "j-empty": ignored: the cost ""`,
 	}, w)
 }
 
@@ -310,7 +312,7 @@ func TestDocumentedKeys(t *testing.T) {
 		{"thresholds of 0.9", Saturation, map[string]string{"default": "{enableRescale: false}"}, []string{
 			`key "default": ignored enableRescale: models with the better priority get what limits leave; it can be removed`,
 		}},
-		{"classes of 0.0", Classes, map[string]string{"c": "data: [{model: m, slo-itl: 30, slo-ttw: 500}]"}, []string{`key "c": ignored data[0]: slo-ttw: slo-ttft has the wait, too; it can be removed`}},
+		{"classes of 0.0", Classes, map[string]string{"c": "data: [{model: m, slo-itl: 30, slo-ttw: 500}]"}, []string{`key "c": ignored data[0].slo-ttw: slo-ttft has the wait, too; it can be removed`}},
 		{
 			"later thresholds", Saturation, map[string]string{"default": "analyzers: []\nscaleDownBoundary: 0.7\nlimiters: []\nscaleToZero: {enabled: true}"},
 			[]string{`key "default": ignored limiters: limits`, `key "default": ignored scaleToZero: the ConfigMap model-scale-to-zero-config`, `key "default": ignored analyzers, scaleDownBoundary: what`},
@@ -332,4 +334,47 @@ func TestDocumentedKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLooseSpellings: texts that sigs.k8s.io/yaml reads stay valid, because entries were written for it.
+func TestLooseSpellings(t *testing.T) {
+	t.Parallel()
+	s, w := build(Zero, map[string]string{"a": "ModelID: a\nenableScaleToZero: yes\nretentionPeriod: 5m\n---\nmore: [", "b": "&b {modelID: b, enableScaleToZero: ON}"})
+	assertWarnings(t, []string{`key "a": there is more than one document: only the first one is read`}, w)
+	for _, model := range []string{"a", "b"} {
+		enabled, _ := s.ScaleToZero("ns", model)
+		assert.True(t, enabled, model)
+	}
+	prices, w := build(Accelerators, map[string]string{"a": "{Device: A, cost: 1e3}", "b": "&x cost: .5"})
+	assert.Empty(t, w)
+	assert.Equal(t, map[string]int64{"a": 1_000_000_000, "b": 500_000}, prices.Prices())
+	classes, w := build(Classes, map[string]string{"c": "data:\n- &m {model: m, slo-ttft: 500}\n- {<<: *m, namespace: ns, slo-tpot: 20}\n"})
+	assert.Empty(t, w)
+	class, problem := classes.Class("ns", "m", "c")
+	require.Nil(t, problem)
+	assert.Equal(t, snapshot.Targets{TTFT: 500, ITL: 20}, class.Targets)
+	limits, w := build(Limits, map[string]string{"l": "cards: 8.0"})
+	assert.Empty(t, w)
+	assert.Len(t, limits.Limits(nil), 1)
+}
+
+// TestAllProblemsAtOnce: each problem of an entry has its line and its path, and the nearest name.
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, w := build(Zero, map[string]string{"a": "modelId: m\nenableScaleToZero: maybe\nretentionPeriods: 5m\nnamespace: [x]"})
+	assertWarnings(t, []string{
+		`key "a": ignored line 3, column 1: retentionPeriods: unknown field: did you mean "retentionPeriod"?`,
+		`key "a": ignored: line 2, column 20: enableScaleToZero: "maybe" is neither true nor false`,
+		`key "a": ignored: line 4, column 12: namespace: a list is not a string`,
+	}, w)
+	_, w = build(Limits, map[string]string{"l": "cards: -1\nreplicas: -1\npriority: 0"})
+	assertWarnings(t, []string{
+		`key "l": this limit is invalid: line 1, column 8: cards: -1 is not from 0`, `key "l": this limit is invalid: line 2, column 11: replicas: -1 is not from 0`,
+		`key "l": this limit is invalid: line 3, column 11: priority: 0 is not from 1 to 100`,
+	}, w)
+	_, w = build(Optimization, map[string]string{keyFile: "V: 2\nGLOBAL_OPT_INTERVAL: [1]\nWVA_SCALE_TO_ZER: true\n"})
+	assertWarnings(t, []string{
+		`key "config.yaml": ignored line 3, column 19: WVA_SCALE_TO_ZER: unknown field: did you mean "WVA_SCALE_TO_ZERO"?`,
+		`key "config.yaml": ignored V: a flag of the program sets it`, `key "config.yaml": ignored: line 2, column 22: GLOBAL_OPT_INTERVAL: a list is not a string`,
+	}, w)
 }

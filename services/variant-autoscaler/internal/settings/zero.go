@@ -3,6 +3,8 @@ package settings
 import (
 	"cmp"
 	"time"
+
+	"fairlead.dev/pkg/strictyaml"
 )
 
 // DefaultRetention is how long a model keeps a replica after its last request, if nothing else is set.
@@ -21,11 +23,11 @@ const (
 type zeroDocument struct {
 	identity
 
-	Enable       *bool  `json:"enableScaleToZero"`
-	OldEnable    *bool  `json:"enable_scale_to_zero"`
-	Retention    scalar `json:"retentionPeriod"`
-	OldRetention scalar `json:"retention_period"`
-	WaitingCost  scalar `json:"waitingCost"` // per hour, as the costs of variants
+	Enable       *bool             `yaml:"enableScaleToZero"`
+	OldEnable    *bool             `yaml:"enable_scale_to_zero"`
+	Retention    strictyaml.Scalar `yaml:"retentionPeriod"`
+	OldRetention strictyaml.Scalar `yaml:"retention_period"`
+	WaitingCost  strictyaml.Scalar `yaml:"waitingCost"` // per hour, as the costs of variants
 }
 
 // zeroEntry is what an entry sets.

@@ -294,7 +294,7 @@ func TestWarningsAreReportedOnce(t *testing.T) {
 	events, problems := r.reports()
 	const interval = `key "GLOBAL_OPT_INTERVAL": "5s" is too short, 10s is in force: set a duration from 10s to 10m, for example 60s`
 	assert.Equal(t, []string{
-		"system/" + long + " uid Warning UnknownConfiguration ignored extra: the program does not know it; remove it, or correct its name",
+		"system/" + long + " uid Warning UnknownConfiguration ignored extra: unknown key: use one of GLOBAL_OPT_INTERVAL, WVA_SCALE_TO_ZERO, PROMETHEUS_BASE_URL, PROMETHEUS_TLS_INSECURE_SKIP_VERIFY, PROMETHEUS_CA_CERT_PATH, PROMETHEUS_CLIENT_CERT_PATH, PROMETHEUS_CLIENT...",
 		"system/" + long + " uid Warning InvalidConfiguration " + interval,
 	}, events)
 	assert.Contains(t, problems, "system/"+long+": ConfigMap system/"+long+": "+interval)
