@@ -53,26 +53,3 @@ func TestSpan(t *testing.T) {
 		assert.Equal(t, want, (&view{Time: noon, Since: noon.Add(-since)}).Span())
 	}
 }
-
-func TestFormats(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ name, give, want string }{
-		{name: "none", give: formatNumber(0), want: "0"},
-		{name: "small", give: formatNumber(0.123456), want: "0.1235"},
-		{name: "large", give: formatNumber(123456.7), want: "123457"},
-		{name: "absurd", give: formatNumber(1e30), want: "1e+30"},
-		{name: "negative", give: formatNumber(-1234.5), want: "-1234"},
-		{name: "all", give: formatPercent(1), want: "100 %"},
-		{name: "nearly all", give: formatPercent(0.999999), want: "99.9 %"},
-		{name: "a part", give: formatPercent(0.25), want: "25 %"},
-		{name: "age", give: formatAge(72.4), want: "1m12s"},
-		{name: "minutes", give: formatSpan(10 * time.Minute), want: "10 min"},
-		{name: "hours", give: formatSpan(125 * time.Minute), want: "2 h 5 min"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			assert.Equal(t, tt.want, tt.give)
-		})
-	}
-}

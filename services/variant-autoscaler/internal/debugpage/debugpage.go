@@ -4,10 +4,7 @@ package debugpage
 
 import (
 	_ "embed"
-	"encoding/json"
-	"html/template"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,15 +12,9 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/debugpage"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-)
-
-// The paths of the page.
-const (
-	pathBoth = "/debug/models"
-	pathHTML = "/debug/models.html"
-	pathJSON = "/debug/models.json"
 )
 
 // staleAge is the age of a decision from which the page asks for the reason. Passes are a minute apart, unless the administrator says
@@ -33,7 +24,7 @@ const staleAge = 5 * time.Minute
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(formatFuncs()).Parse(pageText))
+var pageTemplate = debugpage.ParseTemplate(pageText)
 
 // Page shows the decisions of a term. It is safe for concurrent use.
 type Page struct {
@@ -68,45 +59,10 @@ func (p *Page) EndTerm() {
 	p.shown.Store(nil)
 }
 
-// Handlers returns the handlers by pattern of http.ServeMux.
+// Handlers returns the handlers by pattern of http.ServeMux. The JSON has no indentation: it has as many numbers as the charts have points.
 func (p *Page) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{
-		"GET " + pathBoth: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Vary", "Accept")
-			if strings.Contains(r.Header.Get("Accept"), "text/html") { // only browsers send this
-				p.writeHTML(w)
-				return
-			}
-			p.writeJSON(w)
-		}),
-		"GET " + pathHTML: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeHTML(w) }),
-		"GET " + pathJSON: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w) }),
-	}
-}
-
-// writeJSON writes the state without indentation: it has as many numbers as the charts have points.
-func (p *Page) writeJSON(w http.ResponseWriter) {
-	setHeaders(w, "application/json")
-	p.logWriteError(json.NewEncoder(w).Encode(p.currentState()))
-}
-
-func (p *Page) writeHTML(w http.ResponseWriter) {
-	setHeaders(w, "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	p.logWriteError(pageTemplate.Execute(w, p.currentState()))
-}
-
-// logWriteError logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
-func (p *Page) logWriteError(err error) {
-	if err != nil {
-		p.p.Log.Debug("Could not write debug page", zap.Error(err))
-	}
-}
-
-func setHeaders(w http.ResponseWriter, contentType string) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	page := debugpage.Page{Log: p.p.Log, Path: "/debug/models", Template: pageTemplate, State: func() any { return p.currentState() }}
+	return page.Handlers()
 }
 
 // pageState is the content of the page.

@@ -6,27 +6,18 @@ package debugpage
 import (
 	"cmp"
 	_ "embed"
-	"encoding/json"
-	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-)
-
-// The paths of the page.
-const (
-	pathBoth = "/debug/pools"
-	pathHTML = "/debug/pools.html"
-	pathJSON = "/debug/pools.json"
 )
 
 // maxLength limits strings that clients choose.
@@ -35,7 +26,7 @@ const maxLength = 256
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(formatFuncs()).Parse(pageText))
+var pageTemplate = debugpage.ParseTemplate(pageText)
 
 // snapshots provides the endpoints.
 type snapshots interface {
@@ -70,44 +61,8 @@ func New(p Params) *Page { return &Page{Params: p} }
 
 // Handlers returns the handlers by pattern of http.ServeMux.
 func (p *Page) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{
-		"GET " + pathBoth: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Vary", "Accept")
-			if strings.Contains(r.Header.Get("Accept"), "text/html") { // only browsers send this
-				p.writeHTML(w)
-				return
-			}
-			p.writeJSON(w)
-		}),
-		"GET " + pathHTML: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeHTML(w) }),
-		"GET " + pathJSON: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w) }),
-	}
-}
-
-func (p *Page) writeJSON(w http.ResponseWriter) {
-	setHeaders(w, "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	p.logWriteError(encoder.Encode(p.pageState()))
-}
-
-func (p *Page) writeHTML(w http.ResponseWriter) {
-	setHeaders(w, "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	p.logWriteError(pageTemplate.Execute(w, p.pageState()))
-}
-
-// logWriteError logs an error of writing an answer. The client has received the beginning, so it cannot get an error.
-func (p *Page) logWriteError(err error) {
-	if err != nil {
-		p.Log.Debug("Could not write debug page", zap.Error(err))
-	}
-}
-
-func setHeaders(w http.ResponseWriter, contentType string) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	page := debugpage.Page{Log: p.Log, Path: "/debug/pools", Template: pageTemplate, Indent: "  ", State: func() any { return p.pageState() }}
+	return page.Handlers()
 }
 
 // state is the content of the page.
