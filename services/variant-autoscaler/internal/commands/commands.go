@@ -1,5 +1,5 @@
 // Package commands is the command line of the program. Without a subcommand, the program decides on replicas. Subcommand plan prints a
-// decision, solve answers problems on a stream.
+// decision.
 package commands
 
 import (
@@ -13,7 +13,6 @@ import (
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/variant-autoscaler/internal/app"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
-	"fairlead.dev/services/variant-autoscaler/internal/solve"
 )
 
 // New returns the command line. It reads problems from in, and writes results to out and explanations to log.
@@ -25,17 +24,6 @@ func New(in io.Reader, out, log io.Writer) *cobra.Command {
 		Run:        func(ctx context.Context, log *zap.Logger) error { return app.Run(ctx, cfg, log) },
 		PrintGraph: app.PrintGraph,
 	}, out, log)
-	root.AddCommand(newPlan(in, out, log), newSolve(in, out))
+	root.AddCommand(newPlan(in, out, log))
 	return root
-}
-
-func newSolve(in io.Reader, out io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "solve",
-		Short: "Answer optimization problems on standard input",
-		Long: "Answer optimization problems on standard input. For each problem, solve reads one line of JSON and prints \"ready\", reads the\n" +
-			"line \"solve\" and prints the plan as one line of JSON. It ends with the input.",
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return solve.Run(in, out) },
-	}
 }

@@ -1,6 +1,6 @@
-// Package solve answers optimization problems on a stream, for measurements: one process for many passes. For each pass, it reads the
-// problem as a line of JSON and writes "ready", reads "solve" and writes the plan.
-package solve
+// Command solve answers optimization problems on standard input, for measurements: one process for many passes. For each pass, it reads the
+// problem as a line of JSON and prints "ready", reads the line "solve" and prints the plan as a line of JSON. It ends with the input.
+package main
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -79,8 +80,15 @@ type answer struct {
 
 var errNotSolve = errors.New(`the line after a problem must be "solve"`)
 
-// Run answers until the input ends.
-func Run(in io.Reader, out io.Writer) error {
+func main() {
+	if err := answerProblems(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// answerProblems answers until the input ends.
+func answerProblems(in io.Reader, out io.Writer) error {
 	r := bufio.NewReaderSize(in, 1<<20)
 	for {
 		line, err := r.ReadBytes('\n')

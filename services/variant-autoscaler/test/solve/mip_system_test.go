@@ -1,6 +1,6 @@
 //go:build system
 
-package solve
+package main
 
 import (
 	"bytes"
