@@ -53,6 +53,11 @@ type Variant struct {
 	Resolution Resolution
 }
 
+// ModelKey returns the model that the variant serves.
+func (v *Variant) ModelKey() snapshot.ModelKey {
+	return snapshot.PoolKey{Namespace: v.Namespace, Name: v.Pool}.WithModel(v.Model)
+}
+
 // targetKey identifies a target.
 type targetKey struct{ namespace, kind, name string }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // Names of the queue in the metrics of the picker. Releases have one of them, or both.
@@ -14,24 +16,22 @@ const (
 	LegacyQueue = "inference_extension_flow_control_queue_size"
 )
 
-// Queue is a model for which requests wait in a picker. Pool is empty if the picker does not name it.
-type Queue struct{ Namespace, Pool, Model string }
-
-// ReadQueues returns the models of all namespaces for which requests wait. One query for all of them is small: it returns only queues that
-// are not empty.
-func ReadQueues(ctx context.Context, q querier) ([]Queue, error) {
+// ReadQueues returns the models of all namespaces for which requests wait in pickers. The pool of one is empty if the picker does not name it.
+// One query for all of them is small: it returns only queues that are not empty.
+func ReadQueues(ctx context.Context, q querier) ([]snapshot.ModelKey, error) {
 	vector, err := q.Query(ctx, fmt.Sprintf(`sum by (namespace, inference_pool, target_model_name, model_name) ({__name__=~"%s"}) > 0`,
 		strings.Join([]string{NewQueue, LegacyQueue}, "|")))
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of pickers: %w", err)
 	}
-	var queues []Queue
+	var queues []snapshot.ModelKey
 	for _, s := range vector {
 		model := cmp.Or(s.Labels["target_model_name"], s.Labels["model_name"])
 		if model == "" || s.Labels["namespace"] == "" || math.IsNaN(s.Value) {
 			continue
 		}
-		queues = append(queues, Queue{Namespace: s.Labels["namespace"], Pool: s.Labels["inference_pool"], Model: model})
+		pool := snapshot.PoolKey{Namespace: s.Labels["namespace"], Name: s.Labels["inference_pool"]}
+		queues = append(queues, pool.WithModel(model))
 	}
 	return queues, nil
 }

@@ -55,7 +55,7 @@ type decider struct {
 	snapshot *snapshot.Snapshot
 	variants [][]variantState // by group
 	frozen   []Reason         // by group: why it keeps its replicas; empty: the plan decides
-	served   map[poolKey][]string
+	served   map[snapshot.PoolKey][]string
 	places   []placeLimit // their limits follow those of the snapshot
 	quotas   *quotaTree
 	// quotaLimits follow those of places.

@@ -54,12 +54,9 @@ type term struct {
 	variants map[name]*actuation.Variant // without a kind
 	objects  map[name]*actuation.Variant // that declare them
 	targets  map[name]*actuation.Variant
-	standby  map[model][]*actuation.Variant // that start first when a request waits: one, or one of each role
-	replicas map[model]int                  // desired, of all variants
+	standby  map[snapshot.ModelKey][]*actuation.Variant // that start first when a request waits: one, or one of each role
+	replicas map[snapshot.ModelKey]int                  // desired, of all variants
 }
-
-// model is a model behind an InferencePool.
-type model struct{ namespace, pool, name string }
 
 type name struct{ namespace, kind, name string }
 
@@ -69,7 +66,7 @@ func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []actuation.Variant) {
 	next := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)),
-		targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[model][]*actuation.Variant{}, replicas: map[model]int{}}
+		targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[snapshot.ModelKey][]*actuation.Variant{}, replicas: map[snapshot.ModelKey]int{}}
 	for _, v := range variants {
 		if v.Resolution != actuation.Suppressed {
 			next.addVariant(&v)
@@ -106,13 +103,12 @@ func (t *Table) notifyChange() {
 
 // WakeModel gives each variant that starts first for a model a replica, until a pass that saw the request decides. It returns those that
 // have to start. asleep reports that the model has no replicas: then a pass has to decide soon.
-func (t *Table) WakeModel(namespace, pool, modelID string) (starts []actuation.Variant, asleep bool) {
+func (t *Table) WakeModel(key snapshot.ModelKey) (starts []actuation.Variant, asleep bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.term == nil {
 		return nil, false
 	}
-	key := model{namespace, pool, modelID}
 	replicas, known := t.term.replicas[key]
 	standby := t.term.standby[key]
 	if len(standby) == 0 {
@@ -196,7 +192,7 @@ func (t *term) addVariant(v *actuation.Variant) {
 	put(t.targets, "", v.Target.Name)
 	put(t.targets, v.Target.Kind, v.Target.Name)
 	put(t.variants, "", v.Name)
-	served := model{v.Namespace, v.Pool, v.Model}
+	served := v.ModelKey()
 	if t.replicas[served] += v.Desired; v.Standby {
 		t.standby[served] = append(t.standby[served], v)
 	}

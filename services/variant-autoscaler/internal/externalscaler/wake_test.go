@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // sleeping returns the variants of a model without replicas: the first one starts first.
@@ -17,6 +18,10 @@ func sleeping(desired int) []actuation.Variant {
 	first.Pool, first.Model, first.Standby = "pool", "m", desired == 0
 	second.Pool, second.Model = "pool", "m"
 	return []actuation.Variant{first, second}
+}
+
+func modelKey(namespace, pool, model string) snapshot.ModelKey {
+	return snapshot.PoolKey{Namespace: namespace, Name: pool}.WithModel(model)
 }
 
 func replicas(t *testing.T, table *Table, of string) int {
@@ -30,7 +35,7 @@ func TestWake(t *testing.T) {
 	t.Parallel()
 	table := NewTable()
 	wake := func(namespace, pool, model string) []actuation.Variant {
-		starts, _ := table.WakeModel(namespace, pool, model)
+		starts, _ := table.WakeModel(modelKey(namespace, pool, model))
 		return starts
 	}
 	assert.Nil(t, wake("ns", "pool", "m"), "no term")
@@ -56,7 +61,7 @@ func TestWake(t *testing.T) {
 	table.Publish(sleeping(0))
 	assert.Equal(t, 0, replicas(t, table, "first"), "the decision counts from then on")
 
-	table.WakeModel("ns", "pool", "m")
+	table.WakeModel(modelKey("ns", "pool", "m"))
 	table.EndTerm()
 	table.Publish(sleeping(0))
 	assert.Equal(t, 0, replicas(t, table, "first"), "nothing of another term")
@@ -73,16 +78,16 @@ func TestWakeRoles(t *testing.T) {
 	}
 	table.Publish(roles(0))
 	require.Len(t, table.Asleep(), 2)
-	starts, asleep := table.WakeModel("ns", "pool", "m")
+	starts, asleep := table.WakeModel(modelKey("ns", "pool", "m"))
 	assert.Len(t, starts, 2)
 	assert.True(t, asleep)
 	assert.Equal(t, []int{1, 0, 1}, []int{replicas(t, table, "first"), replicas(t, table, "second"), replicas(t, table, "prefill")})
-	starts, asleep = table.WakeModel("ns", "pool", "m")
+	starts, asleep = table.WakeModel(modelKey("ns", "pool", "m"))
 	assert.Empty(t, starts, "once")
 	assert.False(t, asleep)
 	table.EndTerm()
 	table.Publish(roles(1))
-	starts, _ = table.WakeModel("ns", "pool", "m")
+	starts, _ = table.WakeModel(modelKey("ns", "pool", "m"))
 	require.Len(t, starts, 1, "the other one starts already")
 	assert.Equal(t, "first", starts[0].Name)
 }
@@ -98,7 +103,7 @@ func TestWakePushes(t *testing.T) {
 		second, _ := stream(ctx, t, client, &ScaledObjectRef{Namespace: "ns", Name: "second"})
 		assert.False(t, <-first)
 		assert.False(t, <-second)
-		w.table.WakeModel("ns", "pool", "m")
+		w.table.WakeModel(modelKey("ns", "pool", "m"))
 		synctest.Wait()
 		assert.True(t, <-first)
 		w.table.Publish(sleeping(1))

@@ -16,6 +16,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -66,7 +67,7 @@ type Follower struct {
 	changed chan struct{}
 
 	mu      sync.Mutex
-	renewed map[Pool]bool // pools whose streams have to begin anew
+	renewed map[snapshot.PoolKey]bool // pools whose streams have to begin anew
 
 	following map[picker]*followedPicker // of the goroutine in Run
 	streams   sync.WaitGroup
@@ -75,18 +76,18 @@ type Follower struct {
 
 // followedPicker is the stream of a picker.
 type followedPicker struct {
-	pools []Pool
+	pools []snapshot.PoolKey
 	stop  context.CancelFunc
 	heard *atomic.Bool // whether its stream has delivered a line
 }
 
 // NewFollower returns a Follower. Run follows.
 func NewFollower(p Params) *Follower {
-	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[Pool]bool{}, following: map[picker]*followedPicker{}}
+	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[snapshot.PoolKey]bool{}, following: map[picker]*followedPicker{}}
 }
 
 // WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
-func (f *Follower) WatchModels(models []Key) {
+func (f *Follower) WatchModels(models []snapshot.ModelKey) {
 	added := f.p.Table.SetModels(models)
 	f.mu.Lock()
 	for _, pool := range added {
@@ -101,7 +102,7 @@ func (f *Follower) WatchModels(models []Key) {
 
 // CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
 // reports whether a picker of its pool is followed.
-func (f *Follower) CountWaiting(k Key) (now, since int, watched bool) {
+func (f *Follower) CountWaiting(k snapshot.ModelKey) (now, since int, watched bool) {
 	return f.p.Table.CountWaiting(k)
 }
 
@@ -122,11 +123,11 @@ func (f *Follower) Run(ctx context.Context) {
 func (f *Follower) syncPickers(ctx context.Context) {
 	f.mu.Lock()
 	renewed := f.renewed
-	f.renewed = map[Pool]bool{}
+	f.renewed = map[snapshot.PoolKey]bool{}
 	f.mu.Unlock()
 	wanted := f.wantedPickers()
 	for p, s := range f.following {
-		if !slices.Equal(wanted[p], s.pools) || slices.ContainsFunc(s.pools, func(pool Pool) bool { return renewed[pool] }) {
+		if !slices.Equal(wanted[p], s.pools) || slices.ContainsFunc(s.pools, func(pool snapshot.PoolKey) bool { return renewed[pool] }) {
 			s.stop()
 			delete(f.following, p)
 		}
@@ -154,12 +155,12 @@ func (f *Follower) reportCounts() {
 }
 
 // wantedPickers returns the pickers of all known pools, with their pools.
-func (f *Follower) wantedPickers() map[picker][]Pool {
-	wanted := map[picker][]Pool{}
+func (f *Follower) wantedPickers() map[picker][]snapshot.PoolKey {
+	wanted := map[picker][]snapshot.PoolKey{}
 	if f.p.Off {
 		return wanted
 	}
-	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), Pool.compareTo) {
+	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), snapshot.PoolKey.Compare) {
 		service := f.serviceOf(pool)
 		if service.Name == "" {
 			continue
@@ -175,7 +176,7 @@ func (f *Follower) wantedPickers() map[picker][]Pool {
 }
 
 // dropExcess removes the pickers beyond the limits.
-func (f *Follower) dropExcess(pickers map[picker][]Pool) map[picker][]Pool {
+func (f *Follower) dropExcess(pickers map[picker][]snapshot.PoolKey) map[picker][]snapshot.PoolKey {
 	counts, total := map[string]int{}, len(pickers)
 	kept := 0
 	for _, p := range slices.SortedFunc(maps.Keys(pickers), picker.compareTo) {
@@ -196,7 +197,7 @@ func (f *Follower) dropExcess(pickers map[picker][]Pool) map[picker][]Pool {
 }
 
 // serviceOf returns the Service of the picker of a pool, without a name if it has none.
-func (f *Follower) serviceOf(pool Pool) cache.ObjectName {
+func (f *Follower) serviceOf(pool snapshot.PoolKey) cache.ObjectName {
 	for _, reader := range f.p.Pools {
 		if p := informers.FindObject[informers.Pool](reader,
 			cache.ObjectName{Namespace: pool.Namespace, Name: pool.Name}); p != nil && p.Picker != "" {

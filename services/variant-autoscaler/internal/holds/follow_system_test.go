@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // TestSockets follows a picker over TCP, and again after its connections broke.
@@ -39,7 +40,7 @@ func TestSockets(t *testing.T) {
 		cancel()
 		<-done
 	}()
-	w.follower.WatchModels([]Key{llama})
+	w.follower.WatchModels([]snapshot.ModelKey{llama})
 	waits := func(number int) {
 		require.Eventually(t, func() bool {
 			now, watched := w.waiting(llama)

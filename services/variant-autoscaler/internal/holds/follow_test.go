@@ -27,6 +27,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -103,7 +104,7 @@ type world struct {
 	mu       sync.Mutex
 	handlers map[string]http.Handler
 	dials    map[string]int
-	reported []Key
+	reported []snapshot.ModelKey
 	times    []time.Time // of reports
 	followed [2]int
 }
@@ -129,7 +130,7 @@ func newWorld(t *testing.T) *world {
 		t: t, table: NewTable(), logs: logs, handlers: map[string]http.Handler{}, dials: map[string]int{},
 		pools: &objects{kind: informers.Kinds("").InferencePools}, endpoints: &objects{kind: informers.EndpointsKind()},
 	}
-	w.table.OnHold(func(k Key) {
+	w.table.OnHold(func(k snapshot.ModelKey) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.reported, w.times = append(w.reported, k), append(w.times, time.Now())
@@ -172,7 +173,7 @@ func (w *world) serve(address string, h http.HandlerFunc) {
 }
 
 // run follows until the end of the test.
-func (w *world) run(models ...Key) (stop func()) {
+func (w *world) run(models ...snapshot.ModelKey) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -196,7 +197,7 @@ func (w *world) dialed() map[string]int {
 }
 
 // firstHolds returns the first holds that were reported.
-func (w *world) firstHolds() []Key {
+func (w *world) firstHolds() []snapshot.ModelKey {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.reported)
@@ -215,7 +216,7 @@ func sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func (w *world) waiting(k Key) (now int, watched bool) {
+func (w *world) waiting(k snapshot.ModelKey) (now int, watched bool) {
 	now, _, watched = w.table.CountWaiting(k)
 	return now, watched
 }
@@ -245,7 +246,7 @@ func lines(texts <-chan string) http.HandlerFunc {
 	}
 }
 
-func says(pool Pool, model string, waiting int) string {
+func says(pool snapshot.PoolKey, model string, waiting int) string {
 	return fmt.Sprintf(`{"namespace":%q,"pool":%q,"models":[{"model":%q,"waiting":%d,"oldestSeconds":1.25}]}`, pool.Namespace, pool.Name, model, waiting)
 }
 
@@ -272,7 +273,7 @@ func TestFollow(t *testing.T) {
 		now, watched := w.waiting(llama)
 		assert.True(t, watched)
 		assert.Equal(t, 5, now)
-		assert.Equal(t, []Key{llama}, w.firstHolds())
+		assert.Equal(t, []snapshot.ModelKey{llama}, w.firstHolds())
 		assert.Equal(t, [2]int{2, 0}, w.counted())
 		assert.LessOrEqual(t, w.firstTime().Sub(before), 10*time.Millisecond, "without a pass and without a poll")
 
@@ -301,7 +302,7 @@ func TestNewModel(t *testing.T) {
 		sleep(time.Second)
 		now, _ := w.waiting(qwen)
 		assert.Zero(t, now)
-		w.follower.WatchModels([]Key{llama, qwen})
+		w.follower.WatchModels([]snapshot.ModelKey{llama, qwen})
 		sleep(time.Second)
 		texts <- says(pool, "qwen", 1)
 		sleep(time.Second)
@@ -343,8 +344,8 @@ func TestHostilePickers(t *testing.T) {
 		text string
 		ends bool
 	}{
-		"another namespace":  {says(Pool{"other", "pool"}, "llama", 1), false},
-		"another pool":       {says(Pool{"ns", "other"}, "llama", 1), false},
+		"another namespace":  {says(snapshot.PoolKey{Namespace: "other", Name: "pool"}, "llama", 1), false},
+		"another pool":       {says(snapshot.PoolKey{Namespace: "ns", Name: "other"}, "llama", 1), false},
 		"another model":      {says(pool, "nobody's", 1), false},
 		"a negative number":  {says(pool, "llama", -1), false},
 		"no JSON":            {"llama", true},
@@ -359,7 +360,7 @@ func TestHostilePickers(t *testing.T) {
 				w.pools.set(t, poolObject("ns", "pool"), poolObject("other", "pool"))
 				texts := make(chan string, 9)
 				w.serve("10.0.0.1", lines(texts))
-				stop := w.run(Key{Pool{"other", "pool"}, "llama"})
+				stop := w.run(snapshot.PoolKey{Namespace: "other", Name: "pool"}.WithModel("llama"))
 				defer stop()
 				texts <- tt.text
 				sleep(500 * time.Millisecond)
@@ -403,7 +404,7 @@ func TestRefused(t *testing.T) {
 				texts <- says(pool, "llama", 1)
 				w.serve("10.0.0.1", lines(texts))
 				sleep(time.Minute)
-				assert.Equal(t, []Key{llama}, w.firstHolds())
+				assert.Equal(t, []snapshot.ModelKey{llama}, w.firstHolds())
 			})
 		})
 	}
@@ -415,7 +416,7 @@ func TestTooManyPickers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var pools, all []string
-		var models []Key
+		var models []snapshot.ModelKey
 		for n := range 10 {
 			namespace := fmt.Sprintf("ns-%d", n)
 			var addresses []string
@@ -424,7 +425,7 @@ func TestTooManyPickers(t *testing.T) {
 			}
 			pools = append(pools, poolObject(namespace, "pool"))
 			all = append(all, slice(namespace, addresses[:32]...), strings.Replace(slice(namespace, addresses[32:]...), "epp-1", "epp-2", 1))
-			models = append(models, Key{Pool{namespace, "pool"}, "llama"})
+			models = append(models, snapshot.PoolKey{Namespace: namespace, Name: "pool"}.WithModel("llama"))
 		}
 		w.pools.set(t, pools...)
 		w.endpoints.set(t, all...)
@@ -483,7 +484,7 @@ other{model_name="llama"} 9
 			sleep(2 * scrapeInterval)
 			now, _ := w.waiting(llama)
 			assert.Equal(t, 3, now)
-			assert.Equal(t, []Key{llama}, w.firstHolds())
+			assert.Equal(t, []snapshot.ModelKey{llama}, w.firstHolds())
 			assert.Equal(t, 1, w.dialed()["10.0.0.1"], "one connection")
 			set(metric + "{ 1\n")
 			sleep(2 * time.Second)

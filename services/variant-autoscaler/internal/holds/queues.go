@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -75,7 +76,7 @@ func readQueues(page io.Reader) (pageQueues, error) {
 }
 
 // waitingOf returns how many requests wait for each model of a pool. A queue without a pool is that of the only one.
-func (queues pageQueues) waitingOf(pool Pool, only bool) map[string]int { //nolint:revive // what the caller knows of the picker
+func (queues pageQueues) waitingOf(pool snapshot.PoolKey, only bool) map[string]int { //nolint:revive // what the caller knows of the picker
 	waiting := map[string]int{}
 	for _, q := range queues {
 		if q.pool == pool.Name || q.pool == "" && only {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -56,7 +58,7 @@ type line struct {
 type streamReader struct {
 	follower *Follower
 	picker   picker
-	pools    []Pool
+	pools    []snapshot.PoolKey
 	heard    *atomic.Bool
 	log      *zap.Logger
 }
@@ -134,7 +136,7 @@ func (r *streamReader) observeLine(text []byte) error {
 		waiting[m.Model] = min(max(m.Waiting, 0), maxRequests)
 	}
 	for _, pool := range r.pools {
-		if pool == (Pool{l.Namespace, l.Pool}) {
+		if pool == (snapshot.PoolKey{Namespace: l.Namespace, Name: l.Pool}) {
 			r.follower.p.Table.Observe(pool, r.picker.address, waiting)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // recorded is what the handler of the endpoint picker writes. Its own test makes it.
@@ -47,9 +49,9 @@ func TestStreamOfThePicker(t *testing.T) {
 			}
 			<-r.Context().Done()
 		})
-		chat, other := Pool{"models", "chat"}, Pool{"models", "other"}
-		llama, odd := Key{chat, "meta/llama-3.1-8b"}, Key{chat, "<\"\u00fc\n>"}
-		stop := w.run(llama, odd, Key{other, "meta/llama-3.1-8b"})
+		chat, other := snapshot.PoolKey{Namespace: "models", Name: "chat"}, snapshot.PoolKey{Namespace: "models", Name: "other"}
+		llama, odd := chat.WithModel("meta/llama-3.1-8b"), chat.WithModel("<\"\u00fc\n>")
+		stop := w.run(llama, odd, other.WithModel("meta/llama-3.1-8b"))
 		defer stop()
 
 		var seen [][2]int
@@ -62,7 +64,7 @@ func TestStreamOfThePicker(t *testing.T) {
 			seen = append(seen, [2]int{of, ofOdd})
 		}
 		assert.Equal(t, [][2]int{{0, 0}, {0, 0}, {2, 1}, {0, 1}, {0, 0}, {0, 0}, {0, 0}}, seen)
-		assert.ElementsMatch(t, []Key{odd, llama}, w.firstHolds(), "aliases and requests without a model are not reported")
+		assert.ElementsMatch(t, []snapshot.ModelKey{odd, llama}, w.firstHolds(), "aliases and requests without a model are not reported")
 		assert.Empty(t, w.logs.All())
 	})
 }

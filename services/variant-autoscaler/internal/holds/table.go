@@ -8,36 +8,23 @@
 package holds
 
 import (
-	"cmp"
 	"sync"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // evaluations is the number of passes for which a request counts that waits no more.
 const evaluations = 2
 
-// Pool is an InferencePool.
-type Pool struct{ Namespace, Name string }
-
-func (p Pool) compareTo(o Pool) int {
-	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
-}
-
-// Key is a model behind an InferencePool.
-type Key struct {
-	Pool
-
-	Model string
-}
-
 // Table is what is known of requests that wait. Its methods are safe for concurrent use.
 type Table struct {
-	onHold []func(k Key)
+	onHold []func(k snapshot.ModelKey)
 
 	mu    sync.Mutex
 	pass  int
-	known map[Key]bool
-	pools map[Pool]map[string]requests // by the address of a replica of the picker
-	ended map[Key]hold
+	known map[snapshot.ModelKey]bool
+	pools map[snapshot.PoolKey]map[string]requests // by the address of a replica of the picker
+	ended map[snapshot.ModelKey]hold
 }
 
 // requests are the numbers of those that wait, by model.
@@ -51,25 +38,25 @@ type hold struct {
 
 // NewTable returns an empty Table.
 func NewTable() *Table {
-	return &Table{known: map[Key]bool{}, pools: map[Pool]map[string]requests{}, ended: map[Key]hold{}}
+	return &Table{known: map[snapshot.ModelKey]bool{}, pools: map[snapshot.PoolKey]map[string]requests{}, ended: map[snapshot.ModelKey]hold{}}
 }
 
 // OnHold registers a function to call for the first request that waits for a model. Call it before Observe.
-func (t *Table) OnHold(f func(k Key)) { t.onHold = append(t.onHold, f) }
+func (t *Table) OnHold(f func(k snapshot.ModelKey)) { t.onHold = append(t.onHold, f) }
 
 // SetModels begins a pass, with the models that it decides on, and returns the pools that have a model which was not known before: what
 // waits for it has to be observed anew.
-func (t *Table) SetModels(models []Key) (added []Pool) {
+func (t *Table) SetModels(models []snapshot.ModelKey) (added []snapshot.PoolKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pass++
-	before, seen := t.known, map[Pool]bool{}
-	t.known = make(map[Key]bool, len(models))
+	before, seen := t.known, map[snapshot.PoolKey]bool{}
+	t.known = make(map[snapshot.ModelKey]bool, len(models))
 	for _, k := range models {
 		t.known[k] = true
-		if !before[k] && !seen[k.Pool] {
-			seen[k.Pool] = true
-			added = append(added, k.Pool)
+		if !before[k] && !seen[k.PoolKey] {
+			seen[k.PoolKey] = true
+			added = append(added, k.PoolKey)
 		}
 	}
 	for k, h := range t.ended {
@@ -79,7 +66,7 @@ func (t *Table) SetModels(models []Key) (added []Pool) {
 	}
 	for k := range before {
 		if !t.known[k] {
-			for _, waiting := range t.pools[k.Pool] {
+			for _, waiting := range t.pools[k.PoolKey] {
 				delete(waiting, k.Model)
 			}
 		}
@@ -88,26 +75,26 @@ func (t *Table) SetModels(models []Key) (added []Pool) {
 }
 
 // poolsOf returns the pools of all known models, in no order.
-func (t *Table) poolsOf() []Pool {
+func (t *Table) poolsOf() []snapshot.PoolKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := map[Pool]bool{}
-	var pools []Pool
+	seen := map[snapshot.PoolKey]bool{}
+	var pools []snapshot.PoolKey
 	for k := range t.known {
-		if !seen[k.Pool] {
-			seen[k.Pool] = true
-			pools = append(pools, k.Pool)
+		if !seen[k.PoolKey] {
+			seen[k.PoolKey] = true
+			pools = append(pools, k.PoolKey)
 		}
 	}
 	return pools
 }
 
 // Observe replaces what a replica of a picker says of a pool: how many requests wait for each model.
-func (t *Table) Observe(pool Pool, address string, waiting map[string]int) {
+func (t *Table) Observe(pool snapshot.PoolKey, address string, waiting map[string]int) {
 	t.mu.Lock()
 	now := make(requests, len(waiting))
 	for model, n := range waiting {
-		if n > 0 && t.known[Key{pool, model}] {
+		if n > 0 && t.known[pool.WithModel(model)] {
 			now[model] = n
 		}
 	}
@@ -115,13 +102,13 @@ func (t *Table) Observe(pool Pool, address string, waiting map[string]int) {
 	t.mu.Unlock()
 	for _, model := range first {
 		for _, f := range t.onHold {
-			f(Key{pool, model})
+			f(pool.WithModel(model))
 		}
 	}
 }
 
 // ForgetPicker removes what a replica of a picker said of a pool.
-func (t *Table) ForgetPicker(pool Pool, address string) {
+func (t *Table) ForgetPicker(pool snapshot.PoolKey, address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.replaceWaiting(pool, address, nil)
@@ -131,15 +118,15 @@ func (t *Table) ForgetPicker(pool Pool, address string) {
 }
 
 // replaceWaiting replaces what a source says, and returns the models for which requests did not wait before.
-func (t *Table) replaceWaiting(pool Pool, address string, now requests) (first []string) {
+func (t *Table) replaceWaiting(pool snapshot.PoolKey, address string, now requests) (first []string) {
 	before := t.pools[pool][address]
 	for model := range now {
-		if t.sumWaiting(Key{pool, model}) == 0 {
+		if t.sumWaiting(pool.WithModel(model)) == 0 {
 			first = append(first, model)
 		}
 	}
 	for model, n := range before {
-		t.ended[Key{pool, model}] = hold{requests: n, pass: t.pass}
+		t.ended[pool.WithModel(model)] = hold{requests: n, pass: t.pass}
 	}
 	if t.pools[pool] == nil {
 		t.pools[pool] = map[string]requests{}
@@ -149,9 +136,9 @@ func (t *Table) replaceWaiting(pool Pool, address string, now requests) (first [
 }
 
 // sumWaiting returns how many requests wait for a model.
-func (t *Table) sumWaiting(k Key) int {
+func (t *Table) sumWaiting(k snapshot.ModelKey) int {
 	sum := 0
-	for _, waiting := range t.pools[k.Pool] {
+	for _, waiting := range t.pools[k.PoolKey] {
 		sum += waiting[k.Model]
 	}
 	return sum
@@ -159,7 +146,7 @@ func (t *Table) sumWaiting(k Key) int {
 
 // CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
 // reports whether a picker of its pool is observed.
-func (t *Table) CountWaiting(k Key) (now, since int, watched bool) {
+func (t *Table) CountWaiting(k snapshot.ModelKey) (now, since int, watched bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now = t.sumWaiting(k)
@@ -167,5 +154,5 @@ func (t *Table) CountWaiting(k Key) (now, since int, watched bool) {
 	if h, found := t.ended[k]; found && t.pass-h.pass <= evaluations {
 		since = max(since, h.requests)
 	}
-	return now, since, len(t.pools[k.Pool]) > 0
+	return now, since, len(t.pools[k.PoolKey]) > 0
 }

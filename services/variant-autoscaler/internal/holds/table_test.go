@@ -4,20 +4,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 var (
-	pool  = Pool{"ns", "pool"}
-	other = Pool{"other", "pool"}
-	llama = Key{pool, "llama"}
-	qwen  = Key{pool, "qwen"}
+	pool  = snapshot.PoolKey{Namespace: "ns", Name: "pool"}
+	other = snapshot.PoolKey{Namespace: "other", Name: "pool"}
+	llama = pool.WithModel("llama")
+	qwen  = pool.WithModel("qwen")
 )
 
 // newTable returns a table that knows two models of a pool, and the first holds that it reports.
-func newTable(models ...Key) (table *Table, reported *[]Key) {
-	reported = &[]Key{}
+func newTable(models ...snapshot.ModelKey) (table *Table, reported *[]snapshot.ModelKey) {
+	reported = &[]snapshot.ModelKey{}
 	table = NewTable()
-	table.OnHold(func(k Key) { *reported = append(*reported, k) })
+	table.OnHold(func(k snapshot.ModelKey) { *reported = append(*reported, k) })
 	table.SetModels(append(models, llama, qwen))
 	return table, reported
 }
@@ -30,14 +32,14 @@ func TestFirstHold(t *testing.T) {
 	table.Observe(pool, "a", map[string]int{"llama": 1})
 	table.Observe(pool, "a", map[string]int{"llama": 3})
 	table.Observe(pool, "b", map[string]int{"llama": 2})
-	assert.Equal(t, []Key{llama}, *reported, "once, whatever else waits for it")
+	assert.Equal(t, []snapshot.ModelKey{llama}, *reported, "once, whatever else waits for it")
 	now, since, watched := table.CountWaiting(llama)
 	assert.Equal(t, []any{5, 5, true}, []any{now, since, watched}, "replicas of a picker hold different requests")
 
 	table.Observe(pool, "a", nil)
 	table.Observe(pool, "b", nil)
 	table.Observe(pool, "b", map[string]int{"llama": 1})
-	assert.Equal(t, []Key{llama, llama}, *reported)
+	assert.Equal(t, []snapshot.ModelKey{llama, llama}, *reported)
 }
 
 // TestTwoEvaluations: a request that came and went counts in the next two passes.
@@ -48,7 +50,7 @@ func TestTwoEvaluations(t *testing.T) {
 	table.Observe(pool, "a", nil)
 	var seen []int
 	for range 4 {
-		table.SetModels([]Key{llama, qwen})
+		table.SetModels([]snapshot.ModelKey{llama, qwen})
 		now, since, watched := table.CountWaiting(llama)
 		assert.Zero(t, now)
 		assert.True(t, watched)
@@ -64,18 +66,18 @@ func TestLongHold(t *testing.T) {
 	table, _ := newTable()
 	table.Observe(pool, "a", map[string]int{"llama": 1})
 	for range 5 {
-		table.SetModels([]Key{llama})
+		table.SetModels([]snapshot.ModelKey{llama})
 	}
 	table.ForgetPicker(pool, "a")
 	_, since, watched := table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
 	assert.False(t, watched)
 	assert.Empty(t, table.pools)
-	table.SetModels([]Key{llama})
-	table.SetModels([]Key{llama})
+	table.SetModels([]snapshot.ModelKey{llama})
+	table.SetModels([]snapshot.ModelKey{llama})
 	_, since, _ = table.CountWaiting(llama)
 	assert.Equal(t, 1, since)
-	table.SetModels([]Key{llama})
+	table.SetModels([]snapshot.ModelKey{llama})
 	_, since, _ = table.CountWaiting(llama)
 	assert.Zero(t, since)
 }
@@ -90,8 +92,9 @@ func TestUnknownModels(t *testing.T) {
 	assert.Empty(t, table.pools[pool]["a"])
 
 	table.Observe(pool, "a", map[string]int{"llama": 1})
-	assert.Empty(t, table.SetModels([]Key{qwen}))
-	assert.Equal(t, []Pool{pool, other}, table.SetModels([]Key{qwen, llama, {other, "llama"}, {other, "qwen"}}), "to be observed anew")
+	assert.Empty(t, table.SetModels([]snapshot.ModelKey{qwen}))
+	models := []snapshot.ModelKey{qwen, llama, other.WithModel("llama"), other.WithModel("qwen")}
+	assert.Equal(t, []snapshot.PoolKey{pool, other}, table.SetModels(models), "to be observed anew")
 	now, since, _ := table.CountWaiting(llama)
 	assert.Equal(t, []int{0, 0}, []int{now, since})
 }

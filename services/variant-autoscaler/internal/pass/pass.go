@@ -18,7 +18,6 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
-	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
@@ -73,10 +72,10 @@ type localQueues interface {
 // waitCounter counts the requests that wait in pickers, by model. Its numbers are newer than those in Prometheus.
 type waitCounter interface {
 	// WatchModels sets the models that may have no replicas. A pass calls it first.
-	WatchModels(models []holds.Key)
+	WatchModels(models []snapshot.ModelKey)
 	// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
 	// reports whether the picker of its pool is observed.
-	CountWaiting(k holds.Key) (now, since int, watched bool)
+	CountWaiting(k snapshot.ModelKey) (now, since int, watched bool)
 }
 
 // meter measures the parts of a pass.

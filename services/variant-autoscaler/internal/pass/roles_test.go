@@ -180,7 +180,7 @@ func TestRolesWakeTogether(t *testing.T) {
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
 	assert.Equal(t, map[string]int{"p": 0, "d": 0, "w": 0}, r.pass(t))
-	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	table.Observe(snapshot.PoolKey{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
 	r.pass(t)
 	groups := r.outcomes[len(r.outcomes)-1].Snapshot.Groups
 	require.Len(t, groups, 3)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
-	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
@@ -15,10 +14,10 @@ func (p *Passes) beginWaits(snap *snapshot.Snapshot) {
 	if p.p.Waits == nil {
 		return
 	}
-	var models []holds.Key
+	var models []snapshot.ModelKey
 	for i := range snap.Groups {
 		if g := &snap.Groups[i]; g.Zero.Enabled && g.Pool != "" {
-			models = append(models, waitKey(g))
+			models = append(models, g.ModelKey())
 		}
 	}
 	p.p.Waits.WatchModels(models)
@@ -32,7 +31,7 @@ func (p *Passes) addWaits(snap *snapshot.Snapshot, i int, load *collect.Result) 
 	if p.p.Waits == nil || !g.Zero.Enabled || g.Pool == "" {
 		return
 	}
-	now, since, watched := p.p.Waits.CountWaiting(waitKey(g))
+	now, since, watched := p.p.Waits.CountWaiting(g.ModelKey())
 	if first, end := snap.ModelGroups(i); g.Role != snapshot.Aggregated || !hasPair(snap.Groups[first:end]) {
 		g.Load.Queued = max(g.Load.Queued, float64(now))
 	}
@@ -45,10 +44,6 @@ func hasPair(stages []snapshot.Group) bool {
 		return slices.ContainsFunc(stages, func(g snapshot.Group) bool { return g.Role == role })
 	}
 	return has(snapshot.Prefill) && has(snapshot.Decode)
-}
-
-func waitKey(g *snapshot.Group) holds.Key {
-	return holds.Key{Pool: holds.Pool{Namespace: g.Namespace, Name: g.Pool}, Model: g.Model}
 }
 
 // addReadiness adds since when a group has had a ready replica, or others that start. Replicas that were decided count, too: if nobody

@@ -85,7 +85,7 @@ func TestWaits(t *testing.T) {
 	r.picker, r.load, r.requests = false, snapshot.Load{State: snapshot.Failed}, nil
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
-	in := holds.Pool{Namespace: "ns", Name: "pool"}
+	in := snapshot.PoolKey{Namespace: "ns", Name: "pool"}
 	assert.Equal(t, map[string]int{"big": 0, "small": 0}, r.pass(t))
 	table.Observe(in, "a", map[string]int{"m": 3})
 	assert.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
@@ -96,7 +96,7 @@ func TestWaits(t *testing.T) {
 	assert.Equal(t, "small", group.Zero.Standby)
 	r.Reset()
 	table.Observe(in, "a", map[string]int{"m": 3})
-	now, _, _ := table.CountWaiting(holds.Key{Pool: in, Model: "m"})
+	now, _, _ := table.CountWaiting(in.WithModel("m"))
 	assert.Zero(t, now, "a replica that does not lead has no models")
 }
 
@@ -107,7 +107,7 @@ func TestShortRequest(t *testing.T) {
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
 	r.pass(t)
-	in := holds.Pool{Namespace: "ns", Name: "pool"}
+	in := snapshot.PoolKey{Namespace: "ns", Name: "pool"}
 	table.Observe(in, "a", map[string]int{"m": 1})
 	table.Observe(in, "a", nil)
 	r.now = r.now.Add(time.Minute)
@@ -121,7 +121,7 @@ func TestShortRequest(t *testing.T) {
 
 type waiting struct{ *holds.Table }
 
-func (w waiting) WatchModels(models []holds.Key) { w.Table.SetModels(models) }
+func (w waiting) WatchModels(models []snapshot.ModelKey) { w.Table.SetModels(models) }
 
 // TestWarm: a model that wakes often keeps a replica, if the administrator says what waiting costs.
 func TestWarm(t *testing.T) {
@@ -183,7 +183,7 @@ func TestFirstReplicaNeverComes(t *testing.T) {
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
 	r.pass(t)
-	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	table.Observe(snapshot.PoolKey{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
 	for range 11 { // the second pass sees that the decision of the first one had no effect
 		require.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
 		r.now = r.now.Add(time.Minute)
@@ -205,7 +205,7 @@ func TestEachVariantHasItsTime(t *testing.T) {
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
 	r.pass(t)
-	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	table.Observe(snapshot.PoolKey{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
 	total := func() (sum int) {
 		for _, n := range r.pass(t) {
 			sum += n
@@ -227,7 +227,7 @@ func TestPaused(t *testing.T) {
 	table := holds.NewTable()
 	r.p.Waits = waiting{table}
 	r.pass(t)
-	table.Observe(holds.Pool{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
+	table.Observe(snapshot.PoolKey{Namespace: "ns", Name: "pool"}, "a", map[string]int{"m": 1})
 	require.Equal(t, map[string]int{"big": 0, "small": 1}, r.pass(t))
 	r.p.World = world(t, pooled("0")+`
 ---

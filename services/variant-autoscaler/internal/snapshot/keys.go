@@ -11,6 +11,29 @@ type VariantKey struct{ Namespace, Name string }
 // Key returns the name of the variant.
 func (v *Variant) Key() VariantKey { return VariantKey{Namespace: v.Namespace, Name: v.Name} }
 
+// PoolKey names an InferencePool.
+type PoolKey struct{ Namespace, Name string }
+
+// Compare orders pools by namespace and name.
+func (k PoolKey) Compare(o PoolKey) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
+}
+
+// WithModel returns the key of a model behind the pool.
+func (k PoolKey) WithModel(model string) ModelKey { return ModelKey{PoolKey: k, Model: model} }
+
+// ModelKey names a model behind an InferencePool: that of the groups of all roles. The name of the pool can be empty.
+type ModelKey struct {
+	PoolKey
+
+	Model string
+}
+
+// ModelKey returns the model of the group.
+func (g *Group) ModelKey() ModelKey {
+	return PoolKey{Namespace: g.Namespace, Name: g.Pool}.WithModel(g.Model)
+}
+
 // GroupKey names a group. The pool is empty if no InferencePool selects the pods. The model is empty if a variant names none.
 type GroupKey struct {
 	Namespace, Pool, Model string

@@ -6,6 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -16,10 +19,13 @@ var sourceRank = map[snapshot.Source]int{
 	snapshot.VariantAutoscaling: 0, snapshot.ScaledObject: 1, snapshot.HorizontalPodAutoscaler: 2,
 }
 
-// compareAge orders variants by their creation. The API has whole seconds, so names decide between those of one manifest.
+func (v *Variant) age() ownership.Age {
+	return ownership.Age{Created: v.Created, Name: types.NamespacedName{Namespace: v.Namespace, Name: v.Name}}
+}
+
+// compareAge orders variants by their age, those of one name and second by their source.
 func compareAge(a, b *Variant) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
-		cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]))
+	return cmp.Or(a.age().Compare(b.age()), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]))
 }
 
 // admitVariants rejects variants whose target or name another one has, and those beyond the limit of a namespace, newest first. It returns

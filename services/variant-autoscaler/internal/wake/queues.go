@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
-	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // queueInterval is the time between two looks at the queues in Prometheus, which scrapes pickers every 15 s or more.
@@ -57,22 +57,26 @@ func (q *QueueWatcher) checkQueues(ctx context.Context) {
 			q.log.Warn("Could not read the queues of pickers: models without replicas start a pass later. Check Prometheus", zap.Error(err))
 		}
 	}
-	waiting := make(map[collect.Queue]bool, len(queues))
+	waiting := make(map[snapshot.ModelKey]bool, len(queues))
 	for _, queue := range queues {
 		waiting[queue] = true
 	}
-	models := map[collect.Queue]bool{} // each can have a variant of each role
-	for _, v := range asleep {
-		models[collect.Queue{Namespace: v.Namespace, Pool: v.Pool, Model: v.Model}] = true
-	}
-	pools := map[collect.Queue]int{} // that have a model; a picker that names no pool means the only one
-	for m := range models {
-		pools[collect.Queue{Namespace: m.Namespace, Model: m.Model}]++
-	}
-	for m := range models {
-		unnamed := collect.Queue{Namespace: m.Namespace, Model: m.Model}
-		if waiting[m] || waiting[unnamed] && pools[unnamed] == 1 {
-			q.waker.OnHold(holds.Key{Pool: holds.Pool{Namespace: m.Namespace, Name: m.Pool}, Model: m.Model})
+	models, pools := map[snapshot.ModelKey]bool{}, map[snapshot.ModelKey]int{} // pools that have a model
+	for i := range asleep {
+		if key := asleep[i].ModelKey(); !models[key] { // each can have a variant of each role
+			models[key] = true
+			pools[withoutPool(key)]++
 		}
 	}
+	for key := range models {
+		unnamed := withoutPool(key) // a picker that names no pool means the only one
+		if waiting[key] || waiting[unnamed] && pools[unnamed] == 1 {
+			q.waker.OnHold(key)
+		}
+	}
+}
+
+func withoutPool(key snapshot.ModelKey) snapshot.ModelKey {
+	key.Name = ""
+	return key
 }

@@ -15,12 +15,12 @@ import (
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
-	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // table has the last decisions.
 type table interface {
-	WakeModel(namespace, pool, model string) (starts []actuation.Variant, asleep bool)
+	WakeModel(k snapshot.ModelKey) (starts []actuation.Variant, asleep bool)
 	// Asleep returns the variants that WakeModel would wake.
 	Asleep() []actuation.Variant
 	// Changed returns a channel that is closed when the decisions change.
@@ -29,7 +29,7 @@ type table interface {
 
 // waits has the requests that wait now.
 type waits interface {
-	CountWaiting(k holds.Key) (now, since int, watched bool)
+	CountWaiting(k snapshot.ModelKey) (now, since int, watched bool)
 }
 
 // passes runs a pass soon.
@@ -67,7 +67,7 @@ func (w *Waker) Run(ctx context.Context) {
 	for {
 		changed := w.p.Table.Changed()
 		for _, v := range w.p.Table.Asleep() {
-			k := holds.Key{Pool: holds.Pool{Namespace: v.Namespace, Name: v.Pool}, Model: v.Model}
+			k := v.ModelKey()
 			if now, _, _ := w.p.Waits.CountWaiting(k); now > 0 {
 				w.OnHold(k)
 			}
@@ -82,8 +82,8 @@ func (w *Waker) Run(ctx context.Context) {
 
 // OnHold starts a model for which a request waits, if it has no replicas and this replica of the program leads. If limits left no room at
 // the last pass, the next one decides, and soon.
-func (w *Waker) OnHold(k holds.Key) {
-	starts, asleep := w.p.Table.WakeModel(k.Namespace, k.Name, k.Model)
+func (w *Waker) OnHold(k snapshot.ModelKey) {
+	starts, asleep := w.p.Table.WakeModel(k)
 	if len(starts) > 0 {
 		names := make([]string, 0, len(starts))
 		for i := range starts {

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // world has two models without replicas in namespace ns, and one that runs.
@@ -74,8 +75,8 @@ func (w *world) awake() (names []string) {
 	return names
 }
 
-func key(pool, model string) holds.Key {
-	return holds.Key{Pool: holds.Pool{Namespace: "ns", Name: pool}, Model: model}
+func key(pool, model string) snapshot.ModelKey {
+	return snapshot.PoolKey{Namespace: "ns", Name: pool}.WithModel(model)
 }
 
 func TestOnHold(t *testing.T) {
@@ -108,9 +109,9 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		defer cancel()
 		go w.Run(ctx)
 		w.waits.OnHold(w.OnHold)
-		w.waits.SetModels([]holds.Key{key("p", "m"), key("q", "m"), key("p", "new")})
+		w.waits.SetModels([]snapshot.ModelKey{key("p", "m"), key("q", "m"), key("p", "new")})
 		w.EndTerm()
-		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
+		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
 		assert.Zero(t, w.woken)
 
 		w.Publish([]actuation.Variant{
@@ -125,7 +126,7 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "d", Pool: "p", Model: "new", Standby: true}})
 		synctest.Wait()
 		assert.Equal(t, []string{"d"}, w.awake(), "a model that the decision before did not know")
-		w.waits.Observe(holds.Pool{Namespace: "ns", Name: "p"}, "picker", nil)
+		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", nil)
 		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}})
 		synctest.Wait()
 		assert.Empty(t, w.awake(), "nothing waits any more")

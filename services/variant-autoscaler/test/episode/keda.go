@@ -7,6 +7,7 @@ import (
 
 	external "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 
@@ -43,10 +44,10 @@ func (*keda) CountWakeUp() {}
 func (k *keda) Enqueue() { k.autoscaler.next = min(k.autoscaler.next, k.autoscaler.world.now+2) } // the pause of passes
 
 // WatchModels begins a pass.
-func (k *keda) WatchModels(models []holds.Key) { k.waits.SetModels(models) }
+func (k *keda) WatchModels(models []snapshot.ModelKey) { k.waits.SetModels(models) }
 
 // CountWaiting returns the requests that wait for a model.
-func (k *keda) CountWaiting(key holds.Key) (now, since int, watched bool) {
+func (k *keda) CountWaiting(key snapshot.ModelKey) (now, since int, watched bool) {
 	return k.waits.CountWaiting(key)
 }
 
@@ -67,7 +68,7 @@ func (k *keda) observeWaits(w *world) {
 	for _, h := range w.held {
 		waiting[h.model]++
 	}
-	k.waits.Observe(holds.Pool{Namespace: "ns", Name: poolName}, "picker", waiting)
+	k.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: poolName}, "picker", waiting)
 }
 
 // setReplicas sets the replicas: to and from zero at once, and otherwise every 15 s.
