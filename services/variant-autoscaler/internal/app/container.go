@@ -34,7 +34,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/report"
@@ -115,7 +114,7 @@ func clusterConstructors(cfg *config.Config) []any {
 			return scale.NewKinds(c.Discovery(), now.Now)
 		},
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Reader { return scale.NewReader(d, k) },
-		func(d dynamic.Interface) *kueue.Reader { return kueue.NewReader(d) },
+		func(d dynamic.Interface) *informers.QueueReader { return informers.NewQueueReader(d) },
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Writer {
 			return scale.NewWriter(d, k, service.Owner(name))
 		},
@@ -220,7 +219,7 @@ type passParts struct {
 	Log        *zap.Logger
 	Informers  *informers.Informers
 	Scales     *scale.Reader
-	Queues     *kueue.Reader
+	Queues     *informers.QueueReader
 	Store      *watch.Store
 	Prometheus *Prometheus
 	Holds      *holds.Follower

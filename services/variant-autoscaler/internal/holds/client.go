@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/variant-autoscaler/internal/smallfile"
+	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 )
 
 const (
@@ -41,7 +41,7 @@ func (o *Options) newClient(p picker) (*http.Client, error) {
 	if o.CAFile == "" {
 		settings.InsecureSkipVerify = true // it gets no token, and what it says counts for its own namespace
 	} else {
-		text, err := smallfile.Read(o.CAFile)
+		text, err := promclient.ReadSmallFile(o.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the authorities of pickers: %w: check --holds-ca-file", err)
 		}
@@ -74,7 +74,7 @@ func (o *Options) newRequest(ctx context.Context, p picker, path string) (*http.
 		return nil, fmt.Errorf("get %s: %w", path, err)
 	}
 	if p.tls && o.CAFile != "" && o.TokenFile != "" {
-		text, err := smallfile.Read(o.TokenFile)
+		text, err := promclient.ReadSmallFile(o.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the token for pickers: %w: check --holds-token-file", err)
 		}

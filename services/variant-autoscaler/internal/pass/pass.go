@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
@@ -66,7 +65,7 @@ type scales interface {
 
 // localQueues reads the queues of Kueue that variants name.
 type localQueues interface {
-	BeginPass(ctx context.Context) (read kueue.Read, end func())
+	BeginPass(ctx context.Context) (read informers.ReadQueue, end func())
 }
 
 // waitCounter counts the requests that wait in pickers, by model. Its numbers are newer than those in Prometheus.

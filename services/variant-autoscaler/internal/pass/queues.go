@@ -8,14 +8,13 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas
 // while its LocalQueue is not known.
-func (p *Passes) readQueues(read kueue.Read, variants []*foundVariant, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
+func (p *Passes) readQueues(read informers.ReadQueue, variants []*foundVariant, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
 	all := p.p.World.Queues
 	queues := make([]*inventory.LocalQueue, len(variants))
 	if !all.ClusterQueues.Listed() || !all.ResourceFlavors.Listed() {
@@ -70,9 +69,9 @@ func excludeQueued(variants []*foundVariant, pods []inventory.Pod) {
 
 func problemReason(err error) string {
 	switch {
-	case errors.Is(err, kueue.ErrNotFound):
+	case errors.Is(err, informers.ErrQueueNotFound):
 		return sources.QueueNotFound
-	case errors.Is(err, kueue.ErrTooMany):
+	case errors.Is(err, informers.ErrTooManyQueues):
 		return sources.LimitExceeded
 	}
 	return sources.InventoryUnknown

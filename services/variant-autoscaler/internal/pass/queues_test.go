@@ -16,7 +16,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
@@ -28,14 +27,14 @@ type fakeQueues struct {
 	reads  int
 }
 
-func (f *fakeQueues) BeginPass(context.Context) (read kueue.Read, end func()) {
+func (f *fakeQueues) BeginPass(context.Context) (read informers.ReadQueue, end func()) {
 	return func(name cache.ObjectName) (*inventory.LocalQueue, error) {
 		f.reads++
 		if f.err != nil {
 			return nil, f.err
 		}
 		if f.queues[name] == nil {
-			return nil, kueue.ErrNotFound
+			return nil, informers.ErrQueueNotFound
 		}
 		return f.queues[name], nil
 	}, func() {}
@@ -175,7 +174,7 @@ func TestQueuesAreNotKnown(t *testing.T) {
 	r.pass(t)
 	s, _ := r.last()
 	assert.Contains(t, s.Groups[0].Variants[0].Problem.Message, "ClusterQueue serving is in a cohort, and Cohorts cannot be listed")
-	for err, want := range map[error]string{errors.New("timeout"): sources.InventoryUnknown, fmt.Errorf("%w", kueue.ErrTooMany): sources.LimitExceeded} {
+	for err, want := range map[error]string{errors.New("timeout"): sources.InventoryUnknown, fmt.Errorf("%w", informers.ErrTooManyQueues): sources.LimitExceeded} {
 		r = limiter(t, queued)
 		r.p.LocalQueues.(*fakeQueues).err = err
 		r.pass(t)

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"fairlead.dev/services/variant-autoscaler/internal/smallfile"
 )
 
 // stamp identifies the content of a file. A projected volume replaces files by other ones, so times differ.
@@ -58,7 +56,7 @@ func (c *credentials) bearerToken(fresh bool) (string, error) { //nolint:revive 
 	if !fresh && c.token != "" && now == c.tokenRead {
 		return c.token, nil
 	}
-	text, err := smallfile.Read(c.config.TokenFile)
+	text, err := ReadSmallFile(c.config.TokenFile)
 	var token string
 	if err == nil {
 		token, err = cleanToken(string(text))
@@ -116,7 +114,7 @@ func newTransport(settings *tls.Config) *http.Transport {
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify} //nolint:gosec // as configured
 	if c.CAFile != "" {
-		text, err := smallfile.Read(c.CAFile)
+		text, err := ReadSmallFile(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the authorities of Prometheus: %w: check PROMETHEUS_CA_CERT_PATH", err)
 		}
@@ -128,11 +126,11 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	if c.CertFile == "" {
 		return settings, nil
 	}
-	certificate, err := smallfile.Read(c.CertFile)
+	certificate, err := ReadSmallFile(c.CertFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the client certificate for Prometheus: %w: check PROMETHEUS_CLIENT_CERT_PATH", err)
 	}
-	key, err := smallfile.Read(c.KeyFile)
+	key, err := ReadSmallFile(c.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the client key for Prometheus: %w: check PROMETHEUS_CLIENT_KEY_PATH", err)
 	}

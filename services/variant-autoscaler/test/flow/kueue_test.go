@@ -23,7 +23,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -155,7 +154,7 @@ func (r *rig) newPasses() *passes {
 	require.Eventually(r.t, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, tick)
 	p := &passes{settings: settings.NewBuilder(settings.Options{})}
 	p.Passes = pass.New(pass.Params{
-		Options: pass.Options{Settings: snapshot.Settings{Split: "capacity"}, Limiter: true}, Log: zap.NewNop(), World: i.Caches(), LocalQueues: kueue.NewReader(client),
+		Options: pass.Options{Settings: snapshot.Settings{Split: "capacity"}, Limiter: true}, Log: zap.NewNop(), World: i.Caches(), LocalQueues: informers.NewQueueReader(client),
 		Configuration: p, Prometheus: p, Actuator: p, Reporter: p, Meter: p, Now: time.Now,
 	})
 	return p

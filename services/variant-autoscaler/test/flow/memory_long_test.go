@@ -32,7 +32,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/kueue"
 	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/report"
@@ -179,7 +178,7 @@ type noRecords struct{}
 func (noRecords) Write(*decision.Record) error { return nil }
 
 // start returns the informers when they have all objects, and the reader of queues.
-func (f *fleet) start(t *testing.T) (*informers.Informers, *kueue.Reader) {
+func (f *fleet) start(t *testing.T) (*informers.Informers, *informers.QueueReader) {
 	t.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: f})
 	require.NoError(t, err)
@@ -196,7 +195,7 @@ func (f *fleet) start(t *testing.T) (*informers.Informers, *kueue.Reader) {
 		<-ended
 	})
 	require.Eventually(t, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, 50*time.Millisecond)
-	return i, kueue.NewReader(client)
+	return i, informers.NewQueueReader(client)
 }
 
 // TestMemoryOfAFleet: the program takes less than 150 MB for 10 000 variants with loads, and 2000 nodes with their pods.

@@ -1,4 +1,4 @@
-package kueue
+package informers
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
@@ -31,14 +30,14 @@ func localQueueOf(version, clusterQueue string) *unstructured.Unstructured {
 
 func newClient(objects ...runtime.Object) *fake.FakeDynamicClient {
 	lists := map[schema.GroupVersionResource]string{}
-	for _, r := range informers.LocalQueueResources() {
+	for _, r := range LocalQueueResources() {
 		lists[r] = "LocalQueueList"
 	}
 	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
 }
 
 // read reads one LocalQueue in a pass of its own.
-func read(t *testing.T, r *Reader, name cache.ObjectName) (*inventory.LocalQueue, error) {
+func read(t *testing.T, r *QueueReader, name cache.ObjectName) (*inventory.LocalQueue, error) {
 	t.Helper()
 	one, end := r.BeginPass(t.Context())
 	defer end()
@@ -49,7 +48,7 @@ func TestReader(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		client := newClient(localQueueOf(version, "serving"))
-		r := NewReader(client)
+		r := NewQueueReader(client)
 		one, end := r.BeginPass(t.Context())
 		q, err := one(chat)
 		require.NoError(t, err, version)
@@ -60,7 +59,7 @@ func TestReader(t *testing.T) {
 		assert.Same(t, q, again)
 		assert.Len(t, client.Actions(), requests, "one read in a pass")
 		_, err = one(cache.ObjectName{Namespace: "models", Name: "none"})
-		require.ErrorIs(t, err, ErrNotFound)
+		require.ErrorIs(t, err, ErrQueueNotFound)
 		end()
 	}
 }
@@ -74,11 +73,11 @@ func TestReaderOutage(t *testing.T) {
 	}{
 		{apierrors.NewServiceUnavailable("etcd"), ""},
 		{context.DeadlineExceeded, ""},
-		{apierrors.NewForbidden(informers.LocalQueueResources()[0].GroupResource(), "chat", errors.New("no role")), "grant get of localqueues (limiter.enabled of the chart): "},
-		{apierrors.NewNotFound(informers.LocalQueueResources()[0].GroupResource(), "chat"), "it does not exist"},
+		{apierrors.NewForbidden(LocalQueueResources()[0].GroupResource(), "chat", errors.New("no role")), "grant get of localqueues (limiter.enabled of the chart): "},
+		{apierrors.NewNotFound(LocalQueueResources()[0].GroupResource(), "chat"), "it does not exist"},
 	} {
 		client := newClient(localQueueOf("v1beta2", "serving"))
-		r := NewReader(client)
+		r := NewQueueReader(client)
 		before, err := read(t, r, chat)
 		require.NoError(t, err)
 		client.PrependReactor("get", "localqueues", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
@@ -88,7 +87,7 @@ func TestReaderOutage(t *testing.T) {
 			assert.Same(t, before, after)
 			_, err = read(t, r, chat)
 			require.NoError(t, err, "for as long as it lasts")
-			_, err = read(t, NewReader(client), chat)
+			_, err = read(t, NewQueueReader(client), chat)
 			require.ErrorIs(t, err, tt.err, "nothing is known from before")
 			continue
 		}
@@ -100,18 +99,18 @@ func TestReaderOutage(t *testing.T) {
 func TestReaderBounds(t *testing.T) {
 	t.Parallel()
 	client := newClient()
-	one, end := NewReader(client).BeginPass(t.Context())
+	one, end := NewQueueReader(client).BeginPass(t.Context())
 	defer end()
 	last := error(nil)
-	for n := range maxOfNamespace + 1 {
+	for n := range maxQueuesOfNamespace + 1 {
 		_, last = one(cache.ObjectName{Namespace: "models", Name: fmt.Sprint(n)})
 	}
-	require.ErrorIs(t, last, ErrTooMany)
+	require.ErrorIs(t, last, ErrTooManyQueues)
 	_, err := one(cache.ObjectName{Namespace: "others", Name: "0"})
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, ErrQueueNotFound)
 	for n := range 1000 {
 		_, last = one(cache.ObjectName{Namespace: fmt.Sprint(n), Name: "0"})
 	}
-	require.ErrorIs(t, last, ErrTooMany)
-	assert.Len(t, client.Actions(), maxReads*2, "two versions")
+	require.ErrorIs(t, last, ErrTooManyQueues)
+	assert.Len(t, client.Actions(), maxQueueReads*2, "two versions")
 }
