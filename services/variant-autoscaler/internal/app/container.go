@@ -69,7 +69,7 @@ type parts struct {
 	Table     *holds.Table
 	Holds     *holds.Follower
 	Waker     *wake.Waker
-	Starter   *wake.Starter
+	Starter   *apply.Starter
 	Queues    *wake.QueueWatcher
 	Records   *decisionlog.Log
 	Readiness *readiness
@@ -147,10 +147,10 @@ func decisionConstructors() []any {
 		// Models without replicas.
 		holds.NewTable,
 		newFollower,
-		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *wake.Starter {
-			return wake.NewStarter(wake.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
+		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *apply.Starter {
+			return apply.NewStarter(apply.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
 		},
-		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *wake.Starter) *wake.Waker {
+		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *apply.Starter) *wake.Waker {
 			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
 		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.QueueWatcher {
@@ -196,7 +196,7 @@ type publisherParts struct {
 	Client  *clientset.Clientset
 	Events  *events.Recorder
 	Targets *apply.Targets
-	Starter *wake.Starter
+	Starter *apply.Starter
 	Clock   clock.RealClock
 }
 

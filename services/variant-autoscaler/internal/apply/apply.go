@@ -1,4 +1,10 @@
-// Package apply gives targets their desired replicas, for --actuator=scale.
+// Package apply writes the replicas of targets.
+//
+//	Targets    all writes of the program, each after a look at who else writes the target
+//	Applier    gives targets their desired replicas, for --actuator=scale
+//	Starter    gives targets their first replica, if a request waits and nothing else starts them
+//
+// What an Applier does:
 //
 //	the target                                          is
 //	has the desired replicas                            not read again
@@ -139,6 +145,15 @@ func scaledOutcome(v *actuation.Variant) actuation.Outcome {
 	return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonScaled, Message: nameOf(v) + " has the desired replicas"}
 }
 
+func objectOf(v *actuation.Variant) scale.Object {
+	return scale.Object{Namespace: v.Namespace, Target: v.Target}
+}
+
+// loggerFor returns a logger that names the target of a variant.
+func loggerFor(log *zap.Logger, v *actuation.Variant) *zap.Logger {
+	return log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name))
+}
+
 func nameOf(v *actuation.Variant) string { return v.Target.Kind + " " + v.Target.Name }
 
 // takeTurns orders variants so that the first ones of all namespaces come before the second ones.
@@ -205,7 +220,7 @@ func (a *Applier) writeTarget(ctx context.Context, v *actuation.Variant) writeRe
 
 // isContested reports whether somebody has changed the replicas of a target after each of the last writes.
 func (a *Applier) isContested(v *actuation.Variant) bool {
-	last := a.written[scale.Object{Namespace: v.Namespace, Target: v.Target}]
+	last := a.written[objectOf(v)]
 	if last == nil || last.replicas == v.Current || len(last.overwrites) < maxOverwrites {
 		return false
 	}
@@ -269,8 +284,8 @@ func writeOutcome(v *actuation.Variant, r writeResult) actuation.Outcome {
 
 // logOutcome logs a change, or a failure that the pass before did not have.
 func (a *Applier) logOutcome(v *actuation.Variant, o actuation.Outcome, refused map[scale.Object]string) {
-	key := scale.Object{Namespace: v.Namespace, Target: v.Target}
-	log := a.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name), zap.Int("desired", v.Desired))
+	key := objectOf(v)
+	log := loggerFor(a.p.Log, v).With(zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
 		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", a.recordWrite(key, v)))
@@ -285,7 +300,7 @@ func (a *Applier) logOutcome(v *actuation.Variant, o actuation.Outcome, refused 
 func (a *Applier) forgetAbsent(variants []actuation.Variant) {
 	present := make(map[scale.Object]bool, len(variants))
 	for i := range variants {
-		present[scale.Object{Namespace: variants[i].Namespace, Target: variants[i].Target}] = true
+		present[objectOf(&variants[i])] = true
 	}
 	for key := range a.written {
 		if !present[key] {

@@ -24,6 +24,7 @@ import (
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -118,6 +119,26 @@ func New(p Params) *Trigger { return &Trigger{p: p} }
 func (t *Trigger) Enqueue() {
 	if current := t.current.Load(); current != nil {
 		current.requestPass()
+	}
+}
+
+// Relevant reports whether a pass might decide otherwise after a change of an object. before is nil for an object that was created. It
+// must be false for an object that is being deleted, and for changes of the status.
+type Relevant func(before, after any) bool
+
+// Handler returns the handler of the objects that declare variants. A deletion requests no pass: the next one is without the object.
+func (t *Trigger) Handler(relevant Relevant) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if relevant(nil, obj) {
+				t.Enqueue()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			if relevant(before, after) {
+				t.Enqueue()
+			}
+		},
 	}
 }
 

@@ -1,4 +1,4 @@
-package wake
+package apply
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
-	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -66,7 +65,7 @@ func newCluster(t *testing.T, wakeIdle, writes bool) *cluster {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	w := &cluster{logs: logs, owner: idle}
-	w.Starter = NewStarter(StarterParams{Log: zap.New(core), Now: time.Now, Targets: apply.NewTargets(apply.TargetsParams{
+	w.Starter = NewStarter(StarterParams{Log: zap.New(core), Now: time.Now, Targets: NewTargets(TargetsParams{
 		Writer: w, Lease: w, WakeIdle: wakeIdle, Writes: writes,
 		Ownership: func(string, snapshot.Target) sources.Ownership {
 			w.mu.Lock()
@@ -190,7 +189,7 @@ func TestStartAgainAfterAFailure(t *testing.T) {
 // TestManyStarts: what finds no place in the queue is asked for by the next pass.
 func TestManyStarts(t *testing.T) {
 	t.Parallel()
-	s := NewStarter(StarterParams{Log: zap.NewNop(), Now: time.Now, Targets: apply.NewTargets(apply.TargetsParams{
+	s := NewStarter(StarterParams{Log: zap.NewNop(), Now: time.Now, Targets: NewTargets(TargetsParams{
 		WakeIdle: true, Ownership: func(string, snapshot.Target) sources.Ownership { return idle },
 	})})
 	var all []actuation.Variant

@@ -1,4 +1,4 @@
-package wake
+package apply
 
 import (
 	"context"
@@ -8,11 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
-	"fairlead.dev/services/variant-autoscaler/internal/apply"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
-	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -24,16 +21,10 @@ const (
 	startAgain = 10 * time.Minute
 )
 
-// targets are the targets that this program may scale.
-type targets interface {
-	CanStart(namespace string, t snapshot.Target) (may bool, idle string)
-	Start(ctx context.Context, o scale.Object) (written bool, err error)
-}
-
 // StarterParams are the parts of a Starter.
 type StarterParams struct {
 	Log     *zap.Logger
-	Targets targets
+	Targets *Targets
 	Now     func() time.Time
 }
 
@@ -45,10 +36,6 @@ type Starter struct {
 	mu      sync.Mutex
 	started map[scale.Object]time.Time
 	warned  map[scale.Object]bool
-}
-
-func objectOf(v *actuation.Variant) scale.Object {
-	return scale.Object{Namespace: v.Namespace, Target: v.Target}
 }
 
 // NewStarter returns a Starter. Run writes.
@@ -131,13 +118,9 @@ func (s *Starter) warnOnce(v *actuation.Variant, idle string) {
 	s.warned[objectOf(v)] = true
 	s.mu.Unlock()
 	if !told {
-		s.logFor(v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: it starts only what it has itself scaled to "+
+		loggerFor(s.p.Log, v).Warn("Requests wait for a target without replicas, which its HorizontalPodAutoscaler does not start: it starts only what it has itself scaled to "+
 			"zero, with minReplicas 0 (Kubernetes 1.37). Scale the target to 1, use KEDA, or set --wake-hpa-targets", zap.String("autoscaler", idle))
 	}
-}
-
-func (s *Starter) logFor(v *actuation.Variant) *zap.Logger {
-	return s.p.Log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name))
 }
 
 // Run writes until ctx ends.
@@ -159,11 +142,11 @@ func (s *Starter) writeReplica(ctx context.Context, v *actuation.Variant) {
 	written, err := s.p.Targets.Start(ctx, objectOf(v))
 	switch {
 	case written:
-		s.logFor(v).Info("Started a target without replicas")
-	case errors.Is(err, scale.ErrChanged), errors.Is(err, apply.ErrOwned):
-		s.logFor(v).Debug("Left a target alone that something else started", zap.Error(err))
+		loggerFor(s.p.Log, v).Info("Started a target without replicas")
+	case errors.Is(err, scale.ErrChanged), errors.Is(err, ErrOwned):
+		loggerFor(s.p.Log, v).Debug("Left a target alone that something else started", zap.Error(err))
 	case err != nil:
 		s.releaseStart(v)
-		s.logFor(v).Warn("Could not start a target without replicas, for which requests wait. The next pass tries again", zap.Error(err))
+		loggerFor(s.p.Log, v).Warn("Could not start a target without replicas, for which requests wait. The next pass tries again", zap.Error(err))
 	}
 }
