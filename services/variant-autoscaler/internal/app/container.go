@@ -42,7 +42,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 	"fairlead.dev/services/variant-autoscaler/internal/trigger"
-	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 
 const (
@@ -68,9 +67,9 @@ type parts struct {
 	Scaler    *kedaServer
 	Table     *holds.Table
 	Holds     *holds.Follower
-	Waker     *wake.Waker
+	Waker     *holds.Waker
 	Starter   *apply.Starter
-	Queues    *wake.QueueWatcher
+	Queues    *holds.QueueWatcher
 	Records   *decisionlog.Log
 	Readiness *readiness
 	Elector   *leader.Elector
@@ -150,11 +149,11 @@ func decisionConstructors() []any {
 		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *apply.Starter {
 			return apply.NewStarter(apply.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
 		},
-		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *apply.Starter) *wake.Waker {
-			return wake.New(wake.Params{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
+		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *apply.Starter) *holds.Waker {
+			return holds.NewWaker(holds.WakerParams{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
-		func(log *zap.Logger, w *wake.Waker, p *Prometheus) *wake.QueueWatcher {
-			return wake.NewQueueWatcher(log.Named("wake"), w, p)
+		func(log *zap.Logger, w *holds.Waker, p *Prometheus) *holds.QueueWatcher {
+			return holds.NewQueueWatcher(log.Named("wake"), w, p)
 		},
 	}
 }

@@ -1,8 +1,10 @@
-// Package holds knows which models requests wait for in an endpoint picker.
+// Package holds knows which models requests wait for in an endpoint picker, and wakes those that have no replicas.
 //
-//	Table      what waits now, and what waited until the pass before the last one: a request that came and went counts, too
-//	Follower   finds the pickers of pools, and follows the stream of holds of each of their replicas: what waits, with each change.
-//	           Of a picker without a stream, it reads the queues on the page of metrics each second
+//	Table         what waits now, and what waited until the pass before the last one: a request that came and went counts, too
+//	Follower      finds the pickers of pools, and follows the stream of holds of each of their replicas: what waits, with each change.
+//	              Of a picker without a stream, it reads the queues on the page of metrics each second
+//	Waker         starts a model without replicas when a request waits for it
+//	QueueWatcher  reads the queues of pickers from Prometheus, while a model could start
 //
 // The first request that waits for a model is reported at once, without a pass. Models that nobody declared are not kept.
 package holds

@@ -8,7 +8,6 @@ import (
 	external "fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/wake"
 )
 
 // What KEDA does by default, as https://keda.sh/docs/2.20/reference/scaledobject-spec/ says: it looks at triggers every 30 s, and removes
@@ -26,13 +25,13 @@ type keda struct {
 
 	autoscaler *autoscaler
 	waits      *holds.Table
-	waker      *wake.Waker
+	waker      *holds.Waker
 	active     []float64 // when each deployment last was
 }
 
 func newKEDA(a *autoscaler) *keda {
 	k := &keda{Table: external.NewTable(), autoscaler: a, waits: holds.NewTable()}
-	k.waker = wake.New(wake.Params{Log: zap.NewNop(), Meter: k, Table: k.Table, Passes: k})
+	k.waker = holds.NewWaker(holds.WakerParams{Log: zap.NewNop(), Meter: k, Table: k.Table, Passes: k})
 	k.waits.OnHold(k.waker.OnHold)
 	return k
 }

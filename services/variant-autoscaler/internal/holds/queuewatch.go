@@ -1,4 +1,4 @@
-package wake
+package holds
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // queueInterval is the time between two looks at the queues in Prometheus, which scrapes pickers every 15 s or more.
 const queueInterval = 5 * time.Second
 
-// querier asks Prometheus for a vector.
-type querier interface {
+// queueQuerier asks Prometheus for a vector.
+type queueQuerier interface {
 	Query(ctx context.Context, expr string) ([]promclient.Series, error)
 }
 
@@ -24,12 +24,12 @@ type querier interface {
 type QueueWatcher struct {
 	log        *zap.Logger
 	waker      *Waker
-	prometheus querier
+	prometheus queueQuerier
 	failed     bool
 }
 
 // NewQueueWatcher returns a QueueWatcher. Run starts it.
-func NewQueueWatcher(log *zap.Logger, w *Waker, q querier) *QueueWatcher {
+func NewQueueWatcher(log *zap.Logger, w *Waker, q queueQuerier) *QueueWatcher {
 	return &QueueWatcher{log: log, waker: w, prometheus: q}
 }
 

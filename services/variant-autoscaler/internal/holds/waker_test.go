@@ -1,4 +1,4 @@
-package wake
+package holds
 
 import (
 	"context"
@@ -14,17 +14,16 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
-	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// world has two models without replicas in namespace ns, and one that runs.
-type world struct {
+// sleepers has two models without replicas in namespace ns, and one that runs.
+type sleepers struct {
 	*externalscaler.Table
 	*Waker
 
-	waits  *holds.Table
+	waits  *Table
 	logs   *observer.ObservedLogs
 	passes int
 	woken  int
@@ -35,11 +34,11 @@ type world struct {
 	queries int
 }
 
-func (w *world) CountWakeUp() { w.woken++ }
+func (w *sleepers) CountWakeUp() { w.woken++ }
 
-func (w *world) Enqueue() { w.passes++ }
+func (w *sleepers) Enqueue() { w.passes++ }
 
-func (w *world) Query(context.Context, string) ([]promclient.Series, error) {
+func (w *sleepers) Query(context.Context, string) ([]promclient.Series, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queries++
@@ -47,17 +46,17 @@ func (w *world) Query(context.Context, string) ([]promclient.Series, error) {
 }
 
 // fail lets queries fail from now on, and returns how many there were.
-func (w *world) fail(err error) int {
+func (w *sleepers) fail(err error) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fails = err
 	return w.queries
 }
 
-func newWorld() *world {
+func newSleepers() *sleepers {
 	core, logs := observer.New(zap.InfoLevel)
-	w := &world{Table: externalscaler.NewTable(), waits: holds.NewTable(), logs: logs}
-	w.Waker = New(Params{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
+	w := &sleepers{Table: externalscaler.NewTable(), waits: NewTable(), logs: logs}
+	w.Waker = NewWaker(WakerParams{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
 	w.Publish([]actuation.Variant{
 		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
 		{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true}, {Namespace: "ns", Name: "d", Pool: "p", Model: "n", Desired: 1},
@@ -66,7 +65,7 @@ func newWorld() *world {
 }
 
 // awake returns the variants that have replicas.
-func (w *world) awake() (names []string) {
+func (w *sleepers) awake() (names []string) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		if n, err := w.Lookup(externalscaler.Query{Namespace: "ns", Variant: name}); err == nil && n > 0 {
 			names = append(names, name)
@@ -75,28 +74,28 @@ func (w *world) awake() (names []string) {
 	return names
 }
 
-func key(pool, model string) snapshot.ModelKey {
+func modelKey(pool, model string) snapshot.ModelKey {
 	return snapshot.PoolKey{Namespace: "ns", Name: pool}.WithModel(model)
 }
 
 func TestOnHold(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newSleepers()
 	for range 3 {
-		w.OnHold(key("p", "m"))
-		w.OnHold(key("p", "n")) // it has replicas
-		w.OnHold(key("p", "nobody's"))
+		w.OnHold(modelKey("p", "m"))
+		w.OnHold(modelKey("p", "n")) // it has replicas
+		w.OnHold(modelKey("p", "nobody's"))
 	}
 	assert.Equal(t, []string{"a", "d"}, w.awake())
 	assert.Equal(t, 1, w.passes, "a pass decides on what follows")
 	assert.Equal(t, 1, w.woken)
 	assert.Equal(t, 1, w.logs.FilterMessage("Woke a model, as requests wait").Len())
 	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "e", Pool: "p", Model: "full"}})
-	w.OnHold(key("p", "full"))
+	w.OnHold(modelKey("p", "full"))
 	assert.Equal(t, 2, w.passes, "limits left no room, so a pass decides")
 	assert.Equal(t, 1, w.woken)
 	w.EndTerm()
-	w.OnHold(key("q", "m"))
+	w.OnHold(modelKey("q", "m"))
 	assert.Equal(t, 2, w.passes, "only the leader wakes")
 }
 
@@ -104,12 +103,12 @@ func TestOnHold(t *testing.T) {
 func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newSleepers()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.Run(ctx)
 		w.waits.OnHold(w.OnHold)
-		w.waits.SetModels([]snapshot.ModelKey{key("p", "m"), key("q", "m"), key("p", "new")})
+		w.waits.SetModels([]snapshot.ModelKey{modelKey("p", "m"), modelKey("q", "m"), modelKey("p", "new")})
 		w.EndTerm()
 		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
 		assert.Zero(t, w.woken)
@@ -134,8 +133,8 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 	})
 }
 
-// queue returns a series of a picker's queue.
-func queue(pool, target, model string) promclient.Series {
+// queueSeries returns a series of a picker's queue.
+func queueSeries(pool, target, model string) promclient.Series {
 	return promclient.Series{Labels: map[string]string{"namespace": "ns", "inference_pool": pool, "target_model_name": target, "model_name": model}, Value: 1}
 }
 
@@ -147,29 +146,29 @@ func TestQueues(t *testing.T) {
 		want   []string
 	}{
 		{"nothing waits", nil, []string{"d"}},
-		{"for a model", []promclient.Series{queue("q", "m", "alias")}, []string{"c", "d"}},
-		{"without a target", []promclient.Series{queue("p", "", "m")}, []string{"a", "d"}},
-		{"a pool that is not named could be either", []promclient.Series{queue("", "m", "")}, []string{"d"}},
+		{"for a model", []promclient.Series{queueSeries("q", "m", "alias")}, []string{"c", "d"}},
+		{"without a target", []promclient.Series{queueSeries("p", "", "m")}, []string{"a", "d"}},
+		{"a pool that is not named could be either", []promclient.Series{queueSeries("", "m", "")}, []string{"d"}},
 		{"another namespace", []promclient.Series{{Labels: map[string]string{"namespace": "other", "inference_pool": "p", "model_name": "m"}, Value: 1}}, []string{"d"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newSleepers()
 			w.answer = tt.answer
 			NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 			assert.Equal(t, tt.want, w.awake())
 		})
 	}
-	w := newWorld()
-	w.OnHold(key("q", "m"))
-	w.answer = []promclient.Series{queue("", "m", "")}
+	w := newSleepers()
+	w.OnHold(modelKey("q", "m"))
+	w.answer = []promclient.Series{queueSeries("", "m", "")}
 	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "c", "d"}, w.awake(), "the only one that is asleep")
 
-	w = newWorld()
+	w = newSleepers()
 	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
-	w.answer = []promclient.Series{queue("", "m", "")}
+	w.answer = []promclient.Series{queueSeries("", "m", "")}
 	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model of the only pool")
 	assert.Equal(t, []any{[]any{"a", "b"}}, []any{w.logs.FilterMessage("Woke a model, as requests wait").All()[0].ContextMap()["variants"]})
@@ -180,7 +179,7 @@ func TestQueues(t *testing.T) {
 func TestQueuesWhileNeeded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newSleepers()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		core, logs := observer.New(zap.WarnLevel)

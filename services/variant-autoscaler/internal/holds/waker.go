@@ -1,12 +1,4 @@
-// Package wake starts models that have no replicas, when a request waits for them. The last pass has decided which variants of a model
-// start first, so nothing is decided here: KEDA learns of it at once, and the next pass confirms it.
-//
-//	autoscaler of the variant                    its first replica comes from
-//	ScaledObject                                 KEDA: this program never writes
-//	HorizontalPodAutoscaler with a minimum of 0  that: from Kubernetes 1.37 on it starts what it has itself scaled to zero
-//	HorizontalPodAutoscaler that is idle at zero this program, once, if it is permitted to (Starter)
-//	none, and this program writes replicas       this program
-package wake
+package holds
 
 import (
 	"context"
@@ -27,25 +19,20 @@ type table interface {
 	Changed() <-chan struct{}
 }
 
-// waits has the requests that wait now.
-type waits interface {
-	CountWaiting(k snapshot.ModelKey) (now, since int, watched bool)
-}
-
 // passes runs a pass soon.
 type passes interface {
 	Enqueue()
 }
 
-// meter counts models that woke.
-type meter interface{ CountWakeUp() }
+// wakeMeter counts models that woke.
+type wakeMeter interface{ CountWakeUp() }
 
-// Params are the parts of a Waker.
-type Params struct {
+// WakerParams are the parts of a Waker.
+type WakerParams struct {
 	Log     *zap.Logger
-	Meter   meter
+	Meter   wakeMeter
 	Table   table
-	Waits   waits
+	Waits   *Table
 	Passes  passes
 	Starter starter // nil: KEDA alone starts models
 }
@@ -55,11 +42,20 @@ type starter interface {
 	Start(v *actuation.Variant)
 }
 
-// Waker starts models. It is safe for concurrent use.
-type Waker struct{ p Params }
+// Waker starts models that have no replicas, when a request waits for them. The last pass has decided which variants of a model start
+// first, so nothing is decided here: KEDA learns of it at once, and the next pass confirms it.
+//
+//	autoscaler of the variant                    its first replica comes from
+//	ScaledObject                                 KEDA: this program never writes
+//	HorizontalPodAutoscaler with a minimum of 0  that: from Kubernetes 1.37 on it starts what it has itself scaled to zero
+//	HorizontalPodAutoscaler that is idle at zero this program, once, if it is permitted to (starter)
+//	none, and this program writes replicas       this program
+//
+// It is safe for concurrent use.
+type Waker struct{ p WakerParams }
 
-// New returns a Waker.
-func New(p Params) *Waker { return &Waker{p: p} }
+// NewWaker returns a Waker.
+func NewWaker(p WakerParams) *Waker { return &Waker{p: p} }
 
 // Run starts models for which requests wait already when a decision comes, until ctx ends. When the first of them came, no decision named
 // the variants to start: the leader is new, or a pass was deciding on the model.
