@@ -27,7 +27,6 @@ import (
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 )
@@ -97,9 +96,9 @@ func (a *Applier) EndTerm() {
 
 // Apply writes the replicas of all variants that have a decision, and returns the outcome of each, in their order. When ctx ends, it stops
 // writing.
-func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome {
+func (a *Applier) Apply(ctx context.Context, variants []decision.ActedVariant) []decision.Outcome {
 	a.recordStarts()
-	outcomes := make([]actuation.Outcome, len(variants))
+	outcomes := make([]decision.Outcome, len(variants))
 	var due []int
 	for i := range variants {
 		if outcome, decided := a.outcomeWithoutWrite(&variants[i]); decided {
@@ -125,39 +124,39 @@ func (a *Applier) Apply(ctx context.Context, variants []actuation.Variant) []act
 }
 
 // outcomeWithoutWrite returns the outcome of a variant whose target needs no write, or must not be written.
-func (a *Applier) outcomeWithoutWrite(v *actuation.Variant) (outcome actuation.Outcome, decided bool) {
-	if v.Resolution == actuation.Suppressed {
-		return actuation.Outcome{}, true
+func (a *Applier) outcomeWithoutWrite(v *decision.ActedVariant) (outcome decision.Outcome, decided bool) {
+	if v.Resolution == decision.Suppressed {
+		return decision.Outcome{}, true
 	}
 	switch o := a.p.Targets.Ownership(v.Namespace, v.Target); {
 	case o.Follower != "":
-		return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas"}, true
+		return decision.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas"}, true
 	case o.Problem != nil:
-		return actuation.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
+		return decision.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
 	case v.Desired == v.Current:
 		return scaledOutcome(v), true
 	}
-	return actuation.Outcome{}, v.Reason == decision.Excluded // it keeps its replicas
+	return decision.Outcome{}, v.Reason == decision.Excluded // it keeps its replicas
 }
 
 // scaledOutcome is the outcome for a target that has its replicas.
-func scaledOutcome(v *actuation.Variant) actuation.Outcome {
-	return actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonScaled, Message: nameOf(v) + " has the desired replicas"}
+func scaledOutcome(v *decision.ActedVariant) decision.Outcome {
+	return decision.Outcome{Applied: true, Reason: v1alpha1.ReasonScaled, Message: nameOf(v) + " has the desired replicas"}
 }
 
-func objectOf(v *actuation.Variant) scale.Object {
+func objectOf(v *decision.ActedVariant) scale.Object {
 	return scale.Object{Namespace: v.Namespace, Target: v.Target}
 }
 
 // loggerFor returns a logger that names the target of a variant.
-func loggerFor(log *zap.Logger, v *actuation.Variant) *zap.Logger {
+func loggerFor(log *zap.Logger, v *decision.ActedVariant) *zap.Logger {
 	return log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name))
 }
 
-func nameOf(v *actuation.Variant) string { return v.Target.Kind + " " + v.Target.Name }
+func nameOf(v *decision.ActedVariant) string { return v.Target.Kind + " " + v.Target.Name }
 
 // takeTurns orders variants so that the first ones of all namespaces come before the second ones.
-func takeTurns(variants []actuation.Variant, due []int) []int {
+func takeTurns(variants []decision.ActedVariant, due []int) []int {
 	var rounds [][]int
 	counts := map[string]int{}
 	for _, i := range due {
@@ -182,7 +181,7 @@ type writeResult struct {
 }
 
 // writeTargets writes the replicas of variants, and returns the results by their index.
-func (a *Applier) writeTargets(ctx context.Context, variants []actuation.Variant, order []int) map[int]writeResult {
+func (a *Applier) writeTargets(ctx context.Context, variants []decision.ActedVariant, order []int) map[int]writeResult {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	results := make(map[int]writeResult, len(order))
@@ -208,7 +207,7 @@ func (a *Applier) writeTargets(ctx context.Context, variants []actuation.Variant
 }
 
 // writeTarget writes the replicas of a variant.
-func (a *Applier) writeTarget(ctx context.Context, v *actuation.Variant) writeResult {
+func (a *Applier) writeTarget(ctx context.Context, v *decision.ActedVariant) writeResult {
 	if a.isContested(v) {
 		return writeResult{err: errContested}
 	}
@@ -219,7 +218,7 @@ func (a *Applier) writeTarget(ctx context.Context, v *actuation.Variant) writeRe
 }
 
 // isContested reports whether somebody has changed the replicas of a target after each of the last writes.
-func (a *Applier) isContested(v *actuation.Variant) bool {
+func (a *Applier) isContested(v *decision.ActedVariant) bool {
 	last := a.written[objectOf(v)]
 	if last == nil || last.replicas == v.Current || len(last.overwrites) < maxOverwrites {
 		return false
@@ -238,7 +237,7 @@ func (a *Applier) recordStarts() {
 }
 
 // recordWrite records a write, and reports whether it overwrote replicas that somebody had changed.
-func (a *Applier) recordWrite(key scale.Object, v *actuation.Variant) (overwrote bool) {
+func (a *Applier) recordWrite(key scale.Object, v *decision.ActedVariant) (overwrote bool) {
 	last := a.written[key]
 	if last == nil {
 		last = &writeHistory{replicas: v.Current}
@@ -253,10 +252,10 @@ func (a *Applier) recordWrite(key scale.Object, v *actuation.Variant) (overwrote
 }
 
 // writeOutcome returns the outcome of a write. Where the next pass does not suffice, its message says what to do.
-func writeOutcome(v *actuation.Variant, r writeResult) actuation.Outcome {
+func writeOutcome(v *decision.ActedVariant, r writeResult) decision.Outcome {
 	var owned *ownedError
-	fail := func(reason, format string, args ...any) actuation.Outcome {
-		return actuation.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
+	fail := func(reason, format string, args ...any) decision.Outcome {
+		return decision.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case r.err == nil:
@@ -283,7 +282,7 @@ func writeOutcome(v *actuation.Variant, r writeResult) actuation.Outcome {
 }
 
 // logOutcome logs a change, or a failure that the pass before did not have.
-func (a *Applier) logOutcome(v *actuation.Variant, o actuation.Outcome, refused map[scale.Object]string) {
+func (a *Applier) logOutcome(v *decision.ActedVariant, o decision.Outcome, refused map[scale.Object]string) {
 	key := objectOf(v)
 	log := loggerFor(a.p.Log, v).With(zap.Int("desired", v.Desired))
 	switch {
@@ -297,7 +296,7 @@ func (a *Applier) logOutcome(v *actuation.Variant, o actuation.Outcome, refused 
 }
 
 // forgetAbsent forgets the targets that no variant has.
-func (a *Applier) forgetAbsent(variants []actuation.Variant) {
+func (a *Applier) forgetAbsent(variants []decision.ActedVariant) {
 	present := make(map[scale.Object]bool, len(variants))
 	for i := range variants {
 		present[objectOf(&variants[i])] = true

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -93,21 +92,21 @@ func (r *rig) CountWrite(result string) { r.counts[result]++ }
 func (r *rig) CountOverwrite() { r.counts["overwrote"]++ }
 
 // variant returns a variant whose target has replicas in the rig, as the caches had them.
-func (r *rig) variant(namespace, name string, current, desired int) actuation.Variant {
+func (r *rig) variant(namespace, name string, current, desired int) decision.ActedVariant {
 	key := namespace + "/" + name
 	if _, known := r.replicas[key]; !known {
 		r.replicas[key] = current
 	}
-	return actuation.Variant{
+	return decision.ActedVariant{
 		Namespace: namespace, Name: name, Source: snapshot.VariantAutoscaling, Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 		Current: current, Desired: desired, Reason: decision.Optimal,
 	}
 }
 
 // apply returns the outcome of one variant.
-func (r *rig) apply(t *testing.T, v actuation.Variant) actuation.Outcome {
+func (r *rig) apply(t *testing.T, v decision.ActedVariant) decision.Outcome {
 	t.Helper()
-	all := r.Apply(t.Context(), []actuation.Variant{v})
+	all := r.Apply(t.Context(), []decision.ActedVariant{v})
 	require.Len(t, all, 1)
 	return all[0]
 }
@@ -116,11 +115,11 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	r := start()
 	got := r.apply(t, r.variant("a", "chat", 2, 5))
-	assert.Equal(t, actuation.Outcome{Applied: true, Reason: "Scaled", Message: "Deployment chat has the desired replicas", Event: "Scaled Deployment chat from 2 to 5 replicas"}, got)
+	assert.Equal(t, decision.Outcome{Applied: true, Reason: "Scaled", Message: "Deployment chat has the desired replicas", Event: "Scaled Deployment chat from 2 to 5 replicas"}, got)
 	assert.Equal(t, []string{"a/chat 5"}, r.writes)
 
 	got = r.apply(t, r.variant("a", "chat", 5, 5))
-	assert.Equal(t, actuation.Outcome{Applied: true, Reason: "Scaled", Message: "Deployment chat has the desired replicas"}, got)
+	assert.Equal(t, decision.Outcome{Applied: true, Reason: "Scaled", Message: "Deployment chat has the desired replicas"}, got)
 	got = r.apply(t, r.variant("a", "chat", 2, 5)) // a cache that is late
 	assert.True(t, got.Applied)
 	assert.Empty(t, got.Event)
@@ -137,21 +136,21 @@ func TestNoWrite(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		change func(r *rig, v *actuation.Variant)
-		want   actuation.Outcome
+		change func(r *rig, v *decision.ActedVariant)
+		want   decision.Outcome
 	}{
-		{"another variant has the target", func(_ *rig, v *actuation.Variant) { v.Resolution = actuation.Suppressed }, actuation.Outcome{}},
-		{"the variant has a problem", func(_ *rig, v *actuation.Variant) { v.Reason = decision.Excluded }, actuation.Outcome{}},
-		{"an autoscaler follows", func(r *rig, _ *actuation.Variant) {
+		{"another variant has the target", func(_ *rig, v *decision.ActedVariant) { v.Resolution = decision.Suppressed }, decision.Outcome{}},
+		{"the variant has a problem", func(_ *rig, v *decision.ActedVariant) { v.Reason = decision.Excluded }, decision.Outcome{}},
+		{"an autoscaler follows", func(r *rig, _ *decision.ActedVariant) {
 			r.owned["a/chat"] = sources.Ownership{Follower: "HorizontalPodAutoscaler hpa"}
-		}, actuation.Outcome{Applied: true, Reason: "Published", Message: "HorizontalPodAutoscaler hpa follows the desired replicas"}},
-		{"an autoscaler does not follow", func(r *rig, _ *actuation.Variant) {
+		}, decision.Outcome{Applied: true, Reason: "Published", Message: "HorizontalPodAutoscaler hpa follows the desired replicas"}},
+		{"an autoscaler does not follow", func(r *rig, _ *decision.ActedVariant) {
 			r.owned["a/chat"] = sources.Ownership{Problem: &snapshot.Problem{Reason: "TargetOwnedByAutoscaler", Message: "hpa scales it"}}
-		}, actuation.Outcome{Reason: "TargetOwnedByAutoscaler", Message: "hpa scales it"}},
-		{"and the replicas are as desired", func(r *rig, v *actuation.Variant) {
+		}, decision.Outcome{Reason: "TargetOwnedByAutoscaler", Message: "hpa scales it"}},
+		{"and the replicas are as desired", func(r *rig, v *decision.ActedVariant) {
 			r.owned["a/chat"] = sources.Ownership{Problem: &snapshot.Problem{Reason: "TargetOwnedByController", Message: "an InferenceService controls it"}}
 			v.Desired = v.Current
-		}, actuation.Outcome{Reason: "TargetOwnedByController", Message: "an InferenceService controls it"}},
+		}, decision.Outcome{Reason: "TargetOwnedByController", Message: "an InferenceService controls it"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +203,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			r := start()
 			r.fails["a/chat"] = tt.err
-			variants := []actuation.Variant{r.variant("a", "chat", 2, 5), r.variant("a", "code", 1, 2)}
+			variants := []decision.ActedVariant{r.variant("a", "chat", 2, 5), r.variant("a", "code", 1, 2)}
 			for range 3 {
 				got := r.Apply(t.Context(), variants)
 				assert.False(t, got[0].Applied)
@@ -245,7 +244,7 @@ func TestContest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := start()
-		contest := func() actuation.Outcome {
+		contest := func() decision.Outcome {
 			r.replicas["a/chat"] = 1 // the manifest
 			time.Sleep(time.Minute)
 			return r.apply(t, r.variant("a", "chat", 1, 5))
@@ -284,7 +283,7 @@ func TestLeaderLoss(t *testing.T) {
 			lose()
 		}
 	}
-	var variants []actuation.Variant
+	var variants []decision.ActedVariant
 	for i := range targets {
 		variants = append(variants, old.variant("a", fmt.Sprintf("v-%02d", i), 2, 3))
 	}
@@ -334,7 +333,7 @@ func TestTime(t *testing.T) {
 			case <-time.After(takes):
 			}
 		}
-		var variants []actuation.Variant
+		var variants []decision.ActedVariant
 		for i := range 1000 {
 			variants = append(variants, r.variant("aaa", fmt.Sprintf("v-%04d", i), 1, 2))
 		}
@@ -344,14 +343,14 @@ func TestTime(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(began), writeTime)
 		assert.True(t, outcomes[1000].Applied)
 		assert.True(t, outcomes[1001].Applied)
-		left := slices.IndexFunc(outcomes, func(o actuation.Outcome) bool { return o.Reason == "ScaleDeferred" })
+		left := slices.IndexFunc(outcomes, func(o decision.Outcome) bool { return o.Reason == "ScaleDeferred" })
 		require.GreaterOrEqual(t, left, 0)
 		assert.Contains(t, outcomes[left].Message, "The next pass tries again")
 		assert.LessOrEqual(t, len(r.writes), workers*int(writeTime/takes))
 
 		takes = time.Hour
 		began = time.Now()
-		r.Apply(t.Context(), []actuation.Variant{r.variant("b", "slow", 1, 2)})
+		r.Apply(t.Context(), []decision.ActedVariant{r.variant("b", "slow", 1, 2)})
 		assert.Equal(t, targetTime, time.Since(began))
 	})
 }

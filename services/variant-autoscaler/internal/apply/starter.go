@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 )
 
@@ -31,7 +31,7 @@ type StarterParams struct {
 // Starter writes the first replica of targets that nothing else would start: from none to one, once. It is safe for concurrent use.
 type Starter struct {
 	p     StarterParams
-	queue chan actuation.Variant
+	queue chan decision.ActedVariant
 
 	mu      sync.Mutex
 	started map[scale.Object]time.Time
@@ -40,15 +40,15 @@ type Starter struct {
 
 // NewStarter returns a Starter. Run writes.
 func NewStarter(p StarterParams) *Starter {
-	return &Starter{p: p, queue: make(chan actuation.Variant, maxStarts), started: map[scale.Object]time.Time{},
+	return &Starter{p: p, queue: make(chan decision.ActedVariant, maxStarts), started: map[scale.Object]time.Time{},
 		warned: map[scale.Object]bool{}}
 }
 
 // Publish starts the variants of a decision for which requests wait, and that still have no replicas.
-func (s *Starter) Publish(variants []actuation.Variant) {
+func (s *Starter) Publish(variants []decision.ActedVariant) {
 	s.forgetStarted(variants)
 	for i := range variants {
-		if v := &variants[i]; v.Waits && v.Desired > 0 && v.Current == 0 && v.Resolution != actuation.Suppressed {
+		if v := &variants[i]; v.Waits && v.Desired > 0 && v.Current == 0 && v.Resolution != decision.Suppressed {
 			s.Start(v)
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Starter) Publish(variants []actuation.Variant) {
 func (s *Starter) EndTerm() { s.forgetStarted(nil) }
 
 // forgetStarted forgets the targets that have replicas, and those that are gone.
-func (s *Starter) forgetStarted(variants []actuation.Variant) {
+func (s *Starter) forgetStarted(variants []decision.ActedVariant) {
 	empty := map[scale.Object]bool{}
 	for i := range variants {
 		empty[objectOf(&variants[i])] = variants[i].Current == 0
@@ -78,7 +78,7 @@ func (s *Starter) forgetStarted(variants []actuation.Variant) {
 }
 
 // Start asks for the first replica of a variant, if nothing else starts it.
-func (s *Starter) Start(v *actuation.Variant) {
+func (s *Starter) Start(v *decision.ActedVariant) {
 	switch may, idle := s.p.Targets.CanStart(v.Namespace, v.Target); {
 	case may:
 		if !s.claimStart(v) {
@@ -95,7 +95,7 @@ func (s *Starter) Start(v *actuation.Variant) {
 }
 
 // claimStart reports whether to start a target: it was not started, or long ago.
-func (s *Starter) claimStart(v *actuation.Variant) bool {
+func (s *Starter) claimStart(v *decision.ActedVariant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at, found := s.started[objectOf(v)]; found && s.p.Now().Sub(at) < startAgain {
@@ -105,14 +105,14 @@ func (s *Starter) claimStart(v *actuation.Variant) bool {
 	return true
 }
 
-func (s *Starter) releaseStart(v *actuation.Variant) {
+func (s *Starter) releaseStart(v *decision.ActedVariant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.started, objectOf(v))
 }
 
 // warnOnce logs once that a model stays without replicas.
-func (s *Starter) warnOnce(v *actuation.Variant, idle string) {
+func (s *Starter) warnOnce(v *decision.ActedVariant, idle string) {
 	s.mu.Lock()
 	told := s.warned[objectOf(v)]
 	s.warned[objectOf(v)] = true
@@ -136,7 +136,7 @@ func (s *Starter) Run(ctx context.Context) {
 }
 
 // writeReplica writes the first replica of a target.
-func (s *Starter) writeReplica(ctx context.Context, v *actuation.Variant) {
+func (s *Starter) writeReplica(ctx context.Context, v *decision.ActedVariant) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	written, err := s.p.Targets.Start(ctx, objectOf(v))

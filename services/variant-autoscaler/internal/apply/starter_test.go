@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
@@ -106,8 +106,8 @@ func deployment(name string) snapshot.Target {
 }
 
 // decided is a decision on a variant for which requests wait.
-func decided(desired, current int) []actuation.Variant {
-	return []actuation.Variant{{Namespace: "ns", Name: "v", Target: deployment("x"), Desired: desired, Current: current, Waits: true}}
+func decided(desired, current int) []decision.ActedVariant {
+	return []decision.ActedVariant{{Namespace: "ns", Name: "v", Target: deployment("x"), Desired: desired, Current: current, Waits: true}}
 }
 
 // TestStartOnce: a target gets one replica, once, until it had replicas or ten minutes have passed.
@@ -136,10 +136,10 @@ func TestStartNever(t *testing.T) {
 	quiet := decided(1, 0)
 	quiet[0].Waits = false
 	loser := decided(1, 0)
-	loser[0].Resolution = actuation.Suppressed
+	loser[0].Resolution = decision.Suppressed
 	tests := []struct {
 		name     string
-		give     []actuation.Variant
+		give     []decision.ActedVariant
 		wakeIdle bool
 		writes   bool
 		change   func(w *cluster)
@@ -192,7 +192,7 @@ func TestManyStarts(t *testing.T) {
 	s := NewStarter(StarterParams{Log: zap.NewNop(), Now: time.Now, Targets: NewTargets(TargetsParams{
 		WakeIdle: true, Ownership: func(string, snapshot.Target) sources.Ownership { return idle },
 	})})
-	var all []actuation.Variant
+	var all []decision.ActedVariant
 	for i := range maxStarts + 10 {
 		all = append(all, decided(1, 0)[0])
 		all[i].Target.Name = fmt.Sprint(i)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -51,11 +51,11 @@ type Table struct {
 
 // term is a set of decisions.
 type term struct {
-	variants map[name]*actuation.Variant // without a kind
-	objects  map[name]*actuation.Variant // that declare them
-	targets  map[name]*actuation.Variant
-	standby  map[snapshot.ModelKey][]*actuation.Variant // that start first when a request waits: one, or one of each role
-	replicas map[snapshot.ModelKey]int                  // desired, of all variants
+	variants map[name]*decision.ActedVariant // without a kind
+	objects  map[name]*decision.ActedVariant // that declare them
+	targets  map[name]*decision.ActedVariant
+	standby  map[snapshot.ModelKey][]*decision.ActedVariant // that start first when a request waits: one, or one of each role
+	replicas map[snapshot.ModelKey]int                      // desired, of all variants
 }
 
 type name struct{ namespace, kind, name string }
@@ -64,11 +64,11 @@ type name struct{ namespace, kind, name string }
 func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan struct{})} }
 
 // Publish replaces all decisions.
-func (t *Table) Publish(variants []actuation.Variant) {
-	next := &term{variants: make(map[name]*actuation.Variant, len(variants)), objects: make(map[name]*actuation.Variant, len(variants)),
-		targets: make(map[name]*actuation.Variant, 2*len(variants)), standby: map[snapshot.ModelKey][]*actuation.Variant{}, replicas: map[snapshot.ModelKey]int{}}
+func (t *Table) Publish(variants []decision.ActedVariant) {
+	next := &term{variants: make(map[name]*decision.ActedVariant, len(variants)), objects: make(map[name]*decision.ActedVariant, len(variants)),
+		targets: make(map[name]*decision.ActedVariant, 2*len(variants)), standby: map[snapshot.ModelKey][]*decision.ActedVariant{}, replicas: map[snapshot.ModelKey]int{}}
 	for _, v := range variants {
-		if v.Resolution != actuation.Suppressed {
+		if v.Resolution != decision.Suppressed {
 			next.addVariant(&v)
 		}
 	}
@@ -103,7 +103,7 @@ func (t *Table) notifyChange() {
 
 // WakeModel gives each variant that starts first for a model a replica, until a pass that saw the request decides. It returns those that
 // have to start. asleep reports that the model has no replicas: then a pass has to decide soon.
-func (t *Table) WakeModel(key snapshot.ModelKey) (starts []actuation.Variant, asleep bool) {
+func (t *Table) WakeModel(key snapshot.ModelKey) (starts []decision.ActedVariant, asleep bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.term == nil {
@@ -127,10 +127,10 @@ func (t *Table) WakeModel(key snapshot.ModelKey) (starts []actuation.Variant, as
 }
 
 // Asleep returns the variants that WakeModel would wake, in no order.
-func (t *Table) Asleep() []actuation.Variant {
+func (t *Table) Asleep() []decision.ActedVariant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var asleep []actuation.Variant
+	var asleep []decision.ActedVariant
 	if t.term != nil {
 		for _, standby := range t.term.standby {
 			for _, v := range standby {
@@ -143,9 +143,11 @@ func (t *Table) Asleep() []actuation.Variant {
 	return asleep
 }
 
-func (t *Table) isAsleep(v *actuation.Variant) bool { return v.Desired == 0 && t.woken[nameOf(v)] == 0 }
+func (t *Table) isAsleep(v *decision.ActedVariant) bool {
+	return v.Desired == 0 && t.woken[nameOf(v)] == 0
+}
 
-func nameOf(v *actuation.Variant) name { return name{v.Namespace, "", v.Name} }
+func nameOf(v *decision.ActedVariant) name { return name{v.Namespace, "", v.Name} }
 
 // Leading implements Decisions.
 func (t *Table) Leading() bool { return t.currentTerm() != nil }
@@ -183,8 +185,8 @@ func (t *Table) currentTerm() *term {
 }
 
 // addVariant adds a variant. Of several with one name or target, the first one has it.
-func (t *term) addVariant(v *actuation.Variant) {
-	put := func(variants map[name]*actuation.Variant, kind, called string) {
+func (t *term) addVariant(v *decision.ActedVariant) {
+	put := func(variants map[name]*decision.ActedVariant, kind, called string) {
 		if key := (name{v.Namespace, kind, called}); variants[key] == nil {
 			variants[key] = v
 		}
@@ -200,21 +202,21 @@ func (t *term) addVariant(v *actuation.Variant) {
 }
 
 // variantNamed returns a variant, nil if it does not exist.
-func (t *term) variantNamed(n name) *actuation.Variant {
+func (t *term) variantNamed(n name) *decision.ActedVariant {
 	if t == nil {
 		return nil
 	}
 	return t.variants[n]
 }
 
-func (t *term) findVariant(q Query) *actuation.Variant {
+func (t *term) findVariant(q Query) *decision.ActedVariant {
 	switch {
 	case q.Variant != "":
 		return t.variants[name{q.Namespace, "", q.Variant}]
 	case q.TargetName != "":
 		return t.targets[name{q.Namespace, q.TargetKind, q.TargetName}]
 	}
-	found := []*actuation.Variant{
+	found := []*decision.ActedVariant{
 		t.objects[name{q.Namespace, string(snapshot.ScaledObject), q.ScaledObject}],
 		t.variants[name{q.Namespace, "", q.ScaledObject}],
 		t.targets[name{q.Namespace, "", q.ScaledObject}],

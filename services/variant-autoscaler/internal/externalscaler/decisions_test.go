@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-func variant(namespace, name string, replicas int) actuation.Variant {
-	return actuation.Variant{
+func variant(namespace, name string, replicas int) decision.ActedVariant {
+	return decision.ActedVariant{
 		Namespace: namespace, Name: name, Source: snapshot.ScaledObject, Desired: replicas,
 		Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name + "-decode"},
 	}
@@ -27,11 +27,11 @@ func TestLookup(t *testing.T) {
 	set := variant("a", "llama-set", 6)
 	set.Target = snapshot.Target{Kind: "StatefulSet", Name: "llama-h100-decode"}
 	loser := variant("a", "loser", 9)
-	loser.Resolution = actuation.Suppressed
+	loser.Resolution = decision.Suppressed
 	named := variant("a", "qwen", 11) // by the metadata of the trigger of a ScaledObject
 	named.Object, named.Target.Name = "qwen-so", "qwen"
 	table := NewTable()
-	table.Publish([]actuation.Variant{named, sameName, declared, set, loser, variant("a", "chat", 3), variant("b", "chat", 7)})
+	table.Publish([]decision.ActedVariant{named, sameName, declared, set, loser, variant("a", "chat", 3), variant("b", "chat", 7)})
 
 	tests := []struct {
 		name  string

@@ -27,7 +27,7 @@ import (
 
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/pkg/servingcert"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -109,7 +109,7 @@ func (w *world) connect(t *testing.T, creds credentials.TransportCredentials) Ex
 }
 
 // keda runs a leader with decisions and a client.
-func keda(t *testing.T, variants ...actuation.Variant) (*world, ExternalScalerClient) {
+func keda(t *testing.T, variants ...decision.ActedVariant) (*world, ExternalScalerClient) {
 	t.Helper()
 	w := start(t, nil)
 	w.table.Publish(variants)
@@ -201,7 +201,7 @@ func TestAnswers(t *testing.T) {
 		named, err := metricsOf(t, client, ref("a", "code", MetadataVariant, "chat"))
 		require.NoError(t, err)
 		assert.Equal(t, int64(3), named)
-		w.table.Publish([]actuation.Variant{variant("a", "chat", 4)})
+		w.table.Publish([]decision.ActedVariant{variant("a", "chat", 4)})
 		got, err := metricsOf(t, client, ref("a", "chat"))
 		require.NoError(t, err)
 		assert.Equal(t, int64(4), got)
@@ -251,7 +251,7 @@ func TestLeaderChange(t *testing.T) {
 		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 
 		for term := range int64(3) {
-			w.table.Publish([]actuation.Variant{variant("a", "chat", 3+int(term))})
+			w.table.Publish([]decision.ActedVariant{variant("a", "chat", 3+int(term))})
 			time.Sleep(time.Minute) // of gRPC's pauses between attempts to connect
 			got, err := metricsOf(t, client, ref("a", "chat"))
 			require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestStreamPushesChanges(t *testing.T) {
 		active, ended := stream(t.Context(), t, client, ref("a", "chat"))
 		unknown, _ := stream(t.Context(), t, client, ref("a", "later"))
 		assert.True(t, <-active, "at once")
-		publish := func(variants ...actuation.Variant) {
+		publish := func(variants ...decision.ActedVariant) {
 			w.table.Publish(variants)
 			synctest.Wait()
 		}
@@ -352,7 +352,7 @@ func TestStreamOfMetricSpecs(t *testing.T) {
 			_, err := opened.Recv()
 			ended <- err
 		}()
-		w.table.Publish([]actuation.Variant{variant("a", "chat", 4)})
+		w.table.Publish([]decision.ActedVariant{variant("a", "chat", 4)})
 		synctest.Wait()
 		assert.Empty(t, ended, "nothing has changed")
 		w.table.EndTerm()
@@ -422,7 +422,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, nil)
-		w.table.Publish([]actuation.Variant{variant("a", "chat", 3)})
+		w.table.Publish([]decision.ActedVariant{variant("a", "chat", 3)})
 		synctest.Wait()
 		dials := 0
 		client := func() ExternalScalerClient {
@@ -476,7 +476,7 @@ func TestTLS(t *testing.T) {
 	certificate, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "variant-autoscaler", servingcert.Options{}, time.Now())
 	require.NoError(t, err)
 	w := start(t, certificate.TLS(servingcert.Options{}))
-	w.table.Publish([]actuation.Variant{variant("a", "chat", 3)})
+	w.table.Publish([]decision.ActedVariant{variant("a", "chat", 3)})
 	secure := w.connect(t, credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))
 	answer, err := secure.IsActive(t.Context(), ref("a", "chat"), grpc.WaitForReady(true))
 	require.NoError(t, err)

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // sleeping returns the variants of a model without replicas: the first one starts first.
-func sleeping(desired int) []actuation.Variant {
+func sleeping(desired int) []decision.ActedVariant {
 	first, second := variant("ns", "first", desired), variant("ns", "second", 0)
 	first.Pool, first.Model, first.Standby = "pool", "m", desired == 0
 	second.Pool, second.Model = "pool", "m"
-	return []actuation.Variant{first, second}
+	return []decision.ActedVariant{first, second}
 }
 
 func modelKey(namespace, pool, model string) snapshot.ModelKey {
@@ -34,7 +34,7 @@ func replicas(t *testing.T, table *Table, of string) int {
 func TestWake(t *testing.T) {
 	t.Parallel()
 	table := NewTable()
-	wake := func(namespace, pool, model string) []actuation.Variant {
+	wake := func(namespace, pool, model string) []decision.ActedVariant {
 		starts, _ := table.WakeModel(modelKey(namespace, pool, model))
 		return starts
 	}
@@ -71,7 +71,7 @@ func TestWake(t *testing.T) {
 func TestWakeRoles(t *testing.T) {
 	t.Parallel()
 	table := NewTable()
-	roles := func(prefill int) []actuation.Variant {
+	roles := func(prefill int) []decision.ActedVariant {
 		all := append(sleeping(0), variant("ns", "prefill", prefill))
 		all[2].Pool, all[2].Model, all[2].Standby = "pool", "m", true
 		return all

@@ -6,15 +6,15 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // table has the last decisions.
 type table interface {
-	WakeModel(k snapshot.ModelKey) (starts []actuation.Variant, asleep bool)
+	WakeModel(k snapshot.ModelKey) (starts []decision.ActedVariant, asleep bool)
 	// Asleep returns the variants that WakeModel would wake.
-	Asleep() []actuation.Variant
+	Asleep() []decision.ActedVariant
 	// Changed returns a channel that is closed when the decisions change.
 	Changed() <-chan struct{}
 }
@@ -39,7 +39,7 @@ type WakerParams struct {
 
 // starter writes the first replica of a variant.
 type starter interface {
-	Start(v *actuation.Variant)
+	Start(v *decision.ActedVariant)
 }
 
 // Waker starts models that have no replicas, when a request waits for them. The last pass has decided which variants of a model start

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -57,7 +57,7 @@ func newSleepers() *sleepers {
 	core, logs := observer.New(zap.InfoLevel)
 	w := &sleepers{Table: externalscaler.NewTable(), waits: NewTable(), logs: logs}
 	w.Waker = NewWaker(WakerParams{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
-	w.Publish([]actuation.Variant{
+	w.Publish([]decision.ActedVariant{
 		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
 		{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true}, {Namespace: "ns", Name: "d", Pool: "p", Model: "n", Desired: 1},
 	})
@@ -90,7 +90,7 @@ func TestOnHold(t *testing.T) {
 	assert.Equal(t, 1, w.passes, "a pass decides on what follows")
 	assert.Equal(t, 1, w.woken)
 	assert.Equal(t, 1, w.logs.FilterMessage("Woke a model, as requests wait").Len())
-	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "e", Pool: "p", Model: "full"}})
+	w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "e", Pool: "p", Model: "full"}})
 	w.OnHold(modelKey("p", "full"))
 	assert.Equal(t, 2, w.passes, "limits left no room, so a pass decides")
 	assert.Equal(t, 1, w.woken)
@@ -113,7 +113,7 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", map[string]int{"m": 2, "new": 1})
 		assert.Zero(t, w.woken)
 
-		w.Publish([]actuation.Variant{
+		w.Publish([]decision.ActedVariant{
 			{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true},
 			{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true},
 		})
@@ -122,11 +122,11 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		assert.Equal(t, 1, w.woken)
 		assert.Equal(t, 1, w.passes)
 
-		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "d", Pool: "p", Model: "new", Standby: true}})
+		w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "d", Pool: "p", Model: "new", Standby: true}})
 		synctest.Wait()
 		assert.Equal(t, []string{"d"}, w.awake(), "a model that the decision before did not know")
 		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", nil)
-		w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}})
+		w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}})
 		synctest.Wait()
 		assert.Empty(t, w.awake(), "nothing waits any more")
 		assert.Equal(t, 2, w.passes)
@@ -167,7 +167,7 @@ func TestQueues(t *testing.T) {
 	assert.Equal(t, []string{"a", "c", "d"}, w.awake(), "the only one that is asleep")
 
 	w = newSleepers()
-	w.Publish([]actuation.Variant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
+	w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
 	w.answer = []promclient.Series{queueSeries("", "m", "")}
 	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model of the only pool")

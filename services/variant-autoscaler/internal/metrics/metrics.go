@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -98,7 +97,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 }
 
 // Publish replaces the series of all variants at once. A variant that is not among them loses its series.
-func (m *Metrics) Publish(variants []actuation.Variant) {
+func (m *Metrics) Publish(variants []decision.ActedVariant) {
 	m.dropped.Set(float64(m.series.replaceSeries(variants)))
 }
 

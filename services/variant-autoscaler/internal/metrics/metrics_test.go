@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -61,7 +60,7 @@ func TestSeriesOfAVariant(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	assert.Empty(t, names(t, r, "wva"), "nothing before the first decision")
-	m.Publish([]actuation.Variant{chat()})
+	m.Publish([]decision.ActedVariant{chat()})
 
 	all := fmt.Sprintf(labelsOfChat, "", "")
 	assert.Equal(t, []string{all + " 3"}, gathered(t, r, "wva_desired_replicas"))
@@ -79,7 +78,7 @@ func TestSeriesOfAVariant(t *testing.T) {
 func TestInstance(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	New(r, Options{Instance: " blue "}).Publish([]actuation.Variant{chat()})
+	New(r, Options{Instance: " blue "}).Publish([]decision.ActedVariant{chat()})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, `controller_instance="blue",`, "") + " 3"}, gathered(t, r, "wva_desired_replicas"))
 }
 
@@ -88,7 +87,7 @@ func TestRatioWithoutCurrentReplicas(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	v := chat()
 	v.Current = 0
-	New(r, Options{}).Publish([]actuation.Variant{v})
+	New(r, Options{}).Publish([]decision.ActedVariant{v})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, "", "") + " 3"}, gathered(t, r, "wva_desired_ratio"))
 }
 
@@ -97,7 +96,7 @@ func TestZeroIsADecision(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	v := chat()
 	v.Desired = 0
-	New(r, Options{}).Publish([]actuation.Variant{v})
+	New(r, Options{}).Publish([]decision.ActedVariant{v})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, "", "") + " 0"}, gathered(t, r, "wva_desired_replicas"))
 }
 
@@ -107,7 +106,7 @@ func TestPredictionsThatAreNone(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		v := chat()
 		v.Predicted = p
-		New(r, Options{}).Publish([]actuation.Variant{v})
+		New(r, Options{}).Publish([]decision.ActedVariant{v})
 		assert.Empty(t, names(t, r, "wva_predicted"), "%v", p)
 	}
 }
@@ -118,9 +117,9 @@ func TestPublishReplacesTheSet(t *testing.T) {
 	m := New(r, Options{})
 	removed, changed := chat(), chat()
 	removed.Name = "removed"
-	m.Publish([]actuation.Variant{chat(), removed})
+	m.Publish([]decision.ActedVariant{chat(), removed})
 	changed.Accelerator = "A100"
-	m.Publish([]actuation.Variant{changed})
+	m.Publish([]decision.ActedVariant{changed})
 	for _, metric := range names(t, r, "wva") {
 		series := gathered(t, r, metric)
 		require.Len(t, series, 1, metric)
@@ -135,8 +134,8 @@ func TestAScrapeSeesOneSet(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
-	of := func(accelerator string) []actuation.Variant {
-		variants := make([]actuation.Variant, 50)
+	of := func(accelerator string) []decision.ActedVariant {
+		variants := make([]decision.ActedVariant, 50)
 		for i := range variants {
 			variants[i] = chat()
 			variants[i].Name, variants[i].Accelerator = fmt.Sprint("v", i), accelerator
@@ -165,7 +164,7 @@ func TestScalingIsCounted(t *testing.T) {
 	step := func(from, to int, reason decision.Reason) {
 		v := chat()
 		v.Previous, v.Desired, v.Reason = from, to, reason
-		m.Publish([]actuation.Variant{v})
+		m.Publish([]decision.ActedVariant{v})
 	}
 	step(2, 3, decision.Optimal)
 	step(3, 3, decision.Optimal)
@@ -181,7 +180,7 @@ func TestScalingIsCounted(t *testing.T) {
 
 	first := chat()
 	first.Name, first.Decided = "first", false
-	m.Publish([]actuation.Variant{first})
+	m.Publish([]decision.ActedVariant{first})
 	assert.Empty(t, gathered(t, r, "wva_replica_scaling_total"), "the counters of a removed variant end, and a first decision changes nothing")
 }
 
@@ -190,10 +189,10 @@ func TestOnlyTheWinnerOfAConflictHasDesiredReplicas(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r, Options{})
 	winner, loser := chat(), chat()
-	winner.Resolution = actuation.Winner
-	loser.Name, loser.Resolution = "loser", actuation.Suppressed
+	winner.Resolution = decision.Winner
+	loser.Name, loser.Resolution = "loser", decision.Suppressed
 	for range 3 {
-		m.Publish([]actuation.Variant{winner, loser})
+		m.Publish([]decision.ActedVariant{winner, loser})
 	}
 	for _, metric := range []string{"wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"} {
 		series := gathered(t, r, metric)
@@ -208,10 +207,10 @@ func TestOnlyTheWinnerOfAConflictHasDesiredReplicas(t *testing.T) {
 	assert.Equal(t, []string{`accelerator_type="H100",namespace="a",target_kind="Deployment",target_name="chat-decode",variant_name="loser" 1`},
 		gathered(t, r, "wva_deployment_target_conflicts_total"), "a conflict that lasts is one")
 
-	loser.Resolution = actuation.NoConflict
-	m.Publish([]actuation.Variant{loser})
-	loser.Resolution = actuation.Suppressed
-	m.Publish([]actuation.Variant{loser})
+	loser.Resolution = decision.NoConflict
+	m.Publish([]decision.ActedVariant{loser})
+	loser.Resolution = decision.Suppressed
+	m.Publish([]decision.ActedVariant{loser})
 	assert.True(t, strings.HasSuffix(gathered(t, r, "wva_deployment_target_conflicts_total")[0], " 2"))
 }
 
@@ -254,7 +253,7 @@ func TestNamesThatAreEqualOnceTheyAreCut(t *testing.T) {
 	first, second := chat(), chat()
 	first.Name, second.Name = strings.Repeat("a", 130)+"1", strings.Repeat("a", 130)+"2"
 	second.Desired = 9
-	m.Publish([]actuation.Variant{first, second})
+	m.Publish([]decision.ActedVariant{first, second})
 	series := gathered(t, r, "wva_desired_replicas")
 	require.Len(t, series, 1, "a scrape with a duplicate fails as a whole")
 	assert.True(t, strings.HasSuffix(series[0], " 3"))
@@ -274,7 +273,7 @@ func TestClear(t *testing.T) {
 
 	again := chat()
 	again.Previous = again.Desired
-	m.Publish([]actuation.Variant{again})
+	m.Publish([]decision.ActedVariant{again})
 	assert.Len(t, gathered(t, r, "wva_desired_replicas"), 1)
 	assert.Empty(t, gathered(t, r, "wva_replica_scaling_total"), "the counters of the last term ended with it")
 }

@@ -11,14 +11,13 @@ import (
 
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/pkg/leader"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // chat is a variant with all series.
-func chat() actuation.Variant {
-	return actuation.Variant{
+func chat() decision.ActedVariant {
+	return decision.ActedVariant{
 		Namespace: "a", Name: "chat", Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "chat-decode"},
 		Accelerator: "H100", Model: "meta/llama-3.1-8b", Desired: 3, Current: 2, Previous: 2, Decided: true, Reason: decision.Optimal,
 		Predicted: &decision.Predicted{TTFT: 250, ITL: 20},
@@ -42,8 +41,8 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	t.Helper()
 	m := New(r, Options{})
 	loser := chat()
-	loser.Name, loser.Resolution = "chat-2", actuation.Suppressed
-	m.Publish([]actuation.Variant{chat(), loser})
+	loser.Name, loser.Resolution = "chat-2", decision.Suppressed
+	m.Publish([]decision.ActedVariant{chat(), loser})
 	m.Passed("success", time.Second)
 	m.MarkSuccess(time.Unix(1, 0))
 	m.ObservePart("decision", time.Second)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 )
 
 const (
@@ -102,7 +102,7 @@ func (s *Series) Collect(out chan<- prometheus.Metric) {
 
 // replaceSeries replaces all series, and returns the number of variants that have none, because their labels equal those of another
 // variant.
-func (s *Series) replaceSeries(variants []actuation.Variant) (dropped int) {
+func (s *Series) replaceSeries(variants []decision.ActedVariant) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.counters
@@ -138,8 +138,8 @@ func (s *Series) clearSeries() {
 }
 
 // addDecision counts the change that the decision on a variant makes.
-func (c *counters) addDecision(v *actuation.Variant) {
-	suppressed := v.Resolution == actuation.Suppressed
+func (c *counters) addDecision(v *decision.ActedVariant) {
+	suppressed := v.Resolution == decision.Suppressed
 	if suppressed && !c.suppressed {
 		c.conflicts++
 	}
@@ -155,7 +155,7 @@ func (c *counters) addDecision(v *actuation.Variant) {
 }
 
 // appendSeries appends the series of a variant.
-func (s *Series) appendSeries(to []series, v *actuation.Variant, c *counters, values []string) []series {
+func (s *Series) appendSeries(to []series, v *decision.ActedVariant, c *counters, values []string) []series {
 	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, more ...string) {
 		to = append(to, series{d, kind, value, append(values[:len(values):len(values)], more...)})
 	}
@@ -163,12 +163,12 @@ func (s *Series) appendSeries(to []series, v *actuation.Variant, c *counters, va
 		add(s.conflicts, prometheus.CounterValue, c.conflicts)
 	}
 	switch v.Resolution {
-	case actuation.Winner:
+	case decision.Winner:
 		add(s.resolution, prometheus.GaugeValue, 1, string(v.Resolution))
-	case actuation.Suppressed:
+	case decision.Suppressed:
 		add(s.resolution, prometheus.GaugeValue, 0, string(v.Resolution))
 		return to
-	case actuation.NoConflict:
+	case decision.NoConflict:
 	}
 	add(s.desired, prometheus.GaugeValue, float64(v.Desired))
 	add(s.current, prometheus.GaugeValue, float64(v.Current))

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -41,14 +40,14 @@ const (
 
 // Autoscaler gets the decisions of a term.
 type Autoscaler interface {
-	Publish(variants []actuation.Variant)
+	Publish(variants []decision.ActedVariant)
 	EndTerm()
 }
 
 // applier gives targets their desired replicas.
 type applier interface {
 	// Apply returns what became of each variant, in their order.
-	Apply(ctx context.Context, variants []actuation.Variant) []actuation.Outcome
+	Apply(ctx context.Context, variants []decision.ActedVariant) []decision.Outcome
 	EndTerm()
 }
 
@@ -99,7 +98,7 @@ type name struct {
 // Publisher publishes the decisions of one term. One goroutine may use it.
 type Publisher struct {
 	p           Params
-	outcomes    map[name]actuation.Outcome
+	outcomes    map[name]decision.Outcome
 	lastReasons map[types.UID]string // reason of the last Event
 }
 
@@ -110,7 +109,7 @@ func New(p Params) *Publisher {
 
 // Actuate tells autoscalers the desired replicas, records the decision, and gives targets their replicas, if autoscalers do not.
 func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
-	variants := actuation.DecidedVariants(o.Snapshot, o.Decision, conflictLosers(o.Sources))
+	variants := decision.ActedVariants(o.Snapshot, o.Decision, conflictLosers(o.Sources))
 	for _, t := range p.p.Autoscalers {
 		t.Publish(variants)
 	}
@@ -123,18 +122,18 @@ func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
 }
 
 // applyDecision gives targets their replicas, and keeps the outcome of each variant for the report.
-func (p *Publisher) applyDecision(ctx context.Context, variants []actuation.Variant) {
-	outcomes := make([]actuation.Outcome, len(variants))
+func (p *Publisher) applyDecision(ctx context.Context, variants []decision.ActedVariant) {
+	outcomes := make([]decision.Outcome, len(variants))
 	if p.p.Applier != nil {
 		outcomes = p.p.Applier.Apply(ctx, variants)
 	} else {
 		for i := range outcomes {
-			outcomes[i] = actuation.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: "The desired replicas are published"}
+			outcomes[i] = decision.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: "The desired replicas are published"}
 		}
 	}
-	p.outcomes = make(map[name]actuation.Outcome, len(variants))
+	p.outcomes = make(map[name]decision.Outcome, len(variants))
 	for i := range variants {
-		if v := &variants[i]; v.Resolution != actuation.Suppressed {
+		if v := &variants[i]; v.Resolution != decision.Suppressed {
 			p.outcomes[name{v.Source, v.Namespace, v.Name}] = outcomes[i]
 		}
 	}
@@ -250,7 +249,7 @@ func (p *Publisher) sendProblemEvent(v *sources.Variant, told map[types.UID]stri
 }
 
 // sendOutcomeEvent writes an Event on a VariantAutoscaling for each change of its target, and for a new reason why there was none.
-func (p *Publisher) sendOutcomeEvent(v *sources.Variant, o *actuation.Outcome, told map[types.UID]string) {
+func (p *Publisher) sendOutcomeEvent(v *sources.Variant, o *decision.Outcome, told map[types.UID]string) {
 	switch {
 	case o.Event != "":
 		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, o.Reason, o.Event)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -25,7 +24,7 @@ type rig struct {
 	*Publisher
 
 	mu        sync.Mutex
-	published []actuation.Variant
+	published []decision.ActedVariant
 	cleared   int
 	decided   int
 	records   int
@@ -34,7 +33,7 @@ type rig struct {
 	events    []string
 }
 
-func (r *rig) Publish(variants []actuation.Variant)                   { r.published = variants }
+func (r *rig) Publish(variants []decision.ActedVariant)               { r.published = variants }
 func (r *rig) EndTerm()                                               { r.cleared++ }
 func (r *rig) ObserveDecision(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
 
@@ -102,7 +101,7 @@ func TestActuateAndReport(t *testing.T) {
 	require.NoError(t, r.ReportOutcome(t.Context(), o))
 	require.Len(t, r.written, 2, "the status of VariantAutoscalings")
 	chat, loser := r.written["chat"], r.written["loser"]
-	assert.Equal(t, actuation.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"}, chat.Outcome)
+	assert.Equal(t, decision.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"}, chat.Outcome)
 	assert.Equal(t, 3, chat.Decision.Desired)
 	assert.Equal(t, snapshot.Found, chat.Load.State)
 	assert.False(t, loser.Outcome.Applied, "the other one has the target")
@@ -117,14 +116,14 @@ func TestActuateAndReport(t *testing.T) {
 
 // applied says what became of each variant.
 type applied struct {
-	variants []actuation.Variant
-	outcome  actuation.Outcome
+	variants []decision.ActedVariant
+	outcome  decision.Outcome
 	cleared  int
 }
 
-func (a *applied) Apply(_ context.Context, variants []actuation.Variant) []actuation.Outcome {
+func (a *applied) Apply(_ context.Context, variants []decision.ActedVariant) []decision.Outcome {
 	a.variants = variants
-	outcomes := make([]actuation.Outcome, len(variants))
+	outcomes := make([]decision.Outcome, len(variants))
 	for i := range outcomes {
 		outcomes[i] = a.outcome
 	}
@@ -139,7 +138,7 @@ func TestApply(t *testing.T) {
 	r := newRig()
 	a := &applied{}
 	r.p.Applier = a
-	step := func(o actuation.Outcome) []string {
+	step := func(o decision.Outcome) []string {
 		a.outcome, r.events = o, nil
 		given := outcome()
 		r.Actuate(t.Context(), given)
@@ -148,13 +147,13 @@ func TestApply(t *testing.T) {
 		assert.Empty(t, r.written["loser"].Outcome, "the other one has the target")
 		return r.events
 	}
-	assert.Equal(t, []string{"chat Normal Scaled"}, step(actuation.Outcome{Applied: true, Reason: "Scaled", Event: "Scaled Deployment chat from 1 to 3 replicas"}))
+	assert.Equal(t, []string{"chat Normal Scaled"}, step(decision.Outcome{Applied: true, Reason: "Scaled", Event: "Scaled Deployment chat from 1 to 3 replicas"}))
 	assert.Equal(t, r.published, a.variants, "metrics have the desired replicas, too")
-	assert.Empty(t, step(actuation.Outcome{Applied: true, Reason: "Scaled"}))
-	assert.Equal(t, []string{"chat Warning ScaleFailed"}, step(actuation.Outcome{Reason: "ScaleFailed"}))
-	assert.Empty(t, step(actuation.Outcome{Reason: "ScaleFailed"}), "once")
-	assert.Equal(t, []string{"chat Warning ScaleForbidden"}, step(actuation.Outcome{Reason: "ScaleForbidden"}))
-	assert.Empty(t, step(actuation.Outcome{}), "the variant is excluded: conditions say why")
+	assert.Empty(t, step(decision.Outcome{Applied: true, Reason: "Scaled"}))
+	assert.Equal(t, []string{"chat Warning ScaleFailed"}, step(decision.Outcome{Reason: "ScaleFailed"}))
+	assert.Empty(t, step(decision.Outcome{Reason: "ScaleFailed"}), "once")
+	assert.Equal(t, []string{"chat Warning ScaleForbidden"}, step(decision.Outcome{Reason: "ScaleForbidden"}))
+	assert.Empty(t, step(decision.Outcome{}), "the variant is excluded: conditions say why")
 	r.Publisher.EndTerm()
 	assert.Equal(t, 1, a.cleared)
 }

@@ -13,7 +13,6 @@ import (
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/pkg/conditions"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -48,7 +47,7 @@ type StatusInput struct {
 	// Failure is why the optimization of all variants failed. Empty: it did not.
 	Failure string
 	// Outcome is what became of the decision. It is empty if there is none.
-	Outcome actuation.Outcome
+	Outcome decision.Outcome
 }
 
 // ObjectOf returns an object with what BuildStatus and Write need of it. status is the JSON of its status, which can be empty.

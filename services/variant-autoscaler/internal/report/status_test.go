@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -36,7 +35,7 @@ func input() *StatusInput {
 			ShareWithout: 700_000, Predicted: &decision.Predicted{TTFT: 812.4, ITL: 24.07, Utilization: 0.731},
 		},
 		Priority: 1,
-		Outcome:  actuation.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"},
+		Outcome:  decision.Outcome{Applied: true, Reason: "Published", Message: "The desired replicas are published"},
 	}
 }
 
@@ -109,7 +108,7 @@ func TestBuildReasons(t *testing.T) {
 	rejected := func(reason string) func(*StatusInput) {
 		return func(in *StatusInput) {
 			in.Variant.Problem, in.Variant.Now, in.Load, in.Group, in.Decision = problem(reason), 0, nil, nil, nil
-			in.Outcome = actuation.Outcome{}
+			in.Outcome = decision.Outcome{}
 		}
 	}
 	decided := func(reason decision.Reason) func(*StatusInput) {
@@ -209,10 +208,10 @@ func TestBuildReasons(t *testing.T) {
 			"OptimizationFailed", "OptimizationReady", "overflow. The last decision stands"},
 		{"no decision", func(in *StatusInput) { in.Decision, in.Group = nil, nil }, failed("OptimizationFailed"), "OptimizationFailed",
 			"OptimizationReady", "made no decision on this variant. The last"},
-		{"not applied", func(in *StatusInput) { in.Outcome = actuation.Outcome{} }, usual("Ready=False/NotApplied", "Applied=False/NotApplied"),
+		{"not applied", func(in *StatusInput) { in.Outcome = decision.Outcome{} }, usual("Ready=False/NotApplied", "Applied=False/NotApplied"),
 			"Optimal", "Ready", "no desired replicas yet"},
 		{
-			"excluded and not applied", func(in *StatusInput) { excluded("TargetOwnedByAutoscaler")(in); in.Outcome = actuation.Outcome{} },
+			"excluded and not applied", func(in *StatusInput) { excluded("TargetOwnedByAutoscaler")(in); in.Outcome = decision.Outcome{} },
 			failed("TargetOwnedByAutoscaler", "Applied=False/NotApplied"), "TargetOwnedByAutoscaler", "Applied", "See the condition OptimizationReady",
 		},
 		{
@@ -223,7 +222,7 @@ func TestBuildReasons(t *testing.T) {
 		},
 		{
 			"not scaled", func(in *StatusInput) {
-				in.Outcome = actuation.Outcome{Reason: "ScaleForbidden", Message: "grant update"}
+				in.Outcome = decision.Outcome{Reason: "ScaleForbidden", Message: "grant update"}
 			},
 			usual("Ready=False/ScaleForbidden", "Applied=False/ScaleForbidden"), "Optimal", "Ready", "grant update",
 		},
@@ -291,7 +290,7 @@ func TestBuildChanges(t *testing.T) {
 		{"target", time.Minute, func(in *StatusInput) { in.Variant.Now = 3 }, true, false, 1, "Optimal"},
 		{"generation", time.Minute, func(in *StatusInput) { in.Object.Generation++ }, true, false, 1, "Optimal"},
 		{"message", time.Minute, func(in *StatusInput) { in.Decision.Message = "another one" }, true, false, 1, "Optimal"},
-		{"applied", time.Minute, func(in *StatusInput) { in.Outcome = actuation.Outcome{} }, true, false, 1, "Optimal"},
+		{"applied", time.Minute, func(in *StatusInput) { in.Outcome = decision.Outcome{} }, true, false, 1, "Optimal"},
 		{"accelerator", time.Minute, func(in *StatusInput) { in.Variant.Accelerator = "H100" }, true, false, 1, "Optimal"},
 		{"figures", time.Minute, figures, false, false, 1, "Optimal"},
 		{"a start that was seen", time.Minute, func(in *StatusInput) { in.Variant.Start = time.Minute }, false, false, 1, "Optimal"},

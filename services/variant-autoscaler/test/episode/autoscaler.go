@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/actuation"
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
@@ -260,7 +260,7 @@ func (a *autoscaler) Actuate(_ context.Context, o *pass.Outcome) {
 	if a.trace != nil {
 		a.trace(o, a.world.now)
 	}
-	published, variants := map[string]int{}, actuation.DecidedVariants(o.Snapshot, o.Decision, nil)
+	published, variants := map[string]int{}, decision.ActedVariants(o.Snapshot, o.Decision, nil)
 	if a.keda != nil {
 		a.keda.Publish(variants)
 	}

@@ -1,15 +1,9 @@
-// Package actuation selects the variants that have desired replicas, for the metrics and the external scaler, which autoscalers read. It is
-// pure.
-//
-// A variant without a decision is not in the list, as zero would remove its replicas. A target has at most one decision: two would add up
-// in a HorizontalPodAutoscaler that selects by target.
-package actuation
+package decision
 
 import (
 	"cmp"
 	"slices"
 
-	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -27,8 +21,9 @@ const (
 	Suppressed Resolution = "suppressed" // it has no decision
 )
 
-// Variant is what autoscalers may know of a variant.
-type Variant struct {
+// ActedVariant is what autoscalers may know of a variant that has desired replicas. A variant without a decision is none, as zero would
+// remove its replicas. A target has at most one decision: two would add up in a HorizontalPodAutoscaler that selects by target.
+type ActedVariant struct {
 	Namespace   string
 	Name        string
 	Object      string // that declares the variant, if it has another name
@@ -47,31 +42,33 @@ type Variant struct {
 	// Previous is the decision before. It has a meaning only if Decided is true.
 	Previous int
 	Decided  bool
-	Reason   decision.Reason // of Desired
+	Reason   Reason // of Desired
 
-	Predicted  *decision.Predicted // nil: not known
+	Predicted  *Predicted // nil: not known
 	Resolution Resolution
 }
 
 // ModelKey returns the model that the variant serves.
-func (v *Variant) ModelKey() snapshot.ModelKey {
+func (v *ActedVariant) ModelKey() snapshot.ModelKey {
 	return snapshot.PoolKey{Namespace: v.Namespace, Name: v.Pool}.WithModel(v.Model)
 }
 
 // targetKey identifies a target.
 type targetKey struct{ namespace, kind, name string }
 
-func (v *Variant) targetKey() targetKey { return targetKey{v.Namespace, v.Target.Kind, v.Target.Name} }
+func (v *ActedVariant) targetKey() targetKey {
+	return targetKey{v.Namespace, v.Target.Kind, v.Target.Name}
+}
 
-// DecidedVariants returns the variants of a snapshot that have a decision, and losers: variants outside the snapshot whose target belongs
+// ActedVariants returns the variants of a snapshot that have a decision, and losers: variants outside the snapshot whose target belongs
 // to another variant. They are ordered by namespace and name.
-func DecidedVariants(s *snapshot.Snapshot, d *decision.Decision, losers []snapshot.Variant) []Variant {
-	var variants []Variant
+func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant) []ActedVariant {
+	var variants []ActedVariant
 	for i := range min(len(s.Groups), len(d.Groups)) {
 		group, decided := &s.Groups[i], &d.Groups[i]
 		for j := range min(len(group.Variants), len(decided.Variants)) {
 			if hasDecision(&group.Variants[j], &decided.Variants[j]) {
-				v := buildVariant(group, &group.Variants[j], &decided.Variants[j])
+				v := buildActedVariant(group, &group.Variants[j], &decided.Variants[j])
 				v.Standby, v.Waits = v.Name == decided.Standby, group.Zero.Enabled && (group.Zero.Waiting > 0 || group.Load.Queued > 0)
 				variants = append(variants, v)
 			}
@@ -81,20 +78,20 @@ func DecidedVariants(s *snapshot.Snapshot, d *decision.Decision, losers []snapsh
 	for i := range losers {
 		v := &losers[i]
 		if counts[v.Namespace]++; counts[v.Namespace] <= maxLosers {
-			variants = append(variants, Variant{
+			variants = append(variants, ActedVariant{
 				Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Resolution: Suppressed,
 			})
 		}
 	}
-	slices.SortStableFunc(variants, func(a, b Variant) int {
+	slices.SortStableFunc(variants, func(a, b ActedVariant) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	resolveConflicts(variants)
 	return variants
 }
 
-func buildVariant(group *snapshot.Group, v *snapshot.Variant, d *decision.Variant) Variant {
-	return Variant{
+func buildActedVariant(group *snapshot.Group, v *snapshot.Variant, d *Variant) ActedVariant {
+	return ActedVariant{
 		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
 		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
 	}
@@ -102,8 +99,8 @@ func buildVariant(group *snapshot.Group, v *snapshot.Variant, d *decision.Varian
 
 // hasDecision reports whether there is a decision on a variant. A decision that repeats the previous one does not count if there was no
 // previous one, unless it adds replicas to a variant without a problem.
-func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
-	repeats := v.Problem != nil || slices.Contains([]decision.Reason{decision.NoMetrics, decision.Excluded}, d.Reason)
+func hasDecision(v *snapshot.Variant, d *Variant) bool {
+	repeats := v.Problem != nil || slices.Contains([]Reason{NoMetrics, Excluded}, d.Reason)
 	switch {
 	case d.Desired < 0:
 		return false
@@ -114,7 +111,7 @@ func hasDecision(v *snapshot.Variant, d *decision.Variant) bool {
 }
 
 // resolveConflicts marks the winners of conflicts, and suppresses what would be a second decision on a target.
-func resolveConflicts(variants []Variant) {
+func resolveConflicts(variants []ActedVariant) {
 	owner, contested := map[targetKey]int{}, map[targetKey]bool{}
 	for i := range variants {
 		v := &variants[i]
@@ -130,4 +127,14 @@ func resolveConflicts(variants []Variant) {
 			variants[i].Resolution = Winner
 		}
 	}
+}
+
+// Outcome is what became of a decision.
+type Outcome struct {
+	// Applied reports whether the decision has taken effect: autoscalers can follow it, or the target has the replicas.
+	Applied bool
+	Reason  string // a constant
+	Message string // what happened, and what to do
+	// Event is a message about a change of the target. Empty: it was not changed.
+	Event string
 }
