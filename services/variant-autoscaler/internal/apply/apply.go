@@ -20,8 +20,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"go.uber.org/zap"
 
@@ -181,28 +182,13 @@ type writeResult struct {
 }
 
 // writeTargets writes the replicas of variants, and returns the results by their index.
-func (a *Applier) writeTargets(ctx context.Context, variants []decision.ActedVariant, order []int) map[int]writeResult {
+func (a *Applier) writeTargets(ctx context.Context, variants []decision.ActedVariant, order []int) []writeResult {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	results := make(map[int]writeResult, len(order))
-	var mu sync.Mutex
-	var workerGroup sync.WaitGroup
-	next := make(chan int)
-	for range min(workers, len(order)) {
-		workerGroup.Go(func() {
-			for i := range next {
-				result := a.writeTarget(ctx, &variants[i])
-				mu.Lock()
-				results[i] = result
-				mu.Unlock()
-			}
-		})
-	}
-	for _, i := range order {
-		next <- i
-	}
-	close(next)
-	workerGroup.Wait()
+	results := make([]writeResult, len(variants))
+	workqueue.ParallelizeUntil(context.Background(), workers, len(order), func(n int) {
+		results[order[n]] = a.writeTarget(ctx, &variants[order[n]])
+	})
 	return results
 }
 

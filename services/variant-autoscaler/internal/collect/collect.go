@@ -20,9 +20,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -134,17 +134,10 @@ func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) 
 	defer cancel()
 	order, neighbors := fairOrder(groups), neighborsByModel(groups)
 	results := make([]Result, len(groups))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(c.options.Concurrency, len(groups)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(order); i = int(next.Add(1)) - 1 {
-				g := &groups[order[i]]
-				results[order[i]] = c.collectGroup(ctx, now, g, neighbors[modelOf(g)])
-			}
-		})
-	}
-	workers.Wait()
+	workqueue.ParallelizeUntil(context.Background(), c.options.Concurrency, len(order), func(n int) {
+		g := &groups[order[n]]
+		results[order[n]] = c.collectGroup(ctx, now, g, neighbors[modelOf(g)])
+	})
 	return results
 }
 

@@ -27,21 +27,11 @@ type Query struct {
 	TargetName string // name of the workload; empty: not said
 }
 
-// Decisions are the decisions of the current term.
-type Decisions interface {
-	// Lookup returns the desired replicas, ErrNotLeading or ErrUnknown.
-	Lookup(q Query) (replicas int, err error)
-	// Leading reports whether there are decisions.
-	Leading() bool
-	// Changed returns a channel that is closed at the next change. Call it before you read what may change.
-	Changed() <-chan struct{}
-}
-
 // wokenFor is the number of sets of decisions for which a variant stays awake that a request woke. The pass that runs at that time began
 // before the request; the next one sees it.
 const wokenFor = 2
 
-// Table implements Decisions. Its methods are safe for concurrent use.
+// Table has the decisions of the current term. Its methods are safe for concurrent use.
 type Table struct {
 	mu      sync.Mutex
 	term    *term        // nil while this replica does not lead
@@ -149,19 +139,20 @@ func (t *Table) isAsleep(v *decision.ActedVariant) bool {
 
 func nameOf(v *decision.ActedVariant) name { return name{v.Namespace, "", v.Name} }
 
-// Leading implements Decisions.
+// Leading reports whether there are decisions.
 func (t *Table) Leading() bool { return t.currentTerm() != nil }
 
-// Changed implements Decisions.
+// Changed returns a channel that is closed at the next change. Call it before you read what may change.
 func (t *Table) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.changed
 }
 
-// Lookup implements Decisions. The variant is the one that the query names, the one with the target that it names, the ScaledObject that is
-// a variant itself, a variant with the name of the ScaledObject, or the one with a target of that name; the first of them that the query
-// speaks of. A query that names a variant or a target gets no other: a mistake in a name must not scale by the decision on something else.
+// Lookup returns the desired replicas of a variant, ErrNotLeading or ErrUnknown. The variant is the one that the query names, the one with
+// the target that it names, the ScaledObject that is a variant itself, a variant with the name of the ScaledObject, or the one with a target
+// of that name; the first of them that the query speaks of. A query that names a variant or a target gets no other: a mistake in a name
+// must not scale by the decision on something else.
 func (t *Table) Lookup(q Query) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,7 +44,7 @@ const (
 // Params are the parameters of New.
 type Params struct {
 	Log       *zap.Logger
-	Decisions Decisions
+	Decisions *Table
 	Metrics   observer
 	// Listen opens the port. It is called at the beginning of each term.
 	Listen func() (net.Listener, error)

@@ -52,7 +52,7 @@ type observer interface {
 // service implements KEDA's protocol.
 type service struct {
 	UnimplementedExternalScalerServer
-	decisions Decisions
+	decisions *Table
 	streams   *streamCounter
 }
 

@@ -3,21 +3,14 @@ package holds
 import (
 	"context"
 
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
+
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
-
-// table has the last decisions.
-type table interface {
-	WakeModel(k snapshot.ModelKey) (starts []decision.ActedVariant, asleep bool)
-	// Asleep returns the variants that WakeModel would wake.
-	Asleep() []decision.ActedVariant
-	// Changed returns a channel that is closed when the decisions change.
-	Changed() <-chan struct{}
-}
 
 // passes runs a pass soon.
 type passes interface {
@@ -31,7 +24,7 @@ type wakeMeter interface{ CountWakeUp() }
 type WakerParams struct {
 	Log     *zap.Logger
 	Meter   wakeMeter
-	Table   table
+	Table   *externalscaler.Table // the last decisions
 	Waits   *Table
 	Passes  passes
 	Starter starter // nil: KEDA alone starts models

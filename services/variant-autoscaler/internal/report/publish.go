@@ -14,8 +14,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -168,30 +170,13 @@ func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 	inputs := p.statusInputs(o)
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	var errs []error
-	failed, next := 0, make(chan *StatusInput)
-	for range writers {
-		workers.Go(func() {
-			for in := range next {
-				if _, err := p.p.Status.Write(ctx, in); err != nil {
-					mu.Lock()
-					if failed++; failed <= maxErrors {
-						errs = append(errs, err)
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for i := range inputs {
-		next <- &inputs[i]
-	}
-	close(next)
-	workers.Wait()
-	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
+	errs := make([]error, len(inputs))
+	workqueue.ParallelizeUntil(context.Background(), writers, len(inputs), func(i int) {
+		_, errs[i] = p.p.Status.Write(ctx, &inputs[i])
+	})
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(errs...)
 }

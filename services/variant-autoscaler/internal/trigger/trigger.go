@@ -65,9 +65,6 @@ const (
 	Canceled   Result = "canceled"
 )
 
-// Results returns all results.
-func Results() []Result { return []Result{Succeeded, Idle, Conflicted, Failed, Canceled} }
-
 // passer runs one pass over all variants.
 type passer interface {
 	// RunPass returns the interval until the next pass, and the number of variants that are not being deleted.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -570,9 +569,4 @@ func TestTheEndOfATerm(t *testing.T) {
 			w.assertStarts(t, 0)
 		})
 	})
-}
-
-func TestResults(t *testing.T) {
-	t.Parallel()
-	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(Results()))), 5)
 }
