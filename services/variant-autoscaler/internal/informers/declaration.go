@@ -167,10 +167,8 @@ const (
 // declaringTriggers returns the triggers of external scalers that name a model.
 func declaringTriggers(f *fields) []*fields {
 	var declaring []*fields
-	triggers, _ := f.value("spec", "triggers").([]any)
-	for _, t := range triggers {
-		t, _ := t.(map[string]any)
-		g := &fields{object: t, prefix: "spec.triggers: "}
+	for g := range f.itemsAt("spec", "triggers") {
+		g.prefix = "spec.triggers: "
 		if kind := g.textAt("type"); (kind == "external" || kind == "external-push") && g.textAt("metadata", metadataModel) != "" {
 			declaring = append(declaring, g)
 		}
@@ -343,11 +341,9 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 // isDisabled reports whether a HorizontalPodAutoscaler says that it does nothing, as its target has no replicas. From Kubernetes 1.37 on,
 // one with a minimum of 0 starts only what it has itself scaled to zero, and remembers that in its status.
 func isDisabled(f *fields) bool {
-	conditions, _ := f.value("status", "conditions").([]any)
-	for _, c := range conditions {
-		c, _ := c.(map[string]any)
-		if c["type"] == "ScalingActive" {
-			return c["status"] == "False" && c["reason"] == "ScalingDisabled"
+	for c := range f.itemsAt("status", "conditions") {
+		if c.object["type"] == "ScalingActive" {
+			return c.object["status"] == "False" && c.object["reason"] == "ScalingDisabled"
 		}
 	}
 	return false
@@ -355,10 +351,7 @@ func isDisabled(f *fields) bool {
 
 // usesMetric reports whether a HorizontalPodAutoscaler has an external metric of this program, with a type of target. Empty: with any.
 func usesMetric(f *fields, targetType string) bool {
-	metrics, _ := f.value("spec", "metrics").([]any)
-	for _, m := range metrics {
-		m, _ := m.(map[string]any)
-		g := fields{object: m}
+	for g := range f.itemsAt("spec", "metrics") {
 		if g.value("external", "metric", "name") == metric && (targetType == "" || g.value("external", "target", "type") == targetType) {
 			return true
 		}
@@ -369,13 +362,10 @@ func usesMetric(f *fields, targetType string) bool {
 // usesTrigger reports whether a ScaledObject has a trigger that asks for the metric, with a query or at the external scaler, and with a
 // type of metric. Empty: with any.
 func usesTrigger(f *fields, metricType string) bool {
-	triggers, _ := f.value("spec", "triggers").([]any)
-	for _, t := range triggers {
-		t, _ := t.(map[string]any)
-		if metricType != "" && t["metricType"] != metricType {
+	for g := range f.itemsAt("spec", "triggers") {
+		if metricType != "" && g.object["metricType"] != metricType {
 			continue
 		}
-		g := fields{object: t}
 		query, _ := g.value("metadata", "query").(string)
 		address, _ := g.value("metadata", "scalerAddress").(string)
 		model, _ := g.value("metadata", metadataModel).(string)

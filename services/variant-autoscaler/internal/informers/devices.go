@@ -67,9 +67,7 @@ type PodClaims struct {
 
 func deviceKinds() Devices[kit.Kind] {
 	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
-		k := newKind(groupResource, "v1", resource, name, read)
-		k.Required = false
-		return k
+		return optionalKind(groupResource, "v1", resource, name, read)
 	}
 	return Devices[kit.Kind]{
 		ResourceSlices: kind("resourceslices", "ResourceSlice", readSlice), ResourceClaims: kind("resourceclaims", "ResourceClaim", readClaim),
@@ -96,17 +94,15 @@ func readSlice(u *unstructured.Unstructured) any {
 	s.Driver, s.Node = internText(f.textAt("spec", "driver")), internText(f.textAt("spec", "nodeName"))
 	s.Pool = f.textAt("spec", "pool", "name")
 	s.Generation, s.Count = f.numberAt("spec", "pool", "generation").Value, f.numberAt("spec", "pool", "resourceSliceCount").Value
-	perDevice, _ := f.value("spec", "perDeviceNodeSelection").(bool)
-	devices, _ := f.value("spec", "devices").([]any)
+	devices := f.listAt("spec", "devices")
 	s.Invalid = len(devices) > maxDevices
 	for _, element := range devices[:min(len(devices), maxDevices)] {
-		object, _ := element.(map[string]any)
-		entry := &fields{object: object}
+		entry := itemOf(element)
 		d := inventory.Device{Name: entry.textAt("name")}
-		if perDevice {
+		if f.flagAt("spec", "perDeviceNodeSelection") {
 			d.Node = internText(entry.textAt("nodeName"))
 		}
-		if s.Node == "" && d.Node == "" || isRestricted(object) {
+		if s.Node == "" && d.Node == "" || isRestricted(entry) {
 			continue
 		}
 		d.Attributes = attributesOf(entry, s.Driver)
@@ -119,18 +115,16 @@ func readSlice(u *unstructured.Unstructured) any {
 func internText(text string) string { return unique.Make(text).Value() }
 
 // isRestricted reports whether a device is a part of another one, is one for several claims, or has a taint that keeps pods from it.
-func isRestricted(device map[string]any) bool {
-	if counters, _ := device["consumesCounters"].([]any); len(counters) > 0 {
+func isRestricted(device *fields) bool {
+	if len(device.listAt("consumesCounters")) > 0 || device.flagAt("allowMultipleAllocations") {
 		return true
 	}
-	if several, _ := device["allowMultipleAllocations"].(bool); several {
-		return true
+	for taint := range device.itemsAt("taints") {
+		if taint.object["effect"] != "None" {
+			return true
+		}
 	}
-	taints, _ := device["taints"].([]any)
-	return slices.ContainsFunc(taints, func(t any) bool {
-		taint, _ := t.(map[string]any)
-		return taint["effect"] != "None"
-	})
+	return false
 }
 
 // attributesOf returns the attributes of a device. The domain of a name without one is the driver.
@@ -163,11 +157,9 @@ func valueText(value any) string {
 // readClaim keeps the devices that a claim has for itself.
 func readClaim(u *unstructured.Unstructured) any {
 	c := &DeviceClaim{Identity: identityOf(u)}
-	results, _ := newFields(u).value("status", "allocation", "devices", "results").([]any)
+	results := newFields(u).listAt("status", "allocation", "devices", "results")
 	for _, element := range results[:min(len(results), maxDevices)] {
-		object, _ := element.(map[string]any)
-		entry := &fields{object: object}
-		if admin, _ := object["adminAccess"].(bool); !admin {
+		if entry := itemOf(element); !entry.flagAt("adminAccess") {
 			c.Devices = append(c.Devices, inventory.DeviceName{Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")),
 				Name: internText(entry.textAt("device"))})
 		}
@@ -186,28 +178,24 @@ func readDeviceClass(u *unstructured.Unstructured) any {
 func readClaimTemplate(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	r := &DeviceRequest{Identity: identityOf(u)}
-	requests, _ := f.value("spec", "spec", "devices", "requests").([]any)
-	constraints, _ := f.value("spec", "spec", "devices", "constraints").([]any)
-	if len(requests) != 1 || len(constraints) > 0 {
+	requests := f.listAt("spec", "spec", "devices", "requests")
+	if len(requests) != 1 || len(f.listAt("spec", "spec", "devices", "constraints")) > 0 {
 		r.Unsupported = "it has no request, several ones, or constraints"
 		return r
 	}
-	request, _ := requests[0].(map[string]any)
-	exactly, _ := request["exactly"].(map[string]any)
-	entry := &fields{object: exactly}
-	admin, _ := exactly["adminAccess"].(bool)
+	entry := itemOf(itemOf(requests[0]).object["exactly"])
 	count := entry.numberAt("count")
 	r.Class, r.Number = entry.textAt("deviceClassName"), max(count.Value, 1)
 	switch mode := entry.textAt("allocationMode"); {
-	case exactly == nil:
+	case entry.object == nil:
 		r.Unsupported = "its request has no field exactly"
-	case admin:
+	case entry.flagAt("adminAccess"):
 		r.Unsupported = "its request has adminAccess, which takes no devices"
 	case mode != "" && mode != "ExactCount":
 		r.Unsupported = fmt.Sprintf("its request has the allocationMode %q", mode)
 	case entry.invalid != "" || r.Number > maxDevices || r.Class == "":
 		r.Unsupported = "its request has no usable count or deviceClassName"
-	case exactly["capacity"] != nil:
+	case entry.object["capacity"] != nil:
 		r.Unsupported = "its request has a capacity"
 	default:
 		r.readSelectors(entry, "selectors")
@@ -223,14 +211,13 @@ var (
 
 // readSelectors reads the selectors of CEL of a list, all of which a device must match.
 func (r *DeviceRequest) readSelectors(f *fields, path ...string) {
-	selectors, _ := f.value(path...).([]any)
+	selectors := f.listAt(path...)
 	if len(selectors) > maxSelectors {
 		r.Unsupported = fmt.Sprintf("it has more than %d selectors", maxSelectors)
 		return
 	}
 	for _, element := range selectors {
-		object, _ := element.(map[string]any)
-		expression, _ := (&fields{object: object}).value("cel", "expression").(string)
+		expression, _ := itemOf(element).value("cel", "expression").(string)
 		if len(expression) > maxExpression || !r.readTerms(expression) {
 			r.Unsupported = fmt.Sprintf("of the expression %q, only comparisons of device.driver and device.attributes[domain].name with ==, joined by &&, are read, at most %d of them",
 				cutText(expression), maxAttributes)
@@ -275,28 +262,23 @@ func (r *DeviceRequest) readTerm(term string) bool {
 
 func unquote(text string) string { return text[1 : len(text)-1] }
 
-// claimsOf returns what the pods of a replica request by claims, nil if they request nothing so. Templates are as for shapeOf.
-func claimsOf(pods int64, templates ...template) *PodClaims {
+// claimsOf returns what the pods of a replica request by claims, nil if they request nothing so.
+func claimsOf(templates []template) *PodClaims {
 	var claims *PodClaims
 	var placements inventory.Placements
-	for i, t := range templates {
-		number := int64(1)
-		if i > 0 {
-			number = pods - 1
-		}
-		items, _ := t.value(append(slices.Clone(t.path), "spec", "resourceClaims")...).([]any)
+	for _, t := range templates {
+		items, _ := t.inSpec("resourceClaims").([]any)
 		if len(items) == 0 {
 			continue
 		}
-		object, _ := items[0].(map[string]any)
-		name := (&fields{object: object}).textAt("resourceClaimTemplateName")
+		name := itemOf(items[0]).textAt("resourceClaimTemplateName")
 		if claims == nil {
 			claims = &PodClaims{Template: name}
 		}
 		if len(items) > 1 || name == "" || name != claims.Template {
 			claims.Unsupported = "the pods have several claims, or one that is not made from a ResourceClaimTemplate: use one template with one request"
 		}
-		claims.Pods += number
+		claims.Pods += t.pods
 		placements = append(placements, placementOf(t))
 	}
 	if claims != nil {

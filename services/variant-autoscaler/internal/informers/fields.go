@@ -2,6 +2,7 @@ package informers
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -51,6 +52,34 @@ func (f *fields) value(path ...string) any {
 		value = object[key]
 	}
 	return value
+}
+
+// listAt returns the elements of a list.
+func (f *fields) listAt(path ...string) []any {
+	list, _ := f.value(path...).([]any)
+	return list
+}
+
+// itemsAt returns the objects in a list, an empty one for each element that is none.
+func (f *fields) itemsAt(path ...string) iter.Seq[*fields] {
+	return func(yield func(*fields) bool) {
+		for _, element := range f.listAt(path...) {
+			if !yield(itemOf(element)) {
+				return
+			}
+		}
+	}
+}
+
+func itemOf(element any) *fields {
+	object, _ := element.(map[string]any)
+	return &fields{object: object}
+}
+
+// flagAt returns a boolean.
+func (f *fields) flagAt(path ...string) bool {
+	flag, _ := f.value(path...).(bool)
+	return flag
 }
 
 // textAt returns a text of at most MaxText bytes.

@@ -199,8 +199,6 @@ func Kinds(instance string) Set[kit.Kind] {
 		k.Indexers = cache.Indexers{byTarget: indexDeclarationByTarget}
 		return k
 	}
-	node := newKind("", "v1", "nodes", "Node", readNode)
-	node.Required = false
 	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
 		k := newKind(group, "v1", resource, name, read)
 		k.Indexers = cache.Indexers{byOwner: indexWorkloadByOwner}
@@ -217,7 +215,7 @@ func Kinds(instance string) Set[kit.Kind] {
 		InferencePools:           newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", readPool),
 		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
 		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
-		Nodes:                    node,
+		Nodes:                    optionalKind("", "v1", "nodes", "Node", readNode),
 		Queues:                   queueKinds(kueueVersion),
 		Devices:                  deviceKinds(),
 	}
@@ -249,6 +247,13 @@ func newKind(group, version, resource, name string, read func(*unstructured.Unst
 			return obj, nil // already read, or the tombstone of a deleted object
 		},
 	}
+}
+
+// optionalKind returns a kind that the program may not be permitted to list.
+func optionalKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
+	k := newKind(group, version, resource, name, read)
+	k.Required = false
+	return k
 }
 
 func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {

@@ -61,9 +61,7 @@ type Flavor struct {
 // queueKinds returns the kinds of a version of the API of Kueue.
 func queueKinds(version string) Queues[kit.Kind] {
 	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
-		k := newKind(groupKueue, version, resource, name, read)
-		k.Required = false
-		return k
+		return optionalKind(groupKueue, version, resource, name, read)
 	}
 	return Queues[kit.Kind]{
 		ClusterQueues: kind("clusterqueues", "ClusterQueue", readClusterQueue), Cohorts: kind("cohorts", "Cohort", readCohort),
@@ -157,11 +155,9 @@ func inactiveOf(f *fields) string {
 	if policy := f.textAt("spec", "stopPolicy"); policy != "" && policy != "None" {
 		return fmt.Sprintf("its stopPolicy is %q. Set None", policy)
 	}
-	conditions, _ := f.value("status", "conditions").([]any)
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Active" && c["status"] == "False" {
-			entry := &fields{object: c}
-			return fmt.Sprintf("its condition Active is False (%s: %s)", entry.textAt("reason"), entry.textAt("message"))
+	for c := range f.itemsAt("status", "conditions") {
+		if c.object["type"] == "Active" && c.object["status"] == "False" {
+			return fmt.Sprintf("its condition Active is False (%s: %s)", c.textAt("reason"), c.textAt("message"))
 		}
 	}
 	return ""
@@ -170,10 +166,9 @@ func inactiveOf(f *fields) string {
 // quotasOf returns the quotas of cards, in the order in which Kueue tries their flavors.
 func quotasOf(f *fields) []inventory.FlavorQuota {
 	var quotas []inventory.FlavorQuota
-	groups, _ := f.value("spec", "resourceGroups").([]any)
-	for _, g := range groups {
-		visitNamed(g, "flavors", func(flavor string, entry *fields) {
-			visitNamed(entry.object, "resources", func(resource string, entry *fields) {
+	for group := range f.itemsAt("spec", "resourceGroups") {
+		visitNamed(group, "flavors", func(flavor string, entry *fields) {
+			visitNamed(entry, "resources", func(resource string, entry *fields) {
 				r := slices.Index(inventory.Resources[:], resource)
 				if r < 0 || len(quotas) == maxFlavors {
 					return
@@ -190,12 +185,12 @@ func quotasOf(f *fields) []inventory.FlavorQuota {
 // cardsByFlavor returns the cards that a field of the status has, by flavor. It is empty if the status was not written yet.
 func cardsByFlavor(f *fields, field string) map[string]inventory.Cards {
 	byFlavor := map[string]inventory.Cards{}
-	visitNamed(f.value("status"), field, func(flavor string, entry *fields) {
+	visitNamed(itemOf(f.value("status")), field, func(flavor string, entry *fields) {
 		if len(byFlavor) == maxFlavors {
 			return
 		}
 		cards := byFlavor[flavor]
-		visitNamed(entry.object, "resources", func(resource string, entry *fields) {
+		visitNamed(entry, "resources", func(resource string, entry *fields) {
 			if r := slices.Index(inventory.Resources[:], resource); r >= 0 {
 				cards[r] = readQuota(entry.value("total"))
 			}
@@ -206,13 +201,10 @@ func cardsByFlavor(f *fields, field string) map[string]inventory.Cards {
 }
 
 // visitNamed visits the objects with a name in a list of an object.
-func visitNamed(object any, list string, visit func(name string, entry *fields)) {
-	entry, _ := object.(map[string]any)
-	items, _ := entry[list].([]any)
-	for _, element := range items {
-		if item, ok := element.(map[string]any); ok {
-			f := &fields{object: item}
-			visit(f.textAt("name"), f)
+func visitNamed(object *fields, list string, visit func(name string, entry *fields)) {
+	for item := range object.itemsAt(list) {
+		if item.object != nil {
+			visit(item.textAt("name"), item)
 		}
 	}
 }
@@ -243,11 +235,11 @@ func readFlavor(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.textAt("metadata", "name"),
 		Labels: f.labelsAt("spec", "nodeLabels")}}
-	visitItems(f.value("spec", "nodeTaints"), func(entry *fields) {
+	visitItems(f.listAt("spec", "nodeTaints"), func(entry *fields) {
 		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"),
 			Effect: entry.textAt("effect")})
 	})
-	visitItems(f.value("spec", "tolerations"), func(entry *fields) {
+	visitItems(f.listAt("spec", "tolerations"), func(entry *fields) {
 		flavor.Tolerations = append(flavor.Tolerations, inventory.Toleration{
 			Key: entry.textAt("key"), Operator: entry.textAt("operator"), Value: entry.textAt("value"), Effect: entry.textAt("effect"),
 		})
@@ -256,11 +248,9 @@ func readFlavor(u *unstructured.Unstructured) any {
 }
 
 // visitItems visits the first objects of a list.
-func visitItems(list any, visit func(entry *fields)) {
-	items, _ := list.([]any)
+func visitItems(items []any, visit func(entry *fields)) {
 	for _, element := range items[:min(len(items), maxFlavorParts)] {
-		item, _ := element.(map[string]any)
-		visit(&fields{object: item})
+		visit(itemOf(element))
 	}
 }
 
@@ -304,10 +294,9 @@ type admission struct {
 }
 
 func admissionOf(f *fields) admission {
-	gates, _ := f.value("spec", "schedulingGates").([]any)
-	gated := slices.ContainsFunc(gates, func(gate any) bool {
-		g, ok := gate.(map[string]any)
-		return ok && g["name"] == gateAdmission
-	})
+	gated := false
+	for gate := range f.itemsAt("spec", "schedulingGates") {
+		gated = gated || gate.object["name"] == gateAdmission
+	}
 	return admission{queued: gated || f.label(labelManaged) == trueValue, gated: gated}
 }

@@ -36,12 +36,11 @@ func readNode(u *unstructured.Unstructured) any {
 	}
 	n.Node.Name = n.Identity.Name
 	n.Labels = nodeLabels(f)
-	n.Unschedulable, _ = f.value("spec", "unschedulable").(bool)
-	taints, _ := f.value("spec", "taints").([]any)
+	n.Unschedulable = f.flagAt("spec", "unschedulable")
+	taints := f.listAt("spec", "taints")
 	n.Ready = isReady(f) && len(taints) <= maxTaints
 	for _, t := range taints[:min(len(taints), maxTaints)] {
-		taint, _ := t.(map[string]any)
-		entry := &fields{object: taint}
+		entry := itemOf(t)
 		n.Taints = append(n.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
 	}
 	return n
@@ -60,11 +59,12 @@ func nodeLabels(f *fields) map[string]string {
 }
 
 func isReady(f *fields) bool {
-	conditions, _ := f.value("status", "conditions").([]any)
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		condition, _ := c.(map[string]any)
-		return condition["type"] == "Ready" && condition["status"] == "True"
-	})
+	for c := range f.itemsAt("status", "conditions") {
+		if c.object["type"] == "Ready" && c.object["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }
 
 // template is a pod template in an object.
@@ -72,24 +72,25 @@ type template struct {
 	*fields
 
 	path []string
+	pods int64 // of a replica
 }
 
-// shapeOf returns what the pods of a replica request: the first template is that of one pod, the last one that of the others. Pods of
-// different sizes count as if all had the larger one.
-func shapeOf(pods int64, templates ...template) inventory.Shape {
+// inSpec returns a field of the spec of the pods.
+func (t *template) inSpec(field string) any {
+	return t.value(append(slices.Clone(t.path), "spec", field)...)
+}
+
+// shapeOf returns what the pods of a replica request. Pods of different sizes count as if all had the larger one.
+func shapeOf(templates []template) inventory.Shape {
 	var shape inventory.Shape
 	var placements inventory.Placements
-	for i, t := range templates {
-		number := int64(1)
-		if i > 0 {
-			number = pods - 1
-		}
+	for _, t := range templates {
 		resource, cards := requestedCards(t)
 		switch {
 		case cards == UnreadableCards || cards > 0 && shape.Cards > 0 && resource != shape.Resource:
 			return inventory.Shape{}
 		case cards > 0:
-			shape.Resource, shape.Cards, shape.Pods = resource, max(shape.Cards, cards), shape.Pods+number
+			shape.Resource, shape.Cards, shape.Pods = resource, max(shape.Cards, cards), shape.Pods+t.pods
 			placements = append(placements, placementOf(t))
 		}
 	}

@@ -225,14 +225,12 @@ func readPod(u *unstructured.Unstructured) any {
 // readTimes reads since when a pod starts and is ready.
 func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
 	p.created = u.GetCreationTimestamp().Unix()
-	conditions, _ := f.value("status", "conditions").([]any)
-	for _, c := range conditions {
-		c, _ := c.(map[string]any)
+	for c := range f.itemsAt("status", "conditions") {
 		switch {
-		case c["type"] == "Ready":
-			p.ready = trueSince(c, p.created)
-		case c["type"] == "PodScheduled" && a.queued: // it waited for quota before that
-			p.created = max(p.created, trueSince(c, p.created))
+		case c.object["type"] == "Ready":
+			p.ready = trueSince(c.object, p.created)
+		case c.object["type"] == "PodScheduled" && a.queued: // it waited for quota before that
+			p.created = max(p.created, trueSince(c.object, p.created))
 		}
 	}
 }

@@ -33,8 +33,7 @@ type Endpoints struct {
 
 // EndpointsKind returns the kind of EndpointSlices.
 func EndpointsKind() kit.Kind {
-	k := newKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", readEndpoints)
-	k.Required = false
+	k := optionalKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", readEndpoints)
 	k.Indexers = cache.Indexers{byService: func(obj any) ([]string, error) {
 		if e, ok := obj.(*Endpoints); ok && e.Service != "" {
 			return []string{e.Namespace + "/" + e.Service}, nil
@@ -62,13 +61,11 @@ func pickerOf(f *fields, reference string) string {
 func readEndpoints(u *unstructured.Unstructured) any {
 	e := &Endpoints{Identity: identityOf(u)}
 	f := newFields(u)
-	ports, _ := f.value("ports").([]any)
 	port := ""
-	for _, p := range ports {
-		p, _ := p.(map[string]any)
-		if number, ok := p["port"].(int64); ok && p["name"] == metricsPort {
+	for p := range f.itemsAt("ports") {
+		if number, ok := p.object["port"].(int64); ok && p.object["name"] == metricsPort {
 			port = strconv.FormatInt(number, 10)
-			protocol, _ := p["appProtocol"].(string)
+			protocol, _ := p.object["appProtocol"].(string)
 			e.TLS = strings.EqualFold(protocol, "https")
 		}
 	}
@@ -76,8 +73,7 @@ func readEndpoints(u *unstructured.Unstructured) any {
 		return e
 	}
 	e.Service = f.label(labelServiceName)
-	endpoints, _ := f.value("endpoints").([]any)
-	for _, endpoint := range endpoints {
+	for endpoint := range f.itemsAt("endpoints") {
 		if address := addressOf(endpoint); address != "" && len(e.Addresses) < maxEndpoints {
 			e.Addresses = append(e.Addresses, net.JoinHostPort(address, port))
 		}
@@ -86,11 +82,9 @@ func readEndpoints(u *unstructured.Unstructured) any {
 }
 
 // addressOf returns the IP address of an endpoint, empty if it is not ready. All addresses of an endpoint are of the same pod.
-func addressOf(endpoint any) string {
-	object, _ := endpoint.(map[string]any)
-	conditions, _ := object["conditions"].(map[string]any)
-	addresses, _ := object["addresses"].([]any)
-	if ready, known := conditions["ready"].(bool); known && !ready || len(addresses) == 0 {
+func addressOf(endpoint *fields) string {
+	addresses := endpoint.listAt("addresses")
+	if ready, known := endpoint.value("conditions", "ready").(bool); known && !ready || len(addresses) == 0 {
 		return ""
 	}
 	text, _ := addresses[0].(string)

@@ -12,18 +12,13 @@ import (
 
 func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	queue, managed := queueOf(f, "spec", "template")
-	c := controllerOf(u)
+	w := newWorkload(u, f, template{f, []string{"spec", "template"}, 1})
 	// OME copies the annotations of an InferenceService to its Deployments. It writes replicas of LeaderWorkerSets in spite of this one.
 	// https://github.com/sgl-project/ome/blob/17b77eda/pkg/controller/v1beta1/inferenceservice/reconcilers/deployment/deployment_reconciler.go
-	if c != nil && c.IsOME() {
+	if c := w.Controller; c != nil && c.IsOME() {
 		c.LeavesReplicas = f.annotation(AnnotationOMEAutoscaler) == OMEAutoscalerExternal
 	}
-	return &Workload{
-		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
-		Cards: cardsOf(f, "spec", "template"), Labels: f.labelsAt("spec", "template", "metadata", "labels"), Owner: creatorOf(u), Controller: c,
-		Shape: shapeOf(1, template{f, []string{"spec", "template"}}), Claims: claimsOf(1, template{f, []string{"spec", "template"}}),
-	}
+	return w
 }
 
 // readLeaderWorkerSet reads a workload whose replicas are groups of pods: a leader, and workers that have the template of the leader
@@ -35,34 +30,41 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.value(own...) != nil {
 		leader = own
 	}
-	queue, managed := queueOf(f, leader...)
-	w := &Workload{
-		Identity: identityOf(u), Queue: queue, Queued: managed, Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
-		Owner: creatorOf(u), Controller: controllerOf(u),
+	templates := []template{{f, leader, 1}}
+	if n := f.numberAt("spec", "leaderWorkerTemplate", "size"); n.Value > 1 {
+		templates = append(templates, template{f, workers, min(n.Value, maxCards) - 1})
 	}
-	size := int64(1)
-	if n := f.numberAt("spec", "leaderWorkerTemplate", "size"); n.Set {
-		size = min(max(n.Value, 1), maxCards)
-	}
-	w.Cards = cardsOf(f, leader...)
-	w.Shape, w.Claims = shapeOf(1, template{f, leader}), claimsOf(1, template{f, leader})
-	if size > 1 {
-		others := cardsOf(f, workers...)
-		if w.Cards != UnreadableCards {
-			w.Cards = min(w.Cards+(size-1)*others, maxCards)
-		}
-		if others == UnreadableCards {
-			w.Cards = UnreadableCards
-		}
-		w.Shape = shapeOf(size, template{f, leader}, template{f, workers})
-		w.Claims = claimsOf(size, template{f, leader}, template{f, workers})
-	}
-	w.Labels = f.labelsAt(slices.Concat(leader, []string{"metadata", "labels"})...)
+	w := newWorkload(u, f, templates...)
 	if w.Labels == nil {
 		w.Labels = map[string]string{}
 	}
 	w.Labels[labelSetName], w.Labels[labelWorkerIndex] = w.Name, leaderIndex
 	return w
+}
+
+// newWorkload returns a workload whose replicas have the pods of some templates. Those of the first one serve.
+func newWorkload(u *unstructured.Unstructured, f *fields, templates ...template) *Workload {
+	serving := templates[0].path
+	w := &Workload{
+		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
+		Cards: sumCards(templates), Labels: f.labelsAt(slices.Concat(serving, []string{"metadata", "labels"})...),
+		Owner: creatorOf(u), Controller: controllerOf(u), Shape: shapeOf(templates), Claims: claimsOf(templates),
+	}
+	w.Queue, w.Queued = queueOf(f, serving...)
+	return w
+}
+
+// sumCards returns the accelerators that the pods of templates request together.
+func sumCards(templates []template) int64 {
+	var sum int64
+	for _, t := range templates {
+		cards := cardsOf(t.fields, t.path...)
+		if cards == UnreadableCards {
+			return UnreadableCards
+		}
+		sum = min(sum+t.pods*cards, maxCards)
+	}
+	return sum
 }
 
 func replicasOf(f *fields) int64 {
@@ -81,17 +83,15 @@ func cardsOf(f *fields, template ...string) int64 {
 // requestsOf returns the accelerators that a pod requests, or the pods of a template: what its containers need together, or one of its init
 // containers alone.
 func requestsOf(f *fields, template ...string) inventory.Cards {
-	spec, _ := f.value(append(slices.Clone(template), "spec")...).(map[string]any)
+	spec := itemOf(f.value(append(slices.Clone(template), "spec")...))
 	var together, alone inventory.Cards
 	for _, list := range []string{"containers", "initContainers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			c, _ := c.(map[string]any)
+		for c := range spec.itemsAt(list) {
 			for r, cards := range requestsOfContainer(c) {
 				switch {
 				case cards == UnreadableCards || together[r] == UnreadableCards:
 					together[r] = UnreadableCards
-				case list == "containers" || c["restartPolicy"] == "Always": // a sidecar runs with the others
+				case list == "containers" || c.object["restartPolicy"] == "Always": // a sidecar runs with the others
 					together[r] = min(together[r]+cards, maxCards)
 				default:
 					alone[r] = max(alone[r], cards)
@@ -108,8 +108,7 @@ func requestsOf(f *fields, template ...string) inventory.Cards {
 }
 
 // requestsOfContainer reads limits where requests are absent: the API server copies them in pods, not in templates.
-func requestsOfContainer(container map[string]any) inventory.Cards {
-	f := &fields{object: container}
+func requestsOfContainer(f *fields) inventory.Cards {
 	var cards inventory.Cards
 	for r, name := range inventory.Resources {
 		value := f.value("resources", "requests", name)
