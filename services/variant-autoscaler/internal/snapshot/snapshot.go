@@ -22,15 +22,11 @@ type Snapshot struct {
 // ModelGroups returns the groups of the model of a group: from first to before end. A model without roles has one.
 func (s *Snapshot) ModelGroups(group int) (first, end int) {
 	g := &s.Groups[group]
-	for first = group; first > 0 && s.Groups[first-1].sameModel(g); first-- {
+	for first = group; first > 0 && s.Groups[first-1].ModelKey() == g.ModelKey(); first-- {
 	}
-	for end = group + 1; end < len(s.Groups) && s.Groups[end].sameModel(g); end++ {
+	for end = group + 1; end < len(s.Groups) && s.Groups[end].ModelKey() == g.ModelKey(); end++ {
 	}
 	return first, end
-}
-
-func (g *Group) sameModel(o *Group) bool {
-	return g.Namespace == o.Namespace && g.Pool == o.Pool && g.Model == o.Model
 }
 
 // Settings apply to all groups.

@@ -36,7 +36,7 @@ func admitVariants(variants []*Variant, perNamespace func(namespace string) int)
 	})
 	names, targets := map[[2]string]*Variant{}, map[informers.Owner]*Variant{}
 	for _, v := range variants {
-		name, target := [2]string{v.Namespace, v.Name}, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+		name, target := [2]string{v.Namespace, v.Name}, v.targetOwner()
 		switch {
 		case target.Name != "" && targets[target] != nil:
 			winner := targets[target]

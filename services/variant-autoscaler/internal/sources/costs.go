@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -24,9 +25,6 @@ const (
 	maxCost = 1e13
 	// maxTotal bounds the cost of all replicas of all variants. The optimizer accepts a little more.
 	maxTotal = 2e18
-	// decimals of a micro-unit, and the digits of maxCost before the point.
-	decimals  = 6
-	maxDigits = 8
 )
 
 // readCost reads the cost that the object says.
@@ -35,33 +33,12 @@ func (v *Variant) readCost() {
 	if text == "" {
 		return
 	}
-	cost, ok := parseCost(text)
-	if !ok {
+	cost, err := settings.ParseAmount(text)
+	if err != nil || cost > maxCost {
 		v.rejectWith(InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
 		return
 	}
 	v.declaredCost = &cost
-}
-
-// parseCost returns the micro-units of a decimal number without sign and exponent, rounded to the nearest.
-func parseCost(text string) (int64, bool) {
-	integer, fraction, point := strings.Cut(text, ".")
-	if integer == "" || point && fraction == "" || strings.Trim(integer, "0123456789") != "" || strings.Trim(fraction, "0123456789") != "" {
-		return 0, false
-	}
-	if integer = strings.TrimLeft(integer, "0"); len(integer) > maxDigits {
-		return 0, false
-	}
-	roundUp := len(fraction) > decimals && fraction[decimals] >= '5'
-	fraction = (fraction + strings.Repeat("0", decimals))[:decimals]
-	var cost int64
-	for _, digit := range integer + fraction {
-		cost = cost*10 + int64(digit-'0') // decimal
-	}
-	if roundUp {
-		cost++
-	}
-	return cost, cost <= maxCost
 }
 
 // setCosts gives all variants of a group costs from one source: those of different sources have different units.

@@ -8,7 +8,7 @@ import (
 // obeyPause bounds a variant by the replicas that its target keeps while KEDA is told not to scale it: others of its model are planned
 // beside them. A variant that can have none takes no part. It must not be the one that wakes its model.
 func (c *collector) obeyPause(v *Variant) {
-	a := autoscalerOf(c.world, informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name})
+	a := autoscalerOf(c.world, v.targetOwner())
 	if a == nil || !a.Follows || a.Pause == (informers.Pause{}) || v.Problem != nil {
 		return
 	}

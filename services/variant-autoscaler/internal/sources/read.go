@@ -234,7 +234,7 @@ func (c *collector) resolveTarget(v *Variant) *informers.Workload {
 		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	}
-	v.addPodsOf(c, informers.Owner{Namespace: v.Namespace, Kind: t.Kind, Name: t.Name})
+	v.addPodsOf(c, v.targetOwner())
 	return w
 }
 
@@ -259,7 +259,7 @@ func (c *collector) resolveScale(v *Variant) *informers.Workload {
 // readScaled returns what a scale, the workloads that the target made, and pods say of a target. The selector of the scale selects the pods
 // that serve, one for each replica: a replica of a ModelServing has others too.
 func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
-	owner := informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+	owner := v.targetOwner()
 	w := &informers.Workload{Replicas: s.Replicas, Ready: s.Current, Labels: s.Labels}
 	workloads := informers.OwnedBy(c.world, owner)
 	maps.DeleteFunc(workloads, func(_ informers.Owner, workload *informers.Workload) bool {

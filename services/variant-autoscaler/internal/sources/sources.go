@@ -98,6 +98,11 @@ type Variant struct {
 	declaredCost *int64            // nil: the object sets none
 }
 
+// targetOwner returns the target as the owner of pods and autoscalers.
+func (v *Variant) targetOwner() informers.Owner {
+	return informers.Owner{Namespace: v.Namespace, Kind: v.Target.Kind, Name: v.Target.Name}
+}
+
 func (v *Variant) rejectWith(reason, format string, args ...any) {
 	if v.Problem == nil {
 		v.Problem = &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
