@@ -107,7 +107,8 @@ func clusterConstructors(cfg *config.Config) []any {
 		// The API server.
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance, Endpoints: cfg.Holds.Follow})
+			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance,
+				Endpoints: cfg.Holds.Follow})
 		},
 		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {
 			return scale.NewKinds(c.Discovery(), now.Now)
@@ -135,7 +136,8 @@ func decisionConstructors() []any {
 		func(cfg *config.Config) (*decisionlog.Log, error) { return decisionlog.Open(cfg.Decisions, os.Stdout) },
 		externalscaler.NewTable,
 		func(cfg *config.Config, log *zap.Logger, now clock.RealClock) *debugpage.Page {
-			return debugpage.New(debugpage.Params{Log: log, Version: version.String(), Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+service.Owner(name), "/"), Clock: now})
+			return debugpage.New(debugpage.Params{Log: log, Version: version.String(),
+				Lease: strings.TrimPrefix(cfg.Leader.Namespace+"/"+service.Owner(name), "/"), Clock: now})
 		},
 		newTargets,
 		newPublisher,
@@ -149,7 +151,8 @@ func decisionConstructors() []any {
 		func(log *zap.Logger, t *apply.Targets, now clock.RealClock) *apply.Starter {
 			return apply.NewStarter(apply.StarterParams{Log: log.Named("wake"), Targets: t, Now: now.Now})
 		},
-		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger, s *apply.Starter) *holds.Waker {
+		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger,
+			s *apply.Starter) *holds.Waker {
 			return holds.NewWaker(holds.WakerParams{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
 		},
 		func(log *zap.Logger, w *holds.Waker, p *Prometheus) *holds.QueueWatcher {
@@ -230,10 +233,12 @@ type passParts struct {
 func newPasses(p passParts) *pass.Passes {
 	return pass.New(pass.Params{
 		Options: pass.Options{
-			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics, Writes: p.Config.Actuator == config.ActuatorScale,
+			Settings: p.Config.Plan, Window: p.Config.Window, Forecast: p.Config.Forecast, Rates: p.Config.Metrics,
+			Writes:  p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher,
+		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus,
+		Actuator: p.Publisher, Reporter: p.Publisher,
 		Meter: p.Metrics, Now: p.Clock.Now,
 	})
 }
@@ -260,7 +265,8 @@ func newTargets(p targetsParts) *apply.Targets {
 
 func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *holds.Table, i *informers.Informers) *holds.Follower {
 	return holds.NewFollower(holds.Params{
-		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t, Meter: m, Off: !cfg.Holds.Follow,
+		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t, Meter: m,
+		Off:   !cfg.Holds.Follow,
 		Pools: []kit.Reader{i.InferencePools, i.AlphaInferencePools}, Endpoints: i.Endpoints,
 	})
 }

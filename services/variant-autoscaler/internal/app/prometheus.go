@@ -60,7 +60,8 @@ func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) 
 	}
 	client, err := promclient.New(wanted, p.log)
 	if err != nil {
-		return nil, fmt.Errorf("%w (in ConfigMap %s, or in the environment)", err, cmp.Or(s.ConfigMap(settings.Optimization), settings.Optimization.Names()[0]))
+		return nil, fmt.Errorf("%w (in ConfigMap %s, or in the environment)", err,
+			cmp.Or(s.ConfigMap(settings.Optimization), settings.Optimization.Names()[0]))
 	}
 	if p.client != nil {
 		p.client.Close()

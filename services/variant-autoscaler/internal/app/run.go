@@ -45,7 +45,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	p.Table.OnHold(p.Waker.OnHold)
 	return run.Run(ctx, run.Params{
 		Log: log, Server: p.HTTP, Elector: p.Elector, Lead: p.leadTerm,
-		Parts:  []run.Part{p.Informers, p.Store, p.Events, p.Readiness.crd, p.Readiness.prometheus, p.Scaler, p.Waker, p.Queues, p.Holds, p.Starter},
+		Parts: []run.Part{p.Informers, p.Store, p.Events, p.Readiness.crd, p.Readiness.prometheus, p.Scaler, p.Waker, p.Queues, p.Holds,
+			p.Starter},
 		Caches: []run.Cache{p.Informers, p.Store},
 	})
 }

@@ -151,7 +151,8 @@ func objectOf(v *decision.ActedVariant) scale.Object {
 
 // loggerFor returns a logger that names the target of a variant.
 func loggerFor(log *zap.Logger, v *decision.ActedVariant) *zap.Logger {
-	return log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind), zap.String(logging.KeyName, v.Target.Name))
+	return log.With(zap.String(logging.KeyNamespace, v.Namespace), zap.String(logging.KeyKind, v.Target.Kind),
+		zap.String(logging.KeyName, v.Target.Name))
 }
 
 func nameOf(v *decision.ActedVariant) string { return v.Target.Kind + " " + v.Target.Name }
@@ -241,7 +242,8 @@ func (a *Applier) recordWrite(key scale.Object, v *decision.ActedVariant) (overw
 func writeOutcome(v *decision.ActedVariant, r writeResult) decision.Outcome {
 	var owned *ownedError
 	fail := func(reason, format string, args ...any) decision.Outcome {
-		return decision.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v), fmt.Sprintf(format, args...))}
+		return decision.Outcome{Reason: reason, Message: fmt.Sprintf("%s does not have the desired replicas: %s", nameOf(v),
+			fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case r.err == nil:

@@ -272,7 +272,8 @@ func (s *selection) refusalExprs(format string) []string {
 	}
 	var exprs []string
 	for _, metric := range []string{newAttempts, legacyAttempts} {
-		selected := fmt.Sprintf(`%s{namespace=%s,target_model_name=%s,%s,status="failure"}`, metric, strconv.Quote(s.namespace), strconv.Quote(s.model), pool)
+		selected := fmt.Sprintf(`%s{namespace=%s,target_model_name=%s,%s,status="failure"}`, metric, strconv.Quote(s.namespace),
+			strconv.Quote(s.model), pool)
 		exprs = append(exprs, fmt.Sprintf("sum(max without (%s) (%s))", samePicker, fmt.Sprintf(format, selected)))
 	}
 	return exprs
@@ -287,8 +288,10 @@ func (s *selection) queueExprs(format string) []string {
 	var exprs []string
 	for _, metric := range []string{NewQueue, LegacyQueue} {
 		target := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
-		model := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name="",model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
-		exprs = append(exprs, fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
+		model := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name="",model_name=%s}`, metric, strconv.Quote(s.namespace), pool,
+			strconv.Quote(s.model))
+		exprs = append(exprs,
+			fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
 	}
 	return exprs
 }

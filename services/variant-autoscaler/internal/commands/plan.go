@@ -160,7 +160,8 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace, Required: true}
+	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace,
+		Required: true}
 	w, err := dryrun.ReadCluster(ctx, client, append(informers.KindList(o.Instance), configMaps))
 	if err != nil {
 		return nil, err
@@ -177,9 +178,11 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
 	p := pass.New(pass.Params{
-		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(), World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
+		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(),
+		World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
 		LocalQueues: informers.NewQueueReader(client),
-		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator, Now: time.Now,
+		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator,
+		Now: time.Now,
 	})
 	if _, _, err := p.RunPass(ctx); err != nil {
 		return nil, err

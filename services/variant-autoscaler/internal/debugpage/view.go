@@ -125,7 +125,8 @@ func (m *model) Known() bool { return m.State == snapshot.Found }
 // nextView returns the view of a decision. The models that are in the last one, too, keep their history.
 func nextView(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 	v := &view{
-		Time: s.Time, Since: s.Time, Cost: float64(d.Acted) / micro, Planned: float64(d.Cost) / micro, Gap: float64(d.Cost-d.Bound) / micro, Groups: len(d.Groups),
+		Time: s.Time, Since: s.Time, Cost: float64(d.Acted) / micro, Planned: float64(d.Cost) / micro, Gap: float64(d.Cost-d.Bound) / micro,
+		Groups:     len(d.Groups),
 		Percentile: finiteOrZero(s.Settings.Percentile),
 	}
 	for _, name := range d.Limiting[:min(len(d.Limiting), maxNames)] {
@@ -165,7 +166,8 @@ func groupsByDemand(s *snapshot.Snapshot, d *decision.Decision) []int {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &s.Groups[a], &s.Groups[b]
-		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
+		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model),
+			cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
 	})
 	return order
 }
@@ -200,7 +202,8 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		return 1
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(d.Variants[b].Desired, d.Variants[a].Desired), cmp.Compare(g.Variants[a].Name, g.Variants[b].Name))
+		return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(d.Variants[b].Desired, d.Variants[a].Desired),
+			cmp.Compare(g.Variants[a].Name, g.Variants[b].Name))
 	})
 	m.Left = len(order) - min(len(order), maxVariants)
 	m.Variants = make([]variant, 0, len(order)-m.Left)

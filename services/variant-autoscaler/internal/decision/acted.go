@@ -93,7 +93,8 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 func buildActedVariant(group *snapshot.Group, v *snapshot.Variant, d *Variant) ActedVariant {
 	return ActedVariant{
 		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
-		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason, Predicted: d.Predicted,
+		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason,
+		Predicted: d.Predicted,
 	}
 }
 

@@ -215,7 +215,8 @@ func groupDemand(g *snapshot.Group) int64 {
 func (d *decider) buildVariant(g, i int) optimizer.Variant {
 	in, b := &d.snapshot.Groups[g].Variants[i], d.variants[g][i].bounds
 	variant := optimizer.Variant{
-		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held, Weight: in.Weight,
+		Name: in.Name, Accelerator: in.Accelerator, Cards: in.Cards, Cost: in.Cost, Min: b.Min, Max: b.Max, Now: in.Now, Held: in.Held,
+		Weight:   in.Weight,
 		Capacity: d.variants[g][i].capacity.rate, Places: d.limitUsage(in.Pods),
 	}
 	switch {

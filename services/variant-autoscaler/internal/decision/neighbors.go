@@ -18,8 +18,9 @@ func (d *decider) servedModels() map[snapshot.PoolKey][]string {
 	return served
 }
 
-// neighborOf returns another model with servers in the InferencePool of a group, empty if there is none. Pickers take all servers of a pool for
-// equal: as long as one is ready, no request waits, and those for a model without servers get an error from a server of the other model.
+// neighborOf returns another model with servers in the InferencePool of a group, empty if there is none. Pickers take all servers of a pool
+// for equal: as long as one is ready, no request waits, and those for a model without servers get an error from a server of the other
+// model.
 func (d *decider) neighborOf(in *snapshot.Group) string {
 	for _, model := range d.served[in.ModelKey().PoolKey] {
 		if model != in.Model {

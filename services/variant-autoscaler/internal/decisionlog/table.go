@@ -119,7 +119,9 @@ func loadOf(g *snapshot.Group, d *decision.Group) string {
 }
 
 func hasUnknown(g decision.Group) bool {
-	return slices.ContainsFunc(g.Variants, func(v decision.Variant) bool { return v.Reason == decision.NoCapacity || v.Reason == decision.Probing })
+	return slices.ContainsFunc(g.Variants, func(v decision.Variant) bool {
+		return v.Reason == decision.NoCapacity || v.Reason == decision.Probing
+	})
 }
 
 func formatServed(d *decision.Group) string {

@@ -35,7 +35,8 @@ func NoChanges() Changes { return Changes{Headroom: -1, Saving: -1, Percentile: 
 
 // IsEmpty reports whether nothing changes.
 func (c *Changes) IsEmpty() bool {
-	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates) == 0 && c.Headroom < 0 && c.Saving < 0 && c.Percentile < 0 && c.Split == "" && !c.IgnoreStabilizing
+	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates) == 0 && c.Headroom < 0 && c.Saving < 0 &&
+		c.Percentile < 0 && c.Split == "" && !c.IgnoreStabilizing
 }
 
 // Apply returns a changed copy of a snapshot. A change that concerns nothing is an error: its name has a mistake.

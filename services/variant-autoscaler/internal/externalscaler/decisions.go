@@ -55,8 +55,10 @@ func NewTable() *Table { return &Table{woken: map[name]int{}, changed: make(chan
 
 // Publish replaces all decisions.
 func (t *Table) Publish(variants []decision.ActedVariant) {
-	next := &term{variants: make(map[name]*decision.ActedVariant, len(variants)), objects: make(map[name]*decision.ActedVariant, len(variants)),
-		targets: make(map[name]*decision.ActedVariant, 2*len(variants)), standby: map[snapshot.ModelKey][]*decision.ActedVariant{}, replicas: map[snapshot.ModelKey]int{}}
+	next := &term{
+		variants: map[name]*decision.ActedVariant{}, objects: map[name]*decision.ActedVariant{}, targets: map[name]*decision.ActedVariant{},
+		standby: map[snapshot.ModelKey][]*decision.ActedVariant{}, replicas: map[snapshot.ModelKey]int{},
+	}
 	for _, v := range variants {
 		if v.Resolution != decision.Suppressed {
 			next.addVariant(&v)
@@ -150,9 +152,9 @@ func (t *Table) Changed() <-chan struct{} {
 }
 
 // Lookup returns the desired replicas of a variant, ErrNotLeading or ErrUnknown. The variant is the one that the query names, the one with
-// the target that it names, the ScaledObject that is a variant itself, a variant with the name of the ScaledObject, or the one with a target
-// of that name; the first of them that the query speaks of. A query that names a variant or a target gets no other: a mistake in a name
-// must not scale by the decision on something else.
+// the target that it names, the ScaledObject that is a variant itself, a variant with the name of the ScaledObject, or the one with a
+// target of that name; the first of them that the query speaks of. A query that names a variant or a target gets no other: a mistake in a
+// name must not scale by the decision on something else.
 func (t *Table) Lookup(q Query) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -81,7 +81,8 @@ func (w *Waker) OnHold(k snapshot.ModelKey) {
 				w.p.Starter.Start(&starts[i])
 			}
 		}
-		w.p.Log.Info("Woke a model, as requests wait", zap.String(logging.KeyNamespace, k.Namespace), zap.String(logging.KeyPool, k.Namespace+"/"+k.Name),
+		w.p.Log.Info("Woke a model, as requests wait", zap.String(logging.KeyNamespace, k.Namespace),
+			zap.String(logging.KeyPool, k.Namespace+"/"+k.Name),
 			zap.String(logging.KeyModel, k.Model), zap.Strings("variants", names))
 		w.p.Meter.CountWakeUp()
 	}

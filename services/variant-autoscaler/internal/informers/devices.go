@@ -78,8 +78,9 @@ func deviceKinds() Devices[kit.Kind] {
 
 func mapDevices[A, B any](a Devices[A], convert func(A) B) Devices[B] {
 	return Devices[B]{
-		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims), ResourceClaimTemplates: convert(a.ResourceClaimTemplates),
-		DeviceClasses: convert(a.DeviceClasses),
+		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims),
+		ResourceClaimTemplates: convert(a.ResourceClaimTemplates),
+		DeviceClasses:          convert(a.DeviceClasses),
 	}
 }
 

@@ -195,7 +195,8 @@ func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
 	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
 	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
-		k := newKind(group, version, resource, string(source), func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
+		k := newKind(group, version, resource, string(source),
+			func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
 		k.Indexers = cache.Indexers{byTarget: indexDeclarationByTarget}
 		return k
 	}
@@ -289,7 +290,8 @@ func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []
 // OwnedBy returns the workloads that an object of another kind made, with the kind of each.
 func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 	workloads := map[Owner]*Workload{}
-	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets, LeaderWorkerSet: c.LeaderWorkerSets} {
+	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets,
+		LeaderWorkerSet: c.LeaderWorkerSets} {
 		for _, w := range castObjects[Workload](reader.ByIndex(byOwner, o.String())) {
 			workloads[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
 		}

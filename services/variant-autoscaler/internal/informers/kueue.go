@@ -110,7 +110,9 @@ func preferEach[T kit.Reader](newer, older Queues[T]) Queues[kit.Reader] {
 type olderVersions struct{ kube.ResourceDiscovery }
 
 // ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (o olderVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+func (o olderVersions) ServerResourcesForGroupVersionWithContext(
+	ctx context.Context, groupVersion string,
+) (*metav1.APIResourceList, error) {
 	newer, err := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
@@ -257,7 +259,8 @@ func visitItems(items []any, visit func(entry *fields)) {
 // LocalQueueResources returns the resources of LocalQueues in the versions that the program reads, the preferred one first.
 func LocalQueueResources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
-		{Group: groupKueue, Version: kueueVersion, Resource: "localqueues"}, {Group: groupKueue, Version: olderKueueVersion, Resource: "localqueues"},
+		{Group: groupKueue, Version: kueueVersion, Resource: "localqueues"},
+		{Group: groupKueue, Version: olderKueueVersion, Resource: "localqueues"},
 	}
 }
 

@@ -242,7 +242,8 @@ func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner, a admission
 	if node == "" && !a.queued || requests == (inventory.Cards{}) && !claims {
 		return nil
 	}
-	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued, Gated: a.gated, Claims: claims}
+	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued,
+		Gated: a.gated, Claims: claims}
 	if owner.Name != "" {
 		h.Owner = unique.Make(owner)
 	}

@@ -386,7 +386,8 @@ func (b *builder) relateSets() {
 // productLabels are the labels that name the product of the cards of a node: of the feature discoveries of vendors, and of clouds.
 var productLabels = []string{
 	"nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
-	"karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name", "kubernetes.azure.com/accelerator", "node.kubernetes.io/instance-type",
+	"karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name", "kubernetes.azure.com/accelerator",
+	"node.kubernetes.io/instance-type",
 }
 
 // productName returns the name of the cards of a node, or nothing.

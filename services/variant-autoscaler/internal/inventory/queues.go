@@ -116,7 +116,8 @@ type admission struct {
 
 func newQueues(in *Kueue) *queues {
 	q := &queues{
-		clusterQueues: map[string]*QuotaOwner{}, cohorts: map[string]*QuotaOwner{}, members: map[string][]*QuotaOwner{}, flavors: map[string]*Flavor{},
+		clusterQueues: map[string]*QuotaOwner{}, cohorts: map[string]*QuotaOwner{}, members: map[string][]*QuotaOwner{},
+		flavors:  map[string]*Flavor{},
 		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, choice: map[string]int{}, cohortsUnknown: in.CohortsUnknown,
 	}
 	for _, owner := range in.Cohorts {

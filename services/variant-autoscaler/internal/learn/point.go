@@ -210,7 +210,10 @@ func (p *point) addSample(o *point) {
 	for _, f := range []struct {
 		mean *float64
 		v    float64
-	}{{&p.Input, o.Input}, {&p.Output, o.Output}, {&p.Rate, o.Rate}, {&p.Prefill, o.Prefill}, {&p.TTFT, o.TTFT}, {&p.ITL, o.ITL}, {&p.KVUsage, o.KVUsage}} {
+	}{
+		{&p.Input, o.Input}, {&p.Output, o.Output}, {&p.Rate, o.Rate}, {&p.Prefill, o.Prefill}, {&p.TTFT, o.TTFT}, {&p.ITL, o.ITL},
+		{&p.KVUsage, o.KVUsage},
+	} {
 		known(f.mean, f.v)
 	}
 	into(&p.Cached, o.Cached)

@@ -91,8 +91,8 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	m.wakeUps = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fairlead_autoscaler_wake_ups_total", Help: "Models without replicas that were started for a request that waits, before a pass.",
 	})
-	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams, m.scaled, m.overwrote,
-		m.pickers, m.wakeUps)
+	r.MustRegister(m.series, m.plan, m.passes, m.duration, m.parts, m.interval, m.success, m.dropped, m.config, m.answers, m.streams,
+		m.scaled, m.overwrote, m.pickers, m.wakeUps)
 	return m
 }
 

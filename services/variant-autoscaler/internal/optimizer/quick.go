@@ -10,7 +10,8 @@ import (
 // may be one. It replaces one candidate after the other by the one that takes least at the present prices of the rooms, which rise steeply
 // with what is taken. If no candidate takes a large part of a room, this fits nearly as much as is possible.
 func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
-	f := &quickFit{lists: lists, rooms: rooms, picks: make([]int, len(lists)), taken: make([]float64, len(rooms)), prices: make([]float64, len(rooms))}
+	f := &quickFit{lists: lists, rooms: rooms, picks: make([]int, len(lists)), taken: make([]float64, len(rooms)),
+		prices: make([]float64, len(rooms))}
 	candidates := int64(0)
 	for _, list := range lists {
 		if len(list) == 0 {

@@ -62,8 +62,9 @@ func applyInventory(snap *snapshot.Snapshot, variants []*foundVariant, result *i
 			v.exclude(usage.Problem.Reason, usage.Problem.Message)
 		case usage.Set < 0 && v.found.Claims != nil: // its devices are not known
 		case usage.Set < 0:
-			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited, Message: "Nodes do not limit the variant, as its pod " +
-				"template requests no accelerators, or several kinds of them, or is not known: request the cards of one resource"})
+			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited,
+				Message: "Nodes do not limit the variant, as its pod template requests no accelerators, or several kinds of them, or is not known: " +
+					"request the cards of one resource"})
 		default:
 			v.Pods = &snapshot.Pods{Set: usage.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: usage.Placed}
 			if len(usage.Quotas) > 0 {

@@ -14,7 +14,9 @@ import (
 
 // readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas
 // while its LocalQueue is not known.
-func (p *Passes) readQueues(read informers.ReadQueue, variants []*foundVariant, pods []inventory.Pod) (inventory.Kueue, []*inventory.LocalQueue) {
+func (p *Passes) readQueues(
+	read informers.ReadQueue, variants []*foundVariant, pods []inventory.Pod,
+) (inventory.Kueue, []*inventory.LocalQueue) {
 	all := p.p.World.Queues
 	queues := make([]*inventory.LocalQueue, len(variants))
 	if !all.ClusterQueues.Listed() || !all.ResourceFlavors.Listed() {

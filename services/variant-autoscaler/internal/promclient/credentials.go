@@ -112,7 +112,8 @@ func newTransport(settings *tls.Config) *http.Transport {
 }
 
 func (c *Config) tlsConfig() (*tls.Config, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify} //nolint:gosec // as configured
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName,
+		InsecureSkipVerify: c.InsecureSkipVerify} //nolint:gosec // as configured
 	if c.CAFile != "" {
 		text, err := ReadSmallFile(c.CAFile)
 		if err != nil {

@@ -119,7 +119,8 @@ func (in *StatusInput) appliedCondition() metav1.Condition {
 }
 
 func (in *StatusInput) readyCondition(optimization, applied *metav1.Condition) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason, Message: optimization.Message}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: optimization.Reason,
+		Message: optimization.Message}
 	switch {
 	case c.Reason == v1alpha1.ReasonSuppressedDueToConflict:
 		c.Reason = v1alpha1.ReasonDeploymentTargetConflict

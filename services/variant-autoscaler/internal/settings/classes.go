@@ -189,7 +189,8 @@ func addListed(to map[modelName]listed, name modelName, added listed, w *warning
 		to[name] = added
 		return
 	}
-	if before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets && before.class.Ratio == added.class.Ratio {
+	if before.class.Priority == added.class.Priority && before.class.Targets == added.class.Targets &&
+		before.class.Ratio == added.class.Ratio {
 		return
 	}
 	first, consequence := before.conflict == "", fmt.Sprintf("%q is in force where a variant does not ask for a class", before.class.Key)

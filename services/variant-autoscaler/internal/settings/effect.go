@@ -28,8 +28,9 @@ var withoutEffect = map[string]string{
 	"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY": ofZero, "ENABLE_SCALE_TO_ZERO": "WVA_SCALE_TO_ZERO sets it",
 	"WVA_LIMITED_MODE": ofNodes, "WVA_NODE_SELECTOR": ofNodes,
 	"GLOBAL_OPT_TRIGGER": ofReconcile, "GLOBAL_OPT_ENABLE": ofMode, "EXPERIMENTAL_HYBRID_OPTIMIZATION": ofMode,
-	"METRICS_*": ofFlags, "HEALTH_PROBE_BIND_ADDRESS": ofFlags, "LEADER_ELECT*": ofFlags, "REST_CLIENT_TIMEOUT": ofFlags, "ENABLE_HTTP2": ofFlags,
-	"WEBHOOK_*": "the program has no webhook", "LOG_LEVEL": ofFlags, "V": ofFlags, "CONTROLLER_INSTANCE": ofFlags,
+	"METRICS_*": ofFlags, "HEALTH_PROBE_BIND_ADDRESS": ofFlags, "LEADER_ELECT*": ofFlags, "REST_CLIENT_TIMEOUT": ofFlags,
+	"ENABLE_HTTP2": ofFlags,
+	"WEBHOOK_*":    "the program has no webhook", "LOG_LEVEL": ofFlags, "V": ofFlags, "CONTROLLER_INSTANCE": ofFlags,
 	"WATCH_NAMESPACE": "variants of all namespaces count; annotate the others with wva.llmd.ai/exclude: \"true\"",
 
 	"PROMETHEUS_ALLOW_HTTP": "the flag --allow-http-prometheus permits it", "POOL_GROUP": "InferencePools of both groups count",

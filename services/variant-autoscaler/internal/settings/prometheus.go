@@ -18,7 +18,8 @@ const (
 	keyTokenPath   = "PROMETHEUS_TOKEN_PATH"
 )
 
-var prometheusKeys = []string{keyBaseURL, keySkipVerify, keyCACert, keyClientCert, keyClientKey, keyServerName, keyBearerToken, keyTokenPath}
+var prometheusKeys = []string{keyBaseURL, keySkipVerify, keyCACert, keyClientCert, keyClientKey, keyServerName, keyBearerToken,
+	keyTokenPath}
 
 // Secret is a text that does not appear in logs.
 type Secret string

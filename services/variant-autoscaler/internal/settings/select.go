@@ -11,7 +11,8 @@ import (
 func (k Kind) Names() []string {
 	switch k {
 	case Optimization:
-		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config", "wva-manager-config"}
+		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config",
+			"wva-manager-config"}
 	case Accelerators:
 		return []string{"accelerator-unit-costs"}
 	case Classes:

@@ -160,7 +160,8 @@ type collector struct {
 
 // apiVersions are the versions of the objects that declare variants.
 var apiVersions = map[snapshot.Source]string{
-	snapshot.VariantAutoscaling: "llmd.ai/v1alpha1", snapshot.HorizontalPodAutoscaler: "autoscaling/v2", snapshot.ScaledObject: "keda.sh/v1alpha1",
+	snapshot.VariantAutoscaling: "llmd.ai/v1alpha1", snapshot.HorizontalPodAutoscaler: "autoscaling/v2",
+	snapshot.ScaledObject: "keda.sh/v1alpha1",
 }
 
 // declaredVariants returns the variants of all objects, without those of excluded namespaces.
@@ -182,7 +183,8 @@ func (c *collector) declaredVariants() []*Variant {
 
 func newVariant(d *informers.Declaration) *Variant {
 	v := &Variant{
-		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1, Schedule: d.Schedule},
+		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1,
+			Schedule: d.Schedule},
 		Object: corev1.ObjectReference{
 			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.Version,
 		},

@@ -113,7 +113,8 @@ func (q *prometheus) retainedSeries(expr string) ([]promclient.Series, error) {
 		}
 	}
 	return []promclient.Series{
-		{Labels: map[string]string{"figure": "picker"}, Value: 1}, {Labels: map[string]string{"figure": "picks", "pod": "any"}, Value: float64(sent)},
+		{Labels: map[string]string{"figure": "picker"}, Value: 1},
+		{Labels: map[string]string{"figure": "picks", "pod": "any"}, Value: float64(sent)},
 	}, err
 }
 

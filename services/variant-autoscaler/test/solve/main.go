@@ -170,7 +170,8 @@ func (in *instance) toProblem(capacities []int64) *optimizer.Problem {
 		for n := range g.Variants {
 			v := &g.Variants[n]
 			group.Variants = append(group.Variants, optimizer.Variant{
-				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: v.Min, Max: v.Max, Now: v.Now, Held: v.Held, Weight: v.Weight,
+				Name: v.Name, Accelerator: v.Accelerator, Cards: v.Cards, Cost: v.Cost, Min: v.Min, Max: v.Max, Now: v.Now, Held: v.Held,
+				Weight:   v.Weight,
 				Capacity: capacities[0],
 			})
 			capacities = capacities[1:]

@@ -99,7 +99,8 @@ func (s *Store) stripConfigMap(obj any) (any, error) {
 	if !ok {
 		return obj, nil // the tombstone of a deleted object
 	}
-	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion}}
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID,
+		ResourceVersion: cm.ResourceVersion}}
 	if s.p.IsRelevant(cm.Name) {
 		kept.Data, kept.BinaryData = cm.Data, cm.BinaryData
 	}
