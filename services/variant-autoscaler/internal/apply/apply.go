@@ -20,11 +20,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"go.uber.org/zap"
+	"k8s.io/client-go/util/workqueue"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/pkg/logging"
@@ -289,9 +289,5 @@ func (a *Applier) forgetAbsent(variants []decision.ActedVariant) {
 	for i := range variants {
 		present[objectOf(&variants[i])] = true
 	}
-	for key := range a.written {
-		if !present[key] {
-			delete(a.written, key)
-		}
-	}
+	maps.DeleteFunc(a.written, func(key scale.Object, _ *writeHistory) bool { return !present[key] })
 }

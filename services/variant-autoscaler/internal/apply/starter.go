@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -65,16 +66,8 @@ func (s *Starter) forgetStarted(variants []decision.ActedVariant) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.started {
-		if !empty[key] {
-			delete(s.started, key)
-		}
-	}
-	for key := range s.warned {
-		if !empty[key] {
-			delete(s.warned, key)
-		}
-	}
+	maps.DeleteFunc(s.started, func(key scale.Object, _ time.Time) bool { return !empty[key] })
+	maps.DeleteFunc(s.warned, func(key scale.Object, _ bool) bool { return !empty[key] })
 }
 
 // Start asks for the first replica of a variant, if nothing else starts it.

@@ -10,6 +10,7 @@
 package holds
 
 import (
+	"maps"
 	"sync"
 
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -61,11 +62,7 @@ func (t *Table) SetModels(models []snapshot.ModelKey) (added []snapshot.PoolKey)
 			added = append(added, k.PoolKey)
 		}
 	}
-	for k, h := range t.ended {
-		if !t.known[k] || t.pass-h.pass > evaluations {
-			delete(t.ended, k)
-		}
-	}
+	maps.DeleteFunc(t.ended, func(k snapshot.ModelKey, h hold) bool { return !t.known[k] || t.pass-h.pass > evaluations })
 	for k := range before {
 		if !t.known[k] {
 			for _, waiting := range t.pools[k.PoolKey] {

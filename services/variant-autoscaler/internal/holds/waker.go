@@ -3,12 +3,11 @@ package holds
 import (
 	"context"
 
-	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
-
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
+	"fairlead.dev/services/variant-autoscaler/internal/externalscaler"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 

@@ -3,6 +3,7 @@
 package memory
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -284,14 +285,6 @@ func (m *Memory) RecordLoad(k snapshot.GroupKey, rate int64, window, ahead time.
 
 // RetainOnly forgets all variants and groups but these.
 func (m *Memory) RetainOnly(variants map[snapshot.VariantKey]bool, groups map[snapshot.GroupKey]bool) {
-	for k := range m.variants {
-		if !variants[k] {
-			delete(m.variants, k)
-		}
-	}
-	for k := range m.groups {
-		if !groups[k] {
-			delete(m.groups, k)
-		}
-	}
+	maps.DeleteFunc(m.variants, func(k snapshot.VariantKey, _ *variant) bool { return !variants[k] })
+	maps.DeleteFunc(m.groups, func(k snapshot.GroupKey, _ *group) bool { return !groups[k] })
 }

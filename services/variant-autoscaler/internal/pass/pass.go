@@ -12,6 +12,7 @@ package pass
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -221,9 +222,5 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 		groups[key] = true
 	}
 	p.memory.RetainOnly(variants, groups)
-	for key := range p.learners {
-		if !learners[key] {
-			delete(p.learners, key)
-		}
-	}
+	maps.DeleteFunc(p.learners, func(key learnerKey, _ *learn.Learner) bool { return !learners[key] })
 }

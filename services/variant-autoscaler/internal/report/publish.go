@@ -17,11 +17,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"

@@ -3,6 +3,7 @@ package settings
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"fairlead.dev/pkg/strictyaml"
@@ -103,29 +104,26 @@ func (d *limitDocument) parseEntry(key string, document *strictyaml.Document) li
 	entry := limitEntry{namespace: d.Namespace, variants: d.Variants}
 	base := snapshot.Limit{Name: key, Accelerator: d.Accelerator, Namespace: d.Namespace}
 	if d.Priority != nil {
-		if base.Priority = *d.Priority; base.Priority < 1 || base.Priority > LowestPriority {
-			document.Errorf("priority", "%d is not from 1 to %d", base.Priority, LowestPriority)
-		}
+		base.Priority = *d.Priority
+		requireRange(document, "priority", int64(base.Priority), 1, LowestPriority)
 	}
-	add := func(unit snapshot.Unit, amount *int64) {
+	add := func(unit snapshot.Unit, amount *int64, most int64) {
 		if amount == nil {
 			return
 		}
-		if *amount < 0 || unit != snapshot.Cost && *amount > maxAmount {
-			document.Errorf(string(unit), "%d is not from 0 to %d", *amount, maxAmount)
-		}
+		requireRange(document, string(unit), *amount, 0, most)
 		limit := base
 		limit.Unit, limit.Amount = unit, *amount
 		entry.amounts = append(entry.amounts, limit)
 	}
-	add(snapshot.Cards, d.Cards)
-	add(snapshot.Replicas, d.Replicas)
+	add(snapshot.Cards, d.Cards, maxAmount)
+	add(snapshot.Replicas, d.Replicas, maxAmount)
 	if d.Cost != "" {
 		amount, err := ParseAmount(string(d.Cost))
 		if err != nil {
 			document.Errorf("cost", "%v", err)
 		}
-		add(snapshot.Cost, &amount)
+		add(snapshot.Cost, &amount, math.MaxInt64)
 	}
 	switch {
 	case d.Variants == nil && len(entry.amounts) == 0:
@@ -133,10 +131,17 @@ func (d *limitDocument) parseEntry(key string, document *strictyaml.Document) li
 	case d.Variants == nil:
 	case d.Namespace == "" || d.Accelerator != "" || d.Priority != nil:
 		document.Errorf("variants", "a number of variants is for a namespace, or for %q, without accelerator and priority", EachNamespace)
-	case *d.Variants < 0 || *d.Variants > maxAmount:
-		document.Errorf("variants", "%d is not from 0 to %d", *d.Variants, maxAmount)
+	default:
+		requireRange(document, "variants", *d.Variants, 0, maxAmount)
 	}
 	return entry
+}
+
+// requireRange records a problem of a number that is out of range.
+func requireRange(document *strictyaml.Document, field string, value, least, most int64) {
+	if value < least || value > most {
+		document.Errorf(field, "%d is not from %d to %d", value, least, most)
+	}
 }
 
 // addEntry puts an entry in force. Of two limits with the same scope, the lower one counts.
