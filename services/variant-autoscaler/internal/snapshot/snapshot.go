@@ -140,11 +140,11 @@ func (t Targets) ForRole(r Role) Targets {
 
 // Thresholds say when servers without a profile count as saturated, and how many must be left that are not.
 type Thresholds struct {
-	KVCache     float64 `json:"kvCacheThreshold" yaml:"kvCacheThreshold"`         // part of the KV cache in use from which a server is saturated
-	QueueLength float64 `json:"queueLengthThreshold" yaml:"queueLengthThreshold"` // waiting requests from which it is
+	KVCache     float64 `json:"kvCacheThreshold"`     // part of the KV cache in use from which a server is saturated
+	QueueLength float64 `json:"queueLengthThreshold"` // waiting requests from which it is
 	// KVSpare and QueueSpare are what the servers that are not saturated must have left of these on average.
-	KVSpare    float64 `json:"kvSpareTrigger" yaml:"kvSpareTrigger"`
-	QueueSpare float64 `json:"queueSpareTrigger" yaml:"queueSpareTrigger"`
+	KVSpare    float64 `json:"kvSpareTrigger"`
+	QueueSpare float64 `json:"queueSpareTrigger"`
 }
 
 // LoadState tells whether the load of a group is known.
