@@ -169,7 +169,7 @@ const (
 func Run(s *Scenario, with func(s *Scenario) scaler, initial ...int) *Result {
 	w := &world{Scenario: s, random: rand.New(rand.NewPCG(s.Seed, 11)), cut: map[*modelserver.Request]bool{}}
 	for i := range s.Variants {
-		d := &deployment{Variant: &s.Variants[i], wanted: initial[i]} //nolint:gosec // the caller has one for each variant
+		d := &deployment{Variant: &s.Variants[i], wanted: initial[i]}
 		w.deployments = append(w.deployments, d)
 		for range d.wanted {
 			w.createPod(d, -1000)
