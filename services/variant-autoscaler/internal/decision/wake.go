@@ -120,8 +120,7 @@ func (d *decider) visitUsage(g, i int, visit func(l int, amount int64)) {
 func (d *decider) replicaUsage(l, g int, v *snapshot.Variant) int64 {
 	limit := &d.snapshot.Limits[l]
 	switch {
-	case limit.Accelerator != "" && limit.Accelerator != v.Accelerator, limit.Namespace != "" && limit.Namespace != v.Namespace,
-		limit.Priority != 0 && limit.Priority != d.snapshot.Groups[g].Priority:
+	case !limit.CountsVariant(v, d.snapshot.Groups[g].Priority):
 		return 0
 	case limit.Unit == snapshot.Cards:
 		return v.Cards

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,9 +59,8 @@ func problemReason(p *snapshot.Problem) string {
 
 func (in *StatusInput) optimizationReady() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionOptimizationReady, Status: metav1.ConditionFalse, Reason: in.decisionReason()}
-	text := in.Failure
+	text := ""
 	switch {
-	case in.Failure != "":
 	case in.Variant.Problem != nil:
 		text = in.Variant.Problem.Message
 	case in.Decision == nil:
@@ -184,7 +182,7 @@ func (in *StatusInput) capacityLimited(optimization *metav1.Condition) metav1.Co
 	var names []string
 	for i := range in.Limiting {
 		l := &in.Limiting[i]
-		if !in.countsVariant(l) {
+		if !l.CountsVariant(in.Variant, in.Priority) {
 			continue
 		}
 		names = append(names, fmt.Sprintf("%s (%d %s)", l.Name, l.Amount, amountUnit(l)))
@@ -207,12 +205,6 @@ func (in *StatusInput) capacityLimited(optimization *metav1.Condition) metav1.Co
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInsufficientAccelerators, text
 	}
 	return c
-}
-
-// countsVariant reports whether a limit counts the variant.
-func (in *StatusInput) countsVariant(l *snapshot.Limit) bool {
-	return (l.Accelerator == "" || l.Accelerator == in.Variant.Accelerator) && (l.Namespace == "" || l.Namespace == in.Variant.Namespace) &&
-		(l.Priority == 0 || l.Priority == in.Priority)
 }
 
 func amountUnit(l *snapshot.Limit) string {
@@ -295,14 +287,4 @@ func withoutDigits(text string) string {
 		}
 	}
 	return b.String()
-}
-
-func decodeStatus(text []byte, into *v1alpha1.VariantAutoscalingStatus) error {
-	if len(text) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("decode status: %w", err)
-	}
-	return nil
 }

@@ -189,9 +189,8 @@ func (p *Publisher) statusInputs(o *pass.Outcome) []StatusInput {
 			p.sendProblemEvent(v, told)
 			return
 		}
-		object, _ := ObjectOf(&v.Object, v.Generation, v.Status) // what others wrote into it is replaced, whatever it is
 		in := StatusInput{
-			Object: object, Time: o.Snapshot.Time, Variant: &v.Variant, Notes: v.Notes,
+			Object: ObjectOf(&v.Object, v.Generation, v.Status), Time: o.Snapshot.Time, Variant: &v.Variant, Notes: v.Notes,
 			Outcome: p.outcomes[name{v.Source, v.Namespace, v.Name}],
 		}
 		complete(&in)

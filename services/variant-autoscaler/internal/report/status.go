@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -44,18 +45,18 @@ type StatusInput struct {
 	// Limiting are the limits that make the plan serve less or cost more, as LimitsOf returns them. Priority is that of the variant's group.
 	Limiting []snapshot.Limit
 	Priority int
-	// Failure is why the optimization of all variants failed. Empty: it did not.
-	Failure string
 	// Outcome is what became of the decision. It is empty if there is none.
 	Outcome decision.Outcome
 }
 
-// ObjectOf returns an object with what BuildStatus and Write need of it. status is the JSON of its status, which can be empty.
-func ObjectOf(ref *corev1.ObjectReference, generation int64, status []byte) (*v1alpha1.VariantAutoscaling, error) {
+// ObjectOf returns an object with what BuildStatus and Write need of it. status is the JSON of its status, or empty. What cannot be read of
+// it is left out, and will be replaced.
+func ObjectOf(ref *corev1.ObjectReference, generation int64, status []byte) *v1alpha1.VariantAutoscaling {
 	object := &v1alpha1.VariantAutoscaling{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, ResourceVersion: ref.ResourceVersion, Generation: generation,
 	}}
-	return object, decodeStatus(status, &object.Status)
+	_ = json.Unmarshal(status, &object.Status)
+	return object
 }
 
 // LimitsOf returns the limits of a snapshot that a decision names.
@@ -127,8 +128,6 @@ func setCondition(existing []metav1.Condition, c metav1.Condition, now time.Time
 // decisionReason returns the machine-readable reason of the decision.
 func (in *StatusInput) decisionReason() string {
 	switch {
-	case in.Failure != "":
-		return v1alpha1.ReasonOptimizationFailed
 	case in.Variant.Problem != nil:
 		return problemReason(in.Variant.Problem)
 	case in.Decision == nil:

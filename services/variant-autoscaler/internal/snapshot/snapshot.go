@@ -62,6 +62,12 @@ type Limit struct {
 	Amount      int64  `json:"amount"`
 }
 
+// CountsVariant reports whether the limit counts a variant of a group with a priority.
+func (l *Limit) CountsVariant(v *Variant, priority int) bool {
+	return (l.Accelerator == "" || l.Accelerator == v.Accelerator) && (l.Namespace == "" || l.Namespace == v.Namespace) &&
+		(l.Priority == 0 || l.Priority == priority)
+}
+
 // Group is the variants that share one load: those of a model behind one InferencePool that have one role. The groups of the roles of a
 // model are next to each other in a snapshot.
 type Group struct {
