@@ -41,7 +41,7 @@ func readSource(t *testing.T, path ...string) string {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	want := []string{"get llmd.ai/variantautoscalings", "patch llmd.ai/variantautoscalings/status", "create /events", "patch /events", "get production-stack.vllm.ai/vllmruntimes/scale", "get workload.serving.volcano.sh/modelservings/scale", "get disaggregatedset.x-k8s.io/disaggregatedsetrolescalers/scale"}
-	kinds := regexp.MustCompile(`(?:newKind\("([\w.-]*)", "\w+"|declarations\("([\w.-]*)", "\w+"|workloads\("([\w.-]*)"), "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
+	kinds := regexp.MustCompile(`(?:(?:newKind|optionalKind)\("([\w.-]*)", "\w+"|declarations\("([\w.-]*)", "\w+"|workloads\("([\w.-]*)"), "(\w+)"`).FindAllStringSubmatch(readSource(t, "informers", "informers.go"), -1)
 	require.Len(t, kinds, 11)
 	var nodes []string
 	for _, kind := range kinds {
