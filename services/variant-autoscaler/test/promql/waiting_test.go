@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // holdsFor returns pages of a picker in which two requests for model m wait at a time.
@@ -54,6 +55,6 @@ func TestQueues(t *testing.T) {
 		w.scrape(picker("epp", holdsFor(metric, time.Minute, 0)), gone)
 		queues, err := collect.ReadQueues(t.Context(), w.start())
 		require.NoError(t, err)
-		assert.Equal(t, []collect.Queue{{Namespace: "ns", Pool: "p", Model: "m"}}, queues, metric)
+		assert.Equal(t, []snapshot.ModelKey{snapshot.PoolKey{Namespace: "ns", Name: "p"}.WithModel("m")}, queues, metric)
 	}
 }
