@@ -271,9 +271,10 @@ func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *hol
 	})
 }
 
-func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics, now clock.RealClock) *trigger.Trigger {
+func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics) *trigger.Trigger {
 	return trigger.New(trigger.Params{
-		Options: trigger.DefaultOptions(), Log: log, Passer: p, Variants: variants{i.Caches()}, Observer: &observer{metrics: m, clock: now},
+		Options: trigger.DefaultOptions(), Log: log, Passer: p, Observer: m,
+		CountVariants: func() (total int, first string) { return informers.CountVariants(i.Caches()) },
 	})
 }
 

@@ -3,21 +3,14 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/utils/clock"
 
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
-	"fairlead.dev/services/variant-autoscaler/internal/informers"
-	"fairlead.dev/services/variant-autoscaler/internal/metrics"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
-	"fairlead.dev/services/variant-autoscaler/internal/trigger"
 )
 
 // Run runs the variant-autoscaler until ctx ends, or until a part of it fails.
@@ -57,39 +50,3 @@ func (p *parts) leadTerm(ctx, lease context.Context) {
 	defer p.Passes.Reset()
 	p.Trigger.Lead(ctx, lease)
 }
-
-// variants counts the variants of all sources.
-type variants struct{ informers.Caches }
-
-// CountVariants implements the source of a trigger.
-func (v variants) CountVariants() (total int, first string) {
-	for _, reader := range []kit.Reader{v.VariantAutoscalings, v.ScaledObjects, v.HorizontalPodAutoscalers} {
-		for _, d := range informers.ListAll[informers.Declaration](reader) {
-			if d.Spec == nil {
-				continue
-			}
-			total++
-			if name := fmt.Sprintf("%s/%s", d.Namespace, d.Name); first == "" || name < first {
-				first = name
-			}
-		}
-	}
-	return total, first
-}
-
-// observer records passes.
-type observer struct {
-	metrics *metrics.Metrics
-	clock   clock.PassiveClock
-}
-
-// CountPass implements the observer of a trigger.
-func (o *observer) CountPass(result trigger.Result, took time.Duration) {
-	o.metrics.Passed(string(result), took)
-	if result == trigger.Succeeded || result == trigger.Idle {
-		o.metrics.MarkSuccess(o.clock.Now())
-	}
-}
-
-// SetDelay implements the observer of a trigger.
-func (o *observer) SetDelay(d time.Duration) { o.metrics.SetInterval(d) }

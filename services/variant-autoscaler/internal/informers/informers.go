@@ -270,6 +270,22 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 // ListAll returns all objects of a kind.
 func ListAll[T any](r kit.Reader) []*T { return castObjects[T](r.List()) }
 
+// CountVariants returns the number of the variants that all objects declare, and the name of the first.
+func CountVariants(c Caches) (total int, first string) {
+	for _, reader := range []kit.Reader{c.VariantAutoscalings, c.ScaledObjects, c.HorizontalPodAutoscalers} {
+		for _, d := range ListAll[Declaration](reader) {
+			if d.Spec == nil {
+				continue
+			}
+			total++
+			if name := d.Namespace + "/" + d.Name; first == "" || name < first {
+				first = name
+			}
+		}
+	}
+	return total, first
+}
+
 // FindObject returns an object, nil if it does not exist.
 func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 	obj, _ := r.Get(name)

@@ -109,8 +109,8 @@ func (m *Metrics) EndTerm() {
 	m.dropped.Set(0)
 }
 
-// Passed counts a pass that has ended. Results are constants of the caller.
-func (m *Metrics) Passed(result string, took time.Duration) {
+// CountPass counts a pass that has ended. Results are constants of the caller.
+func (m *Metrics) CountPass(result string, took time.Duration) {
 	m.passes.WithLabelValues(labelValue(result)).Inc()
 	m.duration.Observe(took.Seconds())
 }

@@ -43,7 +43,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	loser := chat()
 	loser.Name, loser.Resolution = "chat-2", decision.Suppressed
 	m.Publish([]decision.ActedVariant{chat(), loser})
-	m.Passed("success", time.Second)
+	m.CountPass("success", time.Second)
 	m.MarkSuccess(time.Unix(1, 0))
 	m.ObservePart("decision", time.Second)
 	m.SetInterval(time.Minute)

@@ -71,18 +71,14 @@ type passer interface {
 	RunPass(ctx context.Context) (interval time.Duration, active int, err error)
 }
 
-// variants are those of all sources.
-type variants interface {
-	// CountVariants returns their number, and the name of the first.
-	CountVariants() (total int, first string)
-}
-
 // observer counts passes. The leader calls it from one goroutine.
 type observer interface {
 	// CountPass is called after each pass.
-	CountPass(result Result, took time.Duration)
-	// SetDelay is called with the delay until the next pass if no event comes before. 0: there is no timer.
-	SetDelay(d time.Duration)
+	CountPass(result string, took time.Duration)
+	// MarkSuccess is called at the end of a pass that succeeded.
+	MarkSuccess(end time.Time)
+	// SetInterval is called with the delay until the next pass if no event comes before. 0: there is no timer.
+	SetInterval(d time.Duration)
 }
 
 // Params are the parts of a Trigger.
@@ -91,8 +87,9 @@ type Params struct {
 
 	Log      *zap.Logger
 	Passer   passer
-	Variants variants
 	Observer observer
+	// CountVariants returns the number of the variants of all sources, and the name of the first.
+	CountVariants func() (total int, first string)
 }
 
 // Trigger runs passes while this replica leads. Without a term it drops events: a term begins with a pass.
@@ -144,7 +141,7 @@ func (t *Trigger) ConfigMapChanged(kind settings.Kind, name string) {
 	if kind != settings.Optimization && kind != settings.Zero && kind != settings.Limits || t.current.Load() == nil {
 		return
 	}
-	total, first := t.p.Variants.CountVariants()
+	total, first := t.p.CountVariants()
 	if total == 0 {
 		t.p.Log.Info("No VariantAutoscalings found, skipping ConfigMap reconciliation", zap.String("configMap", name))
 		return
@@ -199,7 +196,7 @@ func (t *term) runPasses(ctx, work context.Context) {
 		}
 		delay := t.runPass(work)
 		t.ended = time.Now()
-		t.p.Observer.SetDelay(delay)
+		t.p.Observer.SetInterval(delay)
 		timer.Stop()
 		if delay > 0 {
 			timer.Reset(delay)
@@ -267,7 +264,10 @@ func (t *term) runPass(ctx context.Context) time.Duration {
 	if err == nil {
 		t.failures = 0
 	}
-	t.p.Observer.CountPass(result, took)
+	t.p.Observer.CountPass(string(result), took)
+	if result == Succeeded || result == Idle {
+		t.p.Observer.MarkSuccess(time.Now())
+	}
 	return delay
 }
 

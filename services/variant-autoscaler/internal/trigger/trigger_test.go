@@ -38,7 +38,9 @@ type world struct {
 	fail     error
 	starts   []time.Duration
 	results  []Result
-	waits    []time.Duration
+	// successes are the ends of passes that succeeded.
+	successes []time.Duration
+	waits     []time.Duration
 }
 
 // newWorld returns a world in the bubble of a test. The Trigger does not lead yet.
@@ -47,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	core, logs := zapobserver.New(zapcore.DebugLevel)
 	w := &world{began: time.Now(), logs: logs, names: []string{"a", "b"}, interval: time.Minute, takes: time.Second, done: make(chan struct{})}
 	close(w.done)
-	w.Trigger = New(Params{Options: DefaultOptions(), Log: zap.New(core), Passer: w, Variants: w, Observer: w})
+	w.Trigger = New(Params{Options: DefaultOptions(), Log: zap.New(core), Passer: w, CountVariants: w.countVariants, Observer: w})
 	t.Cleanup(func() {
 		if w.stop != nil {
 			w.lose()
@@ -100,8 +102,8 @@ func (w *world) RunPass(ctx context.Context) (time.Duration, int, error) {
 	return w.interval, len(w.names), w.fail
 }
 
-// CountVariants implements variants.
-func (w *world) CountVariants() (total int, first string) {
+// countVariants returns the variants of the world.
+func (w *world) countVariants() (total int, first string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.names) == 0 {
@@ -111,17 +113,24 @@ func (w *world) CountVariants() (total int, first string) {
 }
 
 // CountPass implements observer.
-func (w *world) CountPass(result Result, took time.Duration) {
+func (w *world) CountPass(result string, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if took > w.takes {
 		result += " late"
 	}
-	w.results = append(w.results, result)
+	w.results = append(w.results, Result(result))
 }
 
-// SetDelay implements observer.
-func (w *world) SetDelay(d time.Duration) {
+// MarkSuccess implements observer.
+func (w *world) MarkSuccess(end time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.successes = append(w.successes, end.Sub(w.began))
+}
+
+// SetInterval implements observer.
+func (w *world) SetInterval(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waits = append(w.waits, d)
@@ -282,6 +291,7 @@ func TestIdle(t *testing.T) {
 		sleep(24 * time.Hour)
 		w.assertStarts(t, 0, day, day+61, day+122)
 		assert.Equal(t, []Result{Idle, Succeeded, Succeeded, Idle}, w.results)
+		assert.Len(t, w.successes, 4)
 	})
 }
 
@@ -466,6 +476,7 @@ func TestAFailedPassIsRepeated(t *testing.T) {
 		sleep(8 * time.Second)
 		w.assertStarts(t, 363, 364, 365, 367) // the backoff begins anew
 		assert.Equal(t, Failed, w.results[len(w.results)-1])
+		assert.Equal(t, []time.Duration{243500 * time.Millisecond, 303500 * time.Millisecond}, w.successes, "the ends of passes that succeeded")
 	})
 }
 
