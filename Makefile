@@ -235,7 +235,7 @@ test-loaded: doctor-go doctor-cc $(SYSTEM_NEEDS) testlanes ## Run the first two 
 test-oldest: doctor-go local testlanes $(OLDEST_APISERVER) ## Run the tests that need an API server with the oldest one that is supported
 	@export FAIRLEAD_APISERVER=$(OLDEST_APISERVER); \
 		RUN='AnotherVersion|Appl' PACKAGES="./apply ./kubetest/cluster" $(EACH) test-oldest pkg $(TEST) system; \
-		PACKAGES=./internal/serving/metricsauth $(EACH) test-oldest services/endpoint-picker $(TEST) system; \
+		PACKAGES=./internal/listener/metricsauth $(EACH) test-oldest services/endpoint-picker $(TEST) system; \
 		RUN='$(OLDEST_FLOWS)' PACKAGES=./test/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
 
 .PHONY: cover

@@ -1,4 +1,5 @@
-// Package api reads inference requests in the formats of several APIs: the requested model and the prompt.
+// Package api reads inference requests and their answers in the formats of several APIs: the requested model and the prompt, then content,
+// errors and usage (answer_usage.go).
 //
 // ParseIncoming reads a body once. It decodes the name of the model, and returns positions in the body for all else. A prompt is a
 // list of parts, in the order in which model servers join them, so two bodies that begin with the same parts begin with the
@@ -18,9 +19,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-
-	"fairlead.dev/services/endpoint-picker/internal/answer"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // Reasons why a request is refused.
@@ -45,7 +43,7 @@ type API struct {
 	// Stores means that the server may store the answer, for requests that name it (Request.Stored).
 	Stores bool
 	// Usage is the format of usage in answers.
-	Usage answer.AnswerFormat
+	Usage AnswerFormat
 }
 
 // APIs without a parser.
@@ -53,12 +51,12 @@ var (
 	unknown  = &API{Generates: true, readBody: (*Request).readJSON, fields: otherFields} // for unclaimed paths
 	opaque   = &API{Generates: true}                                                     // for bodies in no known format
 	bodiless = &API{}                                                                    // for requests without a body
-	triton   = &API{suffix: kserveGenerate, Generates: true, Usage: answer.FormatOpen}   // for its generate extension of KServe's protocol
+	triton   = &API{suffix: kserveGenerate, Generates: true, Usage: FormatOpen}          // for its generate extension of KServe's protocol
 )
 
 // pathless is for JSON objects from gateways that do not send paths. It has the prompts of all APIs: each API ignores the
 // fields of the others, or has an object there, which is not a prompt (text and prompt of the responses API).
-var pathless = &API{Generates: true, Usage: answer.FormatOpen, readBody: (*Request).readJSON, fields: fields{
+var pathless = &API{Generates: true, Usage: FormatOpen, readBody: (*Request).readJSON, fields: fields{
 	"model":        (*Request).readModel,
 	"stream":       (*Request).readStream,
 	"cache_salt":   (*Request).readCacheSalt,
@@ -200,12 +198,12 @@ type Request struct {
 	// (ErrNoModel).
 	Unread error
 
-	PathHash   uint64        // of the path as the client wrote it, because servers may refuse another spelling
-	Model      string        // empty if unknown
-	ModelSpan  jsonscan.Span // of the model between its quotes, as the client wrote it
-	ModelPlain bool          // the model is neither quoted nor escaped, because the body is a form
-	Salt       uint64        // hash of the cache salt; 0 if the body has none
-	Stored     uint64        // hash of the identifier of a stored response that the request names; 0 if it names none
+	PathHash   uint64 // of the path as the client wrote it, because servers may refuse another spelling
+	Model      string // empty if unknown
+	ModelSpan  Span   // of the model between its quotes, as the client wrote it
+	ModelPlain bool   // the model is neither quoted nor escaped, because the body is a form
+	Salt       uint64 // hash of the cache salt; 0 if the body has none
+	Stored     uint64 // hash of the identifier of a stored response that the request names; 0 if it names none
 	Stream     bool
 	Head       []Part // what comes first in the prompt, wherever it is in the body: tools, the system prompt, media
 	Prompt     []Part // the first of several prompts, after its head
@@ -214,7 +212,7 @@ type Request struct {
 	Text       int // those of them that are estimated from the length of texts
 
 	body         []byte
-	scanner      jsonscan.Scanner
+	scanner      Scanner
 	modelEscaped bool // the model is written with escapes
 	head         partList
 	tools        partList // of the head
@@ -224,7 +222,7 @@ type Request struct {
 	hasher       xxhash.Digest // of strings that are not in their shortest spelling
 	short        []byte        // buffer for their shortest spelling
 	arguments    []byte        // buffer for the arguments of a call of a tool
-	inner        jsonscan.Scanner
+	inner        Scanner
 }
 
 // ParseIncoming reads the body of a request in the format of its path. The caller uses the first maxTokens tokens of the prompt, so
@@ -328,8 +326,8 @@ func (a *API) mayName(reason error, h Headers) bool {
 
 // isObject reports whether a body begins like a JSON object.
 func isObject(body []byte) bool {
-	body = bytes.TrimPrefix(body, []byte(jsonscan.BOM))
-	return bytes.HasPrefix(bytes.TrimLeft(body, jsonscan.Blanks), []byte("{"))
+	body = bytes.TrimPrefix(body, []byte(BOM))
+	return bytes.HasPrefix(bytes.TrimLeft(body, Blanks), []byte("{"))
 }
 
 // promisesModel reports whether headers promise a format with a model.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
 // BenchmarkParse reads bodies of about 67 kB: a long text, an agent with tools and calls of them, and texts in a script that some clients escape.

@@ -3,7 +3,6 @@ package api
 import (
 	"github.com/cespare/xxhash/v2"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -19,7 +18,7 @@ type Digest struct {
 }
 
 // digested is the API of digests.
-var digested = &API{Generates: true, Usage: answer.FormatOpen}
+var digested = &API{Generates: true, Usage: FormatOpen}
 
 // readDigest reads a digest. Its blocks stay where they are.
 func (r *Request) readDigest(d *Digest) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"mime"
 	"strings"
-
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 const (
@@ -89,17 +87,17 @@ func (f *formReader) readHead() (string, error) {
 }
 
 // readValue returns what is before the next delimiter.
-func (f *formReader) readValue() (jsonscan.Span, error) {
+func (f *formReader) readValue() (Span, error) {
 	from := f.at
 	for {
 		n := bytes.Index(f.text[f.at:], f.delimiter)
 		if n < 0 {
-			return jsonscan.Span{}, errForm
+			return Span{}, errForm
 		}
 		to := f.at + n
 		if f.at = to + len(f.delimiter); f.isDelimiter(f.at) {
 			from = min(from+len(newLine), to)
-			return jsonscan.Span{From: from, To: to}, nil
+			return Span{From: from, To: to}, nil
 		}
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // MaxModel is the maximum length of a model's name, in bytes. Names are kept in records, log lines, labels of metrics and headers, so a
@@ -26,7 +24,7 @@ type fields map[string]func(*Request)
 func (r *Request) readJSON() error {
 	s := &r.scanner
 	s.SkipBOM()
-	if kind := s.NextKind(); s.Err() == nil && kind != jsonscan.Object {
+	if kind := s.NextKind(); s.Err() == nil && kind != Object {
 		s.SkipValue()
 		return cmp.Or(s.CheckEnd(), errNotObject)
 	}
@@ -47,11 +45,11 @@ func (r *Request) readJSON() error {
 // decodeModel sets the name of the model, without escapes.
 func (r *Request) decodeModel() error {
 	raw := r.bodyText(r.ModelSpan)
-	if len(raw) > jsonscan.MaxEscape*MaxModel {
+	if len(raw) > MaxEscape*MaxModel {
 		return errLongModel
 	}
 	if r.modelEscaped {
-		raw = jsonscan.Unescape(nil, raw)
+		raw = Unescape(nil, raw)
 	}
 	if len(raw) > MaxModel {
 		return errLongModel
@@ -60,13 +58,13 @@ func (r *Request) decodeModel() error {
 	return nil
 }
 
-func (r *Request) bodyText(span jsonscan.Span) []byte { return r.body[span.From:span.To] }
+func (r *Request) bodyText(span Span) []byte { return r.body[span.From:span.To] }
 
 // readString reads a string. Other values count as missing.
-func (r *Request) readString() (span jsonscan.Span, escaped bool) {
-	if r.scanner.NextKind() != jsonscan.String {
+func (r *Request) readString() (span Span, escaped bool) {
+	if r.scanner.NextKind() != String {
 		r.scanner.SkipValue()
-		return jsonscan.Span{}, false
+		return Span{}, false
 	}
 	return r.scanner.ReadString()
 }
@@ -93,7 +91,7 @@ func (r *Request) readTools() {
 // eachElement calls f for each element of the next value if it is a list, and once if it is another value. f must read or skip
 // the element.
 func (r *Request) eachElement(f func()) {
-	if r.scanner.NextKind() != jsonscan.Array {
+	if r.scanner.NextKind() != Array {
 		f()
 		return
 	}
@@ -105,7 +103,7 @@ func (r *Request) eachElement(f func()) {
 
 // readPrompts reads the prompts of a completion: a text, token ids, or a list of either. An object is not a prompt.
 func (r *Request) readPrompts() {
-	if r.scanner.NextKind() == jsonscan.Object {
+	if r.scanner.NextKind() == Object {
 		r.scanner.SkipValue()
 		return
 	}
@@ -138,9 +136,9 @@ func (r *Request) readPrompt() Part {
 
 // atIDs reports whether the next value is a list of numbers, by its first element.
 func (r *Request) atIDs() bool {
-	if r.scanner.NextKind() != jsonscan.Array {
+	if r.scanner.NextKind() != Array {
 		return false
 	}
-	inside := bytes.TrimLeft(r.body[r.scanner.Offset()+1:], jsonscan.Blanks)
+	inside := bytes.TrimLeft(r.body[r.scanner.Offset()+1:], Blanks)
 	return len(inside) > 0 && '0' <= inside[0] && inside[0] <= '9'
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
 // seen is a request in words. Values without a place in the body are shown by their size.
@@ -257,7 +256,7 @@ func FuzzReadJSON(f *testing.F) {
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Infinity") {
 			return // encoding/json does not read them
 		}
-		text = strings.TrimPrefix(text, jsonscan.BOM)
+		text = strings.TrimPrefix(text, BOM)
 		var r Request
 		require.NoError(t, r.ParseIncoming(parsers, Incoming{Path: path, Body: []byte(text)}, enough))
 		var want map[string]json.RawMessage // a number may be too large for Go

@@ -2,8 +2,6 @@ package api
 
 import (
 	"github.com/cespare/xxhash/v2"
-
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // maxNesting is the maximum depth of contents in contents. Anthropic's API has three levels: a message, the result of a tool,
@@ -48,7 +46,7 @@ const (
 func (r *Request) readConversation(k messageKind) {
 	r.discardPrompt()
 	r.eachElement(func() {
-		if r.scanner.NextKind() == jsonscan.Object {
+		if r.scanner.NextKind() == Object {
 			r.readMessage(k)
 		} else {
 			r.main.addPart(r.readText())
@@ -58,7 +56,7 @@ func (r *Request) readConversation(k messageKind) {
 
 // readInput reads a conversation of the responses API: a list of messages, or the text of a user's message.
 func (r *Request) readInput() {
-	if r.scanner.NextKind() != jsonscan.String {
+	if r.scanner.NextKind() != String {
 		r.readConversation(responseItems)
 		return
 	}
@@ -115,7 +113,7 @@ type contents struct {
 
 // readContents reads the contents of a message: a text, or a list of texts and objects. One text is the same as a list of it.
 func (r *Request) readContents(c contents) {
-	if r.scanner.NextKind() == jsonscan.String {
+	if r.scanner.NextKind() == String {
 		p := r.readText()
 		if c.system {
 			p = r.withoutAttribution(p)
@@ -124,7 +122,7 @@ func (r *Request) readContents(c contents) {
 		return
 	}
 	r.eachElement(func() {
-		if c.nesting > 0 && r.scanner.NextKind() == jsonscan.Object {
+		if c.nesting > 0 && r.scanner.NextKind() == Object {
 			r.readContent(c)
 		} else {
 			r.addBlock(c)
@@ -189,11 +187,11 @@ func (r *Request) readMember(key []byte, c contents, o *contentObject) {
 
 // readItemArguments reads the arguments of an item that is a call.
 func (r *Request) readItemArguments() Part {
-	if r.scanner.NextKind() != jsonscan.String {
+	if r.scanner.NextKind() != String {
 		return r.readPart(exact)
 	}
 	from := r.scanner.Offset()
-	return r.valuePart(r.readArguments(), jsonscan.Object, from)
+	return r.valuePart(r.readArguments(), Object, from)
 }
 
 // isItemKey reports whether a key of an item of the responses API, or of its contents, is of the API alone: servers put it into answers, and
@@ -244,14 +242,14 @@ var keyURL = xxhash.Sum64String("url")
 // readMedium reads a medium. A null counts as no medium, and an address is the same as an object with nothing else.
 func (r *Request) readMedium(tokens uint32) Part {
 	kind := r.scanner.NextKind()
-	if kind == jsonscan.Null {
+	if kind == Null {
 		r.scanner.SkipValue()
 		return Part{}
 	}
 	from := r.scanner.Offset()
 	var hash uint64
 	switch kind {
-	case jsonscan.String, jsonscan.Object:
+	case String, Object:
 		hash = r.readAddress(kind)
 	default:
 		hash = r.readValue(maxValueDepth, plain).hash
@@ -260,14 +258,14 @@ func (r *Request) readMedium(tokens uint32) Part {
 }
 
 // readAddress returns the hash of an object with the address of a medium, or of an address alone.
-func (r *Request) readAddress(kind jsonscan.Kind) uint64 {
+func (r *Request) readAddress(kind ValueKind) uint64 {
 	var m memberHash
-	if kind == jsonscan.String {
+	if kind == String {
 		m.addMember(keyURL, r.readValue(maxValueDepth, plain))
 		return m.toPart().Hash
 	}
 	r.scanner.EachMember(func(key []byte) {
-		if string(key) == keyCacheControl || r.scanner.NextKind() == jsonscan.Null {
+		if string(key) == keyCacheControl || r.scanner.NextKind() == Null {
 			r.scanner.SkipValue()
 			return
 		}
@@ -285,7 +283,7 @@ func (r *Request) readSource() Part {
 	p := Part{From: uint32(r.scanner.Offset()), Size: imageTokens, Kind: Media}
 	var m memberHash
 	r.scanner.EachMember(func(key []byte) {
-		if r.scanner.NextKind() == jsonscan.Null {
+		if r.scanner.NextKind() == Null {
 			r.scanner.SkipValue()
 			return
 		}

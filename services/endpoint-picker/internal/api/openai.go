@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
 // openAI are the APIs of OpenAI, as vLLM and SGLang serve them: https://platform.openai.com/docs/api-reference.
@@ -14,17 +12,17 @@ var openAI = []API{
 	{suffix: "/completions", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true},
 	{suffix: "/responses", readBody: (*Request).readJSON, fields: responseFields, namesModel: true, Generates: true, Stores: true},
 	{suffix: "/embeddings", readBody: (*Request).readJSON, fields: embeddingFields, namesModel: true, Generates: true,
-		Usage: answer.FormatLists},
+		Usage: FormatLists},
 	{suffix: "/images/generations", readBody: (*Request).readJSON, fields: completionFields, namesModel: true, Generates: true,
-		Usage: answer.FormatLists},
+		Usage: FormatLists},
 	{suffix: "/completions/render", readBody: (*Request).readJSON, fields: modelFields, namesModel: true}, // also of chats
 	{suffix: "/conversations", readBody: (*Request).readJSON, fields: modelFields},
 	// Of vLLM, SGLang and TGI. Only the model is read.
-	{suffix: "/rerank", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
-	{suffix: "/score", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
-	{suffix: "/classify", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
-	{suffix: "/pooling", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatLists},
-	{suffix: "/generate_stream", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: answer.FormatOpen},
+	{suffix: "/rerank", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: FormatLists},
+	{suffix: "/score", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: FormatLists},
+	{suffix: "/classify", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: FormatLists},
+	{suffix: "/pooling", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: FormatLists},
+	{suffix: "/generate_stream", readBody: (*Request).readJSON, fields: modelFields, Generates: true, Usage: FormatOpen},
 }
 
 // modelFields are for requests whose prompt is not computed.

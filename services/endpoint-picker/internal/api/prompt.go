@@ -56,7 +56,7 @@ const (
 type Part struct {
 	Hash     uint64 // of values and media
 	From, To uint32 // in the body
-	// Size of texts and values is in bytes of their shortest spelling (jsonscan.Short), and of other kinds in tokens. It is 0 for media whose
+	// Size of texts and values is in bytes of their shortest spelling (Short), and of other kinds in tokens. It is 0 for media whose
 	// tokens are in another part.
 	Size uint32
 	Kind Kind

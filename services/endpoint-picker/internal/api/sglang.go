@@ -1,10 +1,8 @@
 package api
 
-import "fairlead.dev/services/endpoint-picker/internal/answer"
-
 // sglang is SGLang's own API: GenerateReqInput in python/sglang/srt/managers/io_struct.py.
 var sglang = []API{
-	{suffix: "/generate", readBody: (*Request).readJSON, fields: sglangFields, Generates: true, Usage: answer.FormatMetaInfo},
+	{suffix: "/generate", readBody: (*Request).readJSON, fields: sglangFields, Generates: true, Usage: FormatMetaInfo},
 }
 
 // sglangFields have a model, which SGLang ignores, because rules of the picker may need it.

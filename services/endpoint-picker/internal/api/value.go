@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 const (
@@ -93,14 +91,14 @@ func (s shape) dropsMember(key []byte) bool {
 func (r *Request) readValue(depth int, sh shape) value {
 	s := &r.scanner
 	switch kind := s.NextKind(); {
-	case kind == jsonscan.String:
+	case kind == String:
 		span, _ := s.ReadString()
 		return r.stringValue(span, s.Surplus())
-	case kind == jsonscan.Array && depth > 0:
+	case kind == Array && depth > 0:
 		return r.readList(depth-1, sh)
-	case kind == jsonscan.Object && depth > 0:
+	case kind == Object && depth > 0:
 		return r.readObject(depth-1, sh)
-	case kind == jsonscan.Number:
+	case kind == Number:
 		return numberValue(r.bodyText(s.SkipValue()))
 	}
 	text := r.bodyText(s.SkipValue())
@@ -108,7 +106,7 @@ func (r *Request) readValue(depth int, sh shape) value {
 }
 
 // stringValue returns a string as a value, which is longer by the surplus than its shortest spelling.
-func (r *Request) stringValue(span jsonscan.Span, surplus int) value {
+func (r *Request) stringValue(span Span, surplus int) value {
 	return value{mixHashes(seedString, r.hashText(span, surplus)), span.To - span.From - surplus + len(`""`)}
 }
 
@@ -142,7 +140,7 @@ func (r *Request) readObject(depth int, sh shape) value {
 	var m memberHash
 	size := len(`{`)
 	r.scanner.EachMember(func(key []byte) {
-		if sh.dropsMember(key) || (sh == tool || sh == call) && r.scanner.NextKind() == jsonscan.Null {
+		if sh.dropsMember(key) || (sh == tool || sh == call) && r.scanner.NextKind() == Null {
 			r.scanner.SkipValue()
 			return
 		}
@@ -169,7 +167,7 @@ const (
 // readArguments reads the arguments of a call of a tool: a string with the JSON text of an object, which servers parse before they make the
 // prompt (vLLM, SGLang). It hashes the object, and other strings as they are. What is in strings of the object is not parsed again.
 func (r *Request) readArguments() value {
-	if r.scanner.NextKind() != jsonscan.String {
+	if r.scanner.NextKind() != String {
 		return r.readValue(maxValueDepth, exact)
 	}
 	span, _ := r.scanner.ReadString()
@@ -178,7 +176,7 @@ func (r *Request) readArguments() value {
 	case len(text) == 0: // servers do not tell it from an empty object
 		return value{mixHashes(seedObject, 0), len(`{}`)}
 	case len(text) <= maxArguments && strings.IndexByte(`{ \`, text[0]) >= 0:
-		r.arguments = jsonscan.Unescape(r.arguments[:0], text)
+		r.arguments = Unescape(r.arguments[:0], text)
 		if v, ok := r.parseArguments(); ok {
 			return v
 		}
@@ -192,7 +190,7 @@ func (r *Request) parseArguments() (v value, ok bool) {
 	r.scanner, r.inner, r.body = r.inner, r.scanner, r.arguments
 	r.scanner.NonFinite, r.scanner.Terse = true, true
 	r.scanner.Reset(r.arguments)
-	if r.scanner.NextKind() == jsonscan.Object {
+	if r.scanner.NextKind() == Object {
 		v = r.readValue(maxValueDepth, exact)
 		ok = r.scanner.CheckEnd() == nil
 	}
@@ -202,12 +200,12 @@ func (r *Request) parseArguments() (v value, ok bool) {
 }
 
 // hashText returns the hash of a string in its shortest spelling, than which it is longer by the surplus.
-func (r *Request) hashText(span jsonscan.Span, surplus int) uint64 {
+func (r *Request) hashText(span Span, surplus int) uint64 {
 	if surplus == 0 {
 		return xxhash.Sum64(r.bodyText(span))
 	}
 	r.hasher.Reset()
-	for piece := range jsonscan.Short(r.bodyText(span), r.textBuffer()) {
+	for piece := range Short(r.bodyText(span), r.textBuffer()) {
 		_, _ = r.hasher.Write(piece) // it never fails
 	}
 	return r.hasher.Sum64()
@@ -224,7 +222,7 @@ func (r *Request) textBuffer() []byte {
 // readPart reads a string, a list or an object whose beginning alone is of no use. Other values are no part of a prompt, nor are empty ones.
 func (r *Request) readPart(sh shape) Part {
 	kind := r.scanner.NextKind()
-	if kind != jsonscan.String && kind != jsonscan.Array && kind != jsonscan.Object {
+	if kind != String && kind != Array && kind != Object {
 		r.scanner.SkipValue()
 		return Part{}
 	}
@@ -234,9 +232,9 @@ func (r *Request) readPart(sh shape) Part {
 }
 
 // valuePart returns a value of a kind as a part, from its offset in the body.
-func (r *Request) valuePart(v value, kind jsonscan.Kind, from int) Part {
+func (r *Request) valuePart(v value, kind ValueKind, from int) Part {
 	size := v.size
-	if kind == jsonscan.String || size == len(`[]`) {
+	if kind == String || size == len(`[]`) {
 		size -= len(`""`)
 	}
 	return Part{Hash: v.hash, From: uint32(from), To: uint32(r.scanner.Offset()), Size: uint32(max(size, 0)), Kind: Value}
@@ -244,7 +242,7 @@ func (r *Request) valuePart(v value, kind jsonscan.Kind, from int) Part {
 
 // readText reads a string as the text of a prompt, and other values as readPart does.
 func (r *Request) readText() Part {
-	if r.scanner.NextKind() != jsonscan.String {
+	if r.scanner.NextKind() != String {
 		return r.readPart(plain)
 	}
 	span, _ := r.scanner.ReadString()
@@ -258,7 +256,7 @@ const attribution = "x-anthropic-billing-header"
 
 // hasAttribution reports whether a block of the system prompt begins with an attribution.
 func (r *Request) hasAttribution(p Part) bool {
-	return p.Kind == Text && jsonscan.HasPrefix(r.body[p.From:p.To], attribution, r.textBuffer())
+	return p.Kind == Text && HasPrefix(r.body[p.From:p.To], attribution, r.textBuffer())
 }
 
 // withoutAttribution returns the rest of a system prompt without its first line if that is an attribution.
@@ -266,12 +264,12 @@ func (r *Request) withoutAttribution(p Part) Part {
 	if !r.hasAttribution(p) {
 		return p
 	}
-	line, rest := jsonscan.CutLine(r.body[p.From:p.To])
+	line, rest := CutLine(r.body[p.From:p.To])
 	if len(rest) == 0 {
 		return Part{}
 	}
 	size := 0
-	for piece := range jsonscan.Short(line, r.textBuffer()) {
+	for piece := range Short(line, r.textBuffer()) {
 		size += len(piece)
 	}
 	p.From += uint32(len(line))

@@ -7,13 +7,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"fairlead.dev/pkg/protoscan"
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 )
 
 // vllmGRPC is vLLM's gRPC service: vllm_engine.proto. Its requests name no model.
 var vllmGRPC = []API{
-	{suffix: "/vllm.grpc.engine.VllmEngine/Generate", readBody: (*Request).readVLLM, Generates: true, Usage: answer.FormatVLLM},
-	{suffix: "/vllm.grpc.engine.VllmEngine/Embed", readBody: (*Request).readVLLM, Generates: true, Usage: answer.FormatVLLM},
+	{suffix: "/vllm.grpc.engine.VllmEngine/Generate", readBody: (*Request).readVLLM, Generates: true, Usage: FormatVLLM},
+	{suffix: "/vllm.grpc.engine.VllmEngine/Embed", readBody: (*Request).readVLLM, Generates: true, Usage: FormatVLLM},
 }
 
 // Fields of vllm_engine.proto. GenerateRequest and EmbedRequest use the same number for tokenized.

@@ -18,7 +18,7 @@ func loadConfiguration(ctx context.Context, cfg *config.Config) (*reload.Loaded,
 		return nil, nil
 	}
 	source := configSource(cfg, nil)
-	loaded, err := reload.ReadFirst(ctx, source, configOptions(cfg))
+	loaded, err := reload.Read(ctx, source, configOptions(cfg))
 	if err != nil || cfg.Pool.HasSource() {
 		return loaded, err
 	}

@@ -17,17 +17,16 @@ import (
 	"fairlead.dev/pkg/service"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/decision"
-	"fairlead.dev/services/endpoint-picker/internal/extproc"
-	"fairlead.dev/services/endpoint-picker/internal/fairshare"
-	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/limits"
+	"fairlead.dev/services/endpoint-picker/internal/listener/decisionapi"
+	"fairlead.dev/services/endpoint-picker/internal/listener/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
+	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig/reload"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
-	"fairlead.dev/services/endpoint-picker/internal/proxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
-	"fairlead.dev/services/endpoint-picker/internal/serving/grpcserver"
-	"fairlead.dev/services/endpoint-picker/internal/serving/health"
+
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -54,8 +53,8 @@ type parts struct {
 	Events   *pools.Events
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server
-	Decision *decision.Listener
-	Health   *health.HealthServer
+	Decision *decisionapi.Listener
+	Health   *grpcserver.HealthServer
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder // nil without a recording
 
@@ -63,7 +62,7 @@ type parts struct {
 	HTTP            *httpserver.Server
 	ExtProcListener extProcListener
 	HealthListener  healthListener
-	Proxy           *proxy.Server
+	Proxy           *httpproxy.Server
 }
 
 // constructors returns what creates every part of the picker.
@@ -126,7 +125,7 @@ type listenerParts struct {
 	Pools        *pools.Registry
 	Tracer       *tracing.Tracer
 	Certificates *certificates
-	Ledger       *fairshare.Ledger
+	Ledger       *limits.Ledger
 	Registry     *prometheus.Registry
 	Clock        clock.RealClock
 }
@@ -148,30 +147,30 @@ func newExtProc(p listenerParts) *extproc.Server {
 	})
 }
 
-func newDecision(p listenerParts) *decision.Listener {
+func newDecision(p listenerParts) *decisionapi.Listener {
 	cfg := p.Config
-	params := decision.Params{
-		Options: decision.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
+	params := decisionapi.Params{
+		Options: decisionapi.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
 		Log:     p.Log.Named("decision"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
 	}
 	if cfg.Decision.IsEnabled() {
 		params.Observer = metrics.NewDecisions(p.Registry)
 	}
-	listener := decision.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decision.New(params)}
+	listener := decisionapi.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decisionapi.New(params)}
 	if cfg.Decision.TLS {
 		listener.TLS = p.Certificates.forGateways()
 	}
-	server := decision.NewListener(listener)
+	server := decisionapi.NewListener(listener)
 	if cfg.Decision.IsEnabled() {
 		metrics.RegisterDecisions(p.Registry, server.ListenerStats)
 	}
 	return server
 }
 
-func newProxy(p listenerParts) *proxy.Server {
+func newProxy(p listenerParts) *httpproxy.Server {
 	cfg := p.Config
-	server := proxy.New(proxy.Params{
-		Options: proxy.Options{
+	server := httpproxy.New(httpproxy.Params{
+		Options: httpproxy.Options{
 			Address:        cfg.Proxy.Address,
 			TLS:            p.Certificates.forProxy(cfg.Proxy),
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
@@ -191,21 +190,21 @@ func newProxy(p listenerParts) *proxy.Server {
 	return server
 }
 
-func newHealth(r *pools.Registry) *health.HealthServer {
-	return health.NewHealthServer(r, extproc.ServiceName)
+func newHealth(r *pools.Registry) *grpcserver.HealthServer {
+	return grpcserver.NewHealthServer(r, extproc.ServiceName)
 }
 
 // replyTimeout is the time for a gateway to read a reply, and to send the rest of a message.
 const replyTimeout = 30 * time.Second
 
 // limitsOf returns the limits that the listeners for requests share.
-func limitsOf(cfg *config.Config) peers.Limits {
-	return peers.Limits{
+func limitsOf(cfg *config.Config) grpcserver.Limits {
+	return grpcserver.Limits{
 		MaxBytes: int(cfg.ExtProc.MaxBuffered), MaxStreams: cfg.ExtProc.MaxStreams, MessageTimeout: replyTimeout, SendTimeout: replyTimeout,
 	}
 }
 
-func newLedger(cfg *config.Config) *fairshare.Ledger { return peers.NewLedger(limitsOf(cfg)) }
+func newLedger(cfg *config.Config) *limits.Ledger { return grpcserver.NewLedger(limitsOf(cfg)) }
 
 func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 	cfg := p.Config
@@ -230,11 +229,11 @@ const (
 	maxHealthBytes = 16 << 20
 )
 
-func newHealthListener(cfg *config.Config, log *zap.Logger, h *health.HealthServer) healthListener {
+func newHealthListener(cfg *config.Config, log *zap.Logger, h *grpcserver.HealthServer) healthListener {
 	return healthListener{grpcserver.New(grpcserver.Params{
 		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h,
 		Options: grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
-		Limits:  peers.Limits{MaxStreams: maxHealthStreams, MaxBytes: maxHealthBytes},
+		Limits:  grpcserver.Limits{MaxStreams: maxHealthStreams, MaxBytes: maxHealthBytes},
 	})}
 }
 
@@ -245,7 +244,7 @@ type httpParts struct {
 	Config       *config.Config
 	Log          *zap.Logger
 	Pools        *pools.Registry
-	Health       *health.HealthServer
+	Health       *grpcserver.HealthServer
 	Certificates *certificates
 	Protection   protection
 	Debug        *debugpage.Page
@@ -254,7 +253,7 @@ type httpParts struct {
 
 func newHTTPServer(p httpParts) *httpserver.Server {
 	handlers := p.Debug.Handlers()
-	handlers[queue.HoldsPattern] = queue.NewHoldsHandler(p.Pools.PoolQueues, p.Clock)
+	handlers[pool.HoldsPattern] = pool.NewHoldsHandler(p.Pools.PoolQueues, p.Clock)
 	return httpserver.New(httpserver.Params{
 		Options:  p.Config.HTTP,
 		Log:      p.Log.Named("http"),

@@ -24,7 +24,7 @@ type reloaderParts struct {
 }
 
 func newReloader(p reloaderParts) *reload.Reloader {
-	return reload.NewReloader(reload.ReloaderParams{
+	return reload.New(reload.Params{
 		Source:   configSource(p.Config, p.Clients.Core),
 		Options:  configOptions(p.Config),
 		Log:      p.Log.Named("reload"),
@@ -34,7 +34,7 @@ func newReloader(p reloaderParts) *reload.Reloader {
 }
 
 // configSource returns the source of the configuration that the flags name, or nil.
-func configSource(cfg *config.Config, core kube.Clientset) reload.TextSource {
+func configSource(cfg *config.Config, core kube.Clientset) reload.Source {
 	switch from := cfg.Plugins; {
 	case from.File != "":
 		return reload.File(from.File)

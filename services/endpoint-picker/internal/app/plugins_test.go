@@ -17,7 +17,7 @@ func TestConfigSource(t *testing.T) {
 	tests := []struct {
 		name string
 		give config.Plugins
-		want reload.TextSource
+		want reload.Source
 	}{
 		{name: "nowhere"},
 		{name: "file", give: config.Plugins{File: "/c"}, want: reload.File("/c")},

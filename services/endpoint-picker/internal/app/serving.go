@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/serving/metricsauth"
+	"fairlead.dev/services/endpoint-picker/internal/listener/metricsauth"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 

@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/service"
-	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/listener/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -71,7 +71,7 @@ type Config struct {
 	Scraping      modelserver.Options
 	MetricsSource modelserver.Source // where the configuration of the plugins does not set it
 	DefaultEngine string             // of model servers, where the configuration of the plugins does not set it; empty: vLLM
-	Outliers      outlier.DetectorOptions
+	Outliers      pool.DetectorOptions
 	Leases        Leases
 	Plugins       Plugins
 	Prefixes      Prefixes
@@ -145,7 +145,7 @@ func Default() *Config {
 		Proxy:         Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
 		Scraping:      modelserver.DefaultOptions(),
 		MetricsSource: modelserver.DefaultSettings().Source,
-		Outliers:      outlier.DefaultDetectorOptions(),
+		Outliers:      pool.DefaultDetectorOptions(),
 		Leases:        Leases{Timeout: time.Minute},
 		Prefixes:      Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
 		Replicas:      Replicas{BindAddress: ":9004"},
@@ -356,7 +356,7 @@ func (p Prefixes) validateFlags() error {
 	return nil
 }
 
-func validateOutliers(o outlier.DetectorOptions) error {
+func validateOutliers(o pool.DetectorOptions) error {
 	switch {
 	case o.Failures < 0:
 		return fmt.Errorf("--%s %d is negative: give 0 to disable ejection", flagEjectAfter, o.Failures)

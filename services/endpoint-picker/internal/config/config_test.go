@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/extproc"
+	"fairlead.dev/services/endpoint-picker/internal/listener/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 func TestParse(t *testing.T) {
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		BodyMode: extproc.Buffered, MaxRequestBody: 64 << 20, MaxBuffered: 1 << 30, MaxStreams: 7, BodyTimeout: 5 * time.Second, IdleTimeout: 2 * time.Hour,
 		ReportEndpoint: true, IgnoreSubset: true, LeaveEarly: true, EmitScores: true, Explain: true,
 	}, c.ExtProc)
-	assert.Equal(t, outlier.DetectorOptions{Failures: 3, BaseEjection: 2 * time.Second, MaxEjection: time.Minute}, c.Outliers)
+	assert.Equal(t, pool.DetectorOptions{Failures: 3, BaseEjection: 2 * time.Second, MaxEjection: time.Minute}, c.Outliers)
 	assert.Equal(t, modelserver.Options{
 		Interval: modelserver.Interval{Fastest: time.Second, Slowest: 4 * time.Second}, Budget: 50, Timeout: 3 * time.Second,
 		StaleAfter: 5 * time.Second,

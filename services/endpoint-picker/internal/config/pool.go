@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
-	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/discovery"
 )
 
 const (
@@ -67,7 +67,7 @@ func (p Pool) String() string {
 }
 
 func defaultPool() Pool {
-	return Pool{Group: informers.PoolGroup, Name: cache.NewObjectName(podNamespace(), ""), Max: defaultMaxPools}
+	return Pool{Group: discovery.PoolGroup, Name: cache.NewObjectName(podNamespace(), ""), Max: defaultMaxPools}
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
@@ -146,8 +146,8 @@ func (p *Pool) validateGiven(given []string) error {
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.repeatedName() != "":
 		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeatedName())
-	case p.Group != informers.PoolGroup:
-		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, informers.PoolGroup)
+	case p.Group != discovery.PoolGroup:
+		return fmt.Errorf("--%s %q is not supported: give %s, or leave the flag out", flagPoolGroup, p.Group, discovery.PoolGroup)
 	}
 	return p.validateMax(given[0])
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fairlead.dev/services/endpoint-picker/internal/proxy"
+	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 )
 
 const (
@@ -28,7 +28,7 @@ const defaultAttempts = 3
 type Proxy struct {
 	Address        string // empty: the listener is off
 	TLS            bool   // with the certificate of ext_proc
-	Forwarded      proxy.ForwardedPolicy
+	Forwarded      httpproxy.ForwardedPolicy
 	MaxServerConns int
 	MaxAttempts    int // servers that a request is sent to
 }

@@ -19,19 +19,17 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
-	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
 // snapshots provides the endpoints.
 type snapshots interface {
-	Snapshot() *datastore.Snapshot
+	Snapshot() *pool.Snapshot
 }
 
 // configs provides the configuration of the plugins, which may change between picks.
@@ -42,7 +40,7 @@ type configs interface {
 // ruleset returns the rules that apply to a request.
 type ruleset interface {
 	PriorityOf(objective string) (priority int, found bool)
-	PickRewrite(model string, random uint64) (rules.Rewrite, bool)
+	PickRewrite(model string, random uint64) (pool.Rewrite, bool)
 	HasRewrites() bool
 }
 
@@ -58,9 +56,9 @@ type observer interface {
 
 // outliers receives the health signals of responses.
 type outliers interface {
-	ObserveResponse(e *endpoint.Endpoint, r outlier.Response)
+	ObserveResponse(e *endpoint.Endpoint, r pool.Response)
 	// EndpointsLacking returns the endpoints that refuse the requests of a subject (pickState.subject), while others answer them.
-	EndpointsLacking(subject uint64) outlier.Lacks
+	EndpointsLacking(subject uint64) pool.Lacks
 }
 
 // Balancer picks endpoints.
@@ -79,7 +77,7 @@ type Balancer struct {
 	meanDuration averageDuration
 	responses    storedResponses
 	promptClaims promptClaims
-	queue        *queue.Queue
+	queue        *pool.Queue
 	dispatched   dispatchedCount
 }
 
@@ -116,7 +114,7 @@ func New(p Params) *Balancer {
 		clock:     p.Clock,
 		random:    p.Random,
 		pickPool:  sync.Pool{New: func() any { return &pickState{} }},
-		queue:     queue.NewQueue(p.Clock),
+		queue:     pool.NewQueue(p.Clock),
 	}
 }
 
@@ -148,7 +146,7 @@ func (b *Balancer) OnRequestEnd(r *request.Record) {
 }
 
 // Queue returns the requests that wait for an endpoint.
-func (b *Balancer) Queue() *queue.Queue { return b.queue }
+func (b *Balancer) Queue() *pool.Queue { return b.queue }
 
 // refusalFor returns the answer for a client whose request is not placed.
 func refusalFor(err error) *request.Refusal {
@@ -157,7 +155,7 @@ func refusalFor(err error) *request.Refusal {
 		return request.UnsupportedFormat(err)
 	case errors.Is(err, api.ErrMalformed):
 		return request.BadRequest(err)
-	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity), errors.Is(err, fairshare.ErrTooManyBytes):
+	case errors.Is(err, scheduling.ErrSaturated), errors.Is(err, scheduling.ErrNoCapacity), errors.Is(err, limits.ErrTooManyBytes):
 		return request.Exhausted(err)
 	}
 	return request.Unavailable(err)

@@ -20,13 +20,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
+
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -39,8 +38,8 @@ func newEndpoint(address string) *endpoint.Endpoint {
 		Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
-func snapshotOf(endpoints ...*endpoint.Endpoint) *datastore.Snapshot {
-	return &datastore.Snapshot{Endpoints: endpoints}
+func snapshotOf(endpoints ...*endpoint.Endpoint) *pool.Snapshot {
+	return &pool.Snapshot{Endpoints: endpoints}
 }
 
 func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
@@ -82,13 +81,13 @@ type rig struct {
 	observed  *mockObserver
 }
 
-func newRig(t *testing.T, s *datastore.Snapshot) *rig {
+func newRig(t *testing.T, s *pool.Snapshot) *rig {
 	t.Helper()
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: rules.NewRules(),
+		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: pool.NewRules(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.outliers.EXPECT().EndpointsLacking(mock.Anything).Return(nil).Maybe()
@@ -101,12 +100,12 @@ func newRig(t *testing.T, s *datastore.Snapshot) *rig {
 
 // signal matches a response with a signal.
 func signal(v request.HealthSignal) any {
-	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v })
+	return mock.MatchedBy(func(r pool.Response) bool { return r.Signal == v })
 }
 
 // failure matches a response that failed.
 func failure(v request.HealthSignal, placed time.Time, why string) any {
-	return mock.MatchedBy(func(r outlier.Response) bool { return r.Signal == v && r.Placed.Equal(placed) && r.Failure == why })
+	return mock.MatchedBy(func(r pool.Response) bool { return r.Signal == v && r.Placed.Equal(placed) && r.Failure == why })
 }
 
 // decide has a request decided at noon.
@@ -188,9 +187,9 @@ func (r *rig) refused(t *testing.T, rc *request.Context, err error) *request.Ref
 }
 
 // replaced is a source of snapshots that a test replaces.
-type replaced struct{ now *datastore.Snapshot }
+type replaced struct{ now *pool.Snapshot }
 
-func (r *replaced) Snapshot() *datastore.Snapshot { return r.now }
+func (r *replaced) Snapshot() *pool.Snapshot { return r.now }
 
 // TestPickFollowsTheLabels checks that a decision by the labels of a server holds until the snapshot or the configuration changes.
 func TestPickFollowsTheLabels(t *testing.T) {
@@ -242,11 +241,11 @@ func TestPickWithoutEndpoints(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		give *datastore.Snapshot
+		give *pool.Snapshot
 		want string
 	}{
 		{name: "empty pool", give: snapshotOf(), want: "no ready endpoints in the pool"},
-		{name: "no pool", give: &datastore.Snapshot{Err: datastore.ErrNoPool}, want: "no ready endpoints in the pool: the InferencePool does not exist"},
+		{name: "no pool", give: &pool.Snapshot{Err: pool.ErrNoPool}, want: "no ready endpoints in the pool: the InferencePool does not exist"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,17 +261,17 @@ func TestPickWithoutEndpoints(t *testing.T) {
 // silent takes measurements and forgets them.
 type silent struct{}
 
-func (silent) StreamStarted()                                       {}
-func (silent) ObservePick(time.Duration, error)                     {}
-func (silent) RequestPlaced(*request.Record)                        {}
-func (silent) ObserveRequest(*request.Record)                       {}
-func (silent) ObserveResponse(*endpoint.Endpoint, outlier.Response) {}
-func (silent) EndpointsLacking(uint64) outlier.Lacks                { return nil }
+func (silent) StreamStarted()                                    {}
+func (silent) ObservePick(time.Duration, error)                  {}
+func (silent) RequestPlaced(*request.Record)                     {}
+func (silent) ObserveRequest(*request.Record)                    {}
+func (silent) ObserveResponse(*endpoint.Endpoint, pool.Response) {}
+func (silent) EndpointsLacking(uint64) pool.Lacks                { return nil }
 
 // fixed is a snapshot that never changes.
-type fixed struct{ snapshot *datastore.Snapshot }
+type fixed struct{ snapshot *pool.Snapshot }
 
-func (f fixed) Snapshot() *datastore.Snapshot { return f.snapshot }
+func (f fixed) Snapshot() *pool.Snapshot { return f.snapshot }
 
 func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
 
@@ -288,7 +287,7 @@ func benchmarkPick(b *testing.B, configs always) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
-				estimator, snapshot := estimate.New(24<<20), &datastore.Snapshot{}
+				estimator, snapshot := estimate.New(24<<20), &pool.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
 					e := estimator.NewEndpoint(endpoint.Description{
@@ -299,7 +298,7 @@ func benchmarkPick(b *testing.B, configs always) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: rules.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := api.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -321,9 +320,9 @@ func benchmarkPick(b *testing.B, configs always) {
 }
 
 // newSoonestFirst returns a Balancer of the default configuration, at noon.
-func newSoonestFirst(snapshot *datastore.Snapshot, estimator *estimate.Estimator) *Balancer {
+func newSoonestFirst(snapshot *pool.Snapshot, estimator *estimate.Estimator) *Balancer {
 	return New(Params{
-		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: rules.NewRules(),
+		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: pool.NewRules(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 }
@@ -338,7 +337,7 @@ func chat(text string, own int) api.Incoming {
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
 	estimator := estimate.New(1 << 20)
-	snapshot := &datastore.Snapshot{}
+	snapshot := &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
@@ -376,15 +375,15 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		none        = "model not found in request body"
 		encoded     = "the picker does not read compressed bodies: send it without Content-Encoding"
 	)
-	rewrite := func(models ...string) []rules.RewriteObject {
-		return []rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: models, Targets: []rules.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}}
+	rewrite := func(models ...string) []pool.RewriteObject {
+		return []pool.RewriteObject{{Name: "canary", Rules: []pool.Rule{{Models: models, Targets: []pool.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}}
 	}
 	header := api.Headers{{Name: api.HeaderModel, Value: "mine"}}
 	gzip := api.Headers{{Name: "content-encoding", Value: "gzip"}}
 	tests := []struct {
 		name, path, body string
 		headers          api.Headers
-		rewrites         []rules.RewriteObject
+		rewrites         []pool.RewriteObject
 		wantCode         int // 0: it is placed
 		want             string
 	}{
@@ -424,7 +423,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules.(*rules.Rules).SetSnapshot(rules.CompileRules(nil, tt.rewrites))
+			r.rules.(*pool.Rules).SetSnapshot(pool.CompileRules(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
 				rc := r.placed(t, in)
@@ -465,7 +464,7 @@ func TestRewriteOfAForm(t *testing.T) {
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
 	assert.Equal(t, 400, r.refused(t, &request.Context{Input: request.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
-	r.rules = rules.NewRules()
+	r.rules = pool.NewRules()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
 
@@ -530,8 +529,8 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	t.Parallel()
 	const name, target = "org/modèle&1", "org/cible&2"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules.(*rules.Rules).SetSnapshot(rules.CompileRules(nil, []rules.RewriteObject{
-		{Name: "canary", Rules: []rules.Rule{{Models: []string{name}, Targets: []rules.RewriteTarget{{Model: target, Weight: 1}}}}},
+	r.rules.(*pool.Rules).SetSnapshot(pool.CompileRules(nil, []pool.RewriteObject{
+		{Name: "canary", Rules: []pool.Rule{{Models: []string{name}, Targets: []pool.RewriteTarget{{Model: target, Weight: 1}}}}},
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
 		body := `{"model": "` + asked + `", "prompt": "a"}`
@@ -755,7 +754,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
 func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	t.Parallel()
-	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	estimator, snapshot := estimate.New(1<<20), &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
@@ -813,7 +812,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 // index belongs to the new pod, whose account must not change.
 func TestRollingRestartUnderALongStream(t *testing.T) {
 	t.Parallel()
-	estimator, snapshot := estimate.New(1<<20), &datastore.Snapshot{}
+	estimator, snapshot := estimate.New(1<<20), &pool.Snapshot{}
 	newPod := func(uid string) *endpoint.Endpoint {
 		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
 		return estimator.NewEndpoint(endpoint.Description{Identity: id}, noon)
@@ -895,11 +894,11 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 }
 
 // holds are rules of one objective each for two priorities, and of one rewrite.
-func holds() *rules.Rules {
-	r := rules.NewRules()
-	r.SetSnapshot(rules.CompileRules(
-		[]rules.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
-		[]rules.RewriteObject{{Name: "canary", Rules: []rules.Rule{{Models: []string{"asked"}, Targets: []rules.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}},
+func holds() *pool.Rules {
+	r := pool.NewRules()
+	r.SetSnapshot(pool.CompileRules(
+		[]pool.Objective{{Name: "batch", Priority: -1}, {Name: "urgent", Priority: 10}},
+		[]pool.RewriteObject{{Name: "canary", Rules: []pool.Rule{{Models: []string{"asked"}, Targets: []pool.RewriteTarget{{Model: "base-v2", Weight: 1}}}}}},
 	))
 	return r
 }
@@ -1089,7 +1088,7 @@ func TestConsistentHashKeepsOneBeginningTogetherAndAgreesWithOthers(t *testing.T
 	const text = `
 plugins: [{type: consistent-hash-scorer}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-scorer}]}]`
-	endpoints := func() *datastore.Snapshot {
+	endpoints := func() *pool.Snapshot {
 		return snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000"))
 	}
 	one, other := newRig(t, endpoints()), newRig(t, endpoints())

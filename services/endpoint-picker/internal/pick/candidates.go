@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -82,13 +82,13 @@ func (p *pickState) usabilityOf(e *endpoint.Endpoint, now endpoint.Monotonic) us
 
 // eligibleEndpoints are the endpoints of a snapshot that a profile may choose.
 type eligibleEndpoints struct {
-	snapshot *datastore.Snapshot
+	snapshot *pool.Snapshot
 	profile  *scheduling.Profile
 	indexes  []int
 }
 
 // eligibleOf returns the indexes of the endpoints that a profile may choose. It computes them once for each snapshot.
-func (b *Balancer) eligibleOf(s *datastore.Snapshot, p *scheduling.Profile) []int {
+func (b *Balancer) eligibleOf(s *pool.Snapshot, p *scheduling.Profile) []int {
 	if last := b.lastEligible.Load(); last != nil && last.snapshot == s && last.profile == p {
 		return last.indexes
 	}

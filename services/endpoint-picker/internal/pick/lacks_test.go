@@ -11,9 +11,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
 // ejections forgets the ejections that it observes.
@@ -44,8 +44,8 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint(without), newEndpoint("10.0.0.3:8000")
 			s := snapshotOf(a, b, c)
 			r := newRig(t, s)
-			detector := outlier.NewDetector(outlier.DetectorParams{
-				Options: outlier.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
+			detector := pool.NewDetector(pool.DetectorParams{
+				Options: pool.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
 			})
 			detector.SetEndpoints(s.Endpoints)
 			r.Balancer.outliers = detector
@@ -79,18 +79,18 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 	tests := []struct {
 		name string
 		in   api.Incoming
-		want outlier.Response // its signal, and whether the model is missing
+		want pool.Response // its signal, and whether the model is missing
 	}{
 		{name: "a model", in: api.Incoming{Path: apitest.Responses, Body: []byte(`{"model":"m","input":"a"}`)},
-			want: outlier.Response{Signal: request.Doubtful, ModelMissing: true}},
+			want: pool.Response{Signal: request.Doubtful, ModelMissing: true}},
 		{name: "a stored response", in: api.Incoming{Path: apitest.Responses,
-			Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: outlier.Response{Signal: request.Steered}},
+			Body: []byte(`{"model":"m","input":"a","previous_response_id":"resp_1"}`)}, want: pool.Response{Signal: request.Steered}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(e))
-			r.outliers.EXPECT().ObserveResponse(e, mock.MatchedBy(func(got outlier.Response) bool {
+			r.outliers.EXPECT().ObserveResponse(e, mock.MatchedBy(func(got pool.Response) bool {
 				return got.Signal == tt.want.Signal && got.ModelMissing == tt.want.ModelMissing && got.Model == "m"
 			})).Once()
 			rc := r.placed(t, tt.in)

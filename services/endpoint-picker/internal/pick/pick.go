@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -22,7 +22,7 @@ type pickState struct {
 	result     request.PickResult
 	config     *pluginconfig.Config // in force when the pick began
 	random     uint64
-	snapshot   *datastore.Snapshot
+	snapshot   *pool.Snapshot
 	dispatched bool   // see dispatchedCount
 	claimed    bool   // the prompt is a claim of a client: the carrier does not see the answer
 	subject    uint64 // hash of the API and the target model
@@ -34,7 +34,7 @@ type pickState struct {
 	estimated  bool            // the profile reads estimates
 	textBuffer [512]byte       // buffer for texts that are not in their shortest spelling
 	request    scheduling.Request
-	lacks      outlier.Lacks // endpoints that have others than the requested model only
+	lacks      pool.Lacks // endpoints that have others than the requested model only
 	paces      estimate.Paces
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch

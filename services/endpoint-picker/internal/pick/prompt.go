@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -152,7 +152,7 @@ func (p *pickState) writePart(body []byte, part api.Part) {
 
 // writeShort appends a text to the chain, in its shortest spelling.
 func (p *pickState) writeShort(text []byte) {
-	for piece := range jsonscan.Short(text, p.textBuffer[:0]) {
+	for piece := range api.Short(text, p.textBuffer[:0]) {
 		p.chain.Write(piece)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -14,7 +14,7 @@ import (
 //
 //	request.Context.ReportHealth         the first health signal of the response counts
 //	responseObserver.ObserveHealth       whose response it is, and whether its client may have chosen the endpoint
-//	  outlier.Detector.ObserveResponse   may eject the endpoint, for all requests or for those for one model
+//	  pool.Detector.ObserveResponse   may eject the endpoint, for all requests or for those for one model
 //	  estimate.Estimator                 the prompt is in no cache
 //	request.Context.OnResponseEnd        or EndRequest: the request counts as load until the time that ObserveHealth returned
 //	  endpoint.Lease.FailUntil           the lease ends, and its endpoint counts it until then
@@ -137,7 +137,7 @@ func (o *responseObserver) ObserveContent() {
 // reportHealth passes the health signal of the request, and what was wrong with the response, to the outlier detection of an endpoint.
 func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v request.HealthSignal, failure string) {
 	r := o.record
-	o.balancer.outliers.ObserveResponse(e, outlier.Response{
+	o.balancer.outliers.ObserveResponse(e, pool.Response{
 		Signal: v, Placed: r.DispatchTime(), Subject: o.subject, Model: r.Target, ModelMissing: v == request.Doubtful && o.isModelMissing(),
 		Prompt: o.prompt, HasContent: o.hasContent, Failure: failure,
 	})

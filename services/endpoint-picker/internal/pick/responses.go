@@ -7,7 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -73,7 +73,7 @@ func (p *pickState) restrictToStoringServer(endpoints []*endpoint.Endpoint) {
 // captureResponseID reads the identifier of a response that the server may store.
 func (p *pickState) captureResponseID() {
 	b, lease := p.balancer, p.result.Placements.AnsweringLease()
-	p.result.ResponseID = &answer.ResponseIDReader{OnFound: func(id []byte) {
+	p.result.ResponseID = &api.ResponseIDReader{OnFound: func(id []byte) {
 		b.responses.addResponse(xxhash.Sum64(id), lease.Endpoint().Identity())
 	}}
 }

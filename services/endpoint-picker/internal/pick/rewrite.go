@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+
 	"fairlead.dev/services/endpoint-picker/internal/request"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
 )
 
 // encodingHeaders must not reach the server if the picker has to read the answer.
@@ -76,6 +75,6 @@ func (p *pickState) rewriteModel() {
 		asked = bytes.Clone(in.Body[span.From-1 : span.To+1])
 		result.Edit = request.Edit{Span: span, Replacement: target}
 	}
-	result.Restore = answer.NewModelRenamer(string(jsonscan.Unescape(nil, target)), asked)
+	result.Restore = api.NewModelRenamer(string(api.Unescape(nil, target)), asked)
 	result.Remove = encodingHeaders
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/api/apitest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
 // hashed is what the picker knows of a prompt: hashes, and its estimated length.
@@ -235,7 +235,7 @@ func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 	t.Parallel()
 	const conversations, turns = 8, 6
 	estimator := estimate.New(1 << 20)
-	snapshot := &datastore.Snapshot{}
+	snapshot := &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))

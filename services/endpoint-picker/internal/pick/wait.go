@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -128,10 +128,10 @@ func (p *pickState) waitForEndpoint(ctx context.Context) error {
 }
 
 // waitInQueue waits in the queue.
-func (p *pickState) waitInQueue(ctx context.Context, limits queue.QueueLimits) error {
+func (p *pickState) waitInQueue(ctx context.Context, limits pool.QueueLimits) error {
 	b, in, result := p.balancer, p.input, &p.result
-	r := queue.QueuedRequest{
-		QueueLabels: queue.QueueLabels{Model: result.Model, Target: result.Target, Fairness: result.Fairness, Priority: result.Priority},
+	r := pool.QueuedRequest{
+		QueueLabels: pool.QueueLabels{Model: result.Model, Target: result.Target, Fairness: result.Fairness, Priority: result.Priority},
 		Arrived:     in.ArrivalTime, Bytes: p.waiterSize(),
 	}
 	var err error
@@ -145,7 +145,7 @@ func (p *pickState) waitInQueue(ctx context.Context, limits queue.QueueLimits) e
 	}
 	result.QueueTime = b.clock.Now().Sub(in.ArrivalTime)
 	p.request.Now = in.ArrivalTime.Add(result.QueueTime)
-	if err != nil && (!errors.Is(err, queue.ErrExpired) || !p.refreshInputs()) {
+	if err != nil && (!errors.Is(err, pool.ErrExpired) || !p.refreshInputs()) {
 		result.Queue = queueOutcomeOf(err)
 		return p.queueError(err)
 	}
@@ -155,7 +155,7 @@ func (p *pickState) waitInQueue(ctx context.Context, limits queue.QueueLimits) e
 
 // queueError returns the error for a request that left the queue without a grant. A full queue in front of servers is overload.
 func (p *pickState) queueError(err error) error {
-	if p.refreshInputs() && (errors.Is(err, queue.ErrQueueFull) || errors.Is(err, queue.ErrDisplaced)) {
+	if p.refreshInputs() && (errors.Is(err, pool.ErrQueueFull) || errors.Is(err, pool.ErrDisplaced)) {
 		return fmt.Errorf("%w: %w", scheduling.ErrNoCapacity, err)
 	}
 	return fmt.Errorf("%w: %w", scheduling.ErrNoEndpoints, err)
@@ -190,9 +190,9 @@ func maxWait(ctx context.Context, in *request.PickInput) time.Duration {
 // queueOutcomeOf returns the outcome of a request that left the queue without a grant.
 func queueOutcomeOf(err error) request.QueueOutcome {
 	switch {
-	case errors.Is(err, queue.ErrQueueFull):
+	case errors.Is(err, pool.ErrQueueFull):
 		return request.RejectedCapacity
-	case errors.Is(err, queue.ErrExpired):
+	case errors.Is(err, pool.ErrExpired):
 		return request.EvictedNoEndpoints
 	case errors.Is(err, context.Canceled):
 		return request.EvictedContextCancelled

@@ -16,10 +16,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/fairshare"
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -28,10 +28,10 @@ import (
 type emptyPool struct {
 	*Balancer
 
-	snapshot atomic.Pointer[datastore.Snapshot]
+	snapshot atomic.Pointer[pool.Snapshot]
 }
 
-func (p *emptyPool) Snapshot() *datastore.Snapshot { return p.snapshot.Load() }
+func (p *emptyPool) Snapshot() *pool.Snapshot { return p.snapshot.Load() }
 
 // newEmptyPool returns a pool with the limits of a configuration.
 func newEmptyPool(t *testing.T, flowControl string) *emptyPool {
@@ -39,7 +39,7 @@ func newEmptyPool(t *testing.T, flowControl string) *emptyPool {
 	p := &emptyPool{}
 	p.snapshot.Store(snapshotOf())
 	p.Balancer = New(Params{
-		Snapshots: p, Estimator: estimate.New(1 << 20), Rules: rules.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
+		Snapshots: p, Estimator: estimate.New(1 << 20), Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
 		Configs: configured(t, "plugins: [{type: predicted-wait-scorer}]\nflowControl: "+flowControl),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -363,7 +363,7 @@ func TestDisplacedRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{maxRequests: 1}")
-		p.rules.(*rules.Rules).SetSnapshot(rules.CompileRules([]rules.Objective{{Name: "high", Priority: 1}}, nil))
+		p.rules.(*pool.Rules).SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "high", Priority: 1}}, nil))
 		low := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), running(usualBatch))
@@ -405,7 +405,7 @@ func TestEvictedWhileItWaits(t *testing.T) {
 		refusal := make(chan *request.Refusal, 1)
 		go func() { refusal <- x.PickEndpoint(ctx, nil) }()
 		synctest.Wait()
-		cancel(fairshare.ErrTooManyBytes)
+		cancel(limits.ErrTooManyBytes)
 		assert.Equal(t, 429, (<-refusal).Code)
 		x.EndRequest(nil)
 		assert.Equal(t, request.Refused, x.Outcome)
@@ -417,7 +417,7 @@ func TestSheddableRequestDoesNotWaitToBeShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
-		p.rules.(*rules.Rules).SetSnapshot(rules.CompileRules([]rules.Objective{{Name: "batch", Priority: -1}}, nil))
+		p.rules.(*pool.Rules).SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "batch", Priority: -1}}, nil))
 		waiting := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), endpoint.Gauges{Running: usualBatch, Waiting: 100, KVUsage: 1})

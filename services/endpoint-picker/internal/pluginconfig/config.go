@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 )
@@ -45,7 +45,7 @@ type Config struct {
 	Hash       string               // of the text, in hexadecimal; "default" for the default
 	Profile    *scheduling.Profile  // how endpoints are chosen
 	Saturation scheduling.Detector  // requests of negative priority are refused at 1 or more
-	Waiting    queue.QueueLimits    // of requests that wait for an endpoint
+	Waiting    pool.QueueLimits     // of requests that wait for an endpoint
 	Parsers    *api.Parsers         // of bodies
 	Warnings   []strictyaml.Problem // settings without effect, and renamed ones
 }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 // The default limits of requests that wait for an endpoint.
@@ -39,7 +39,7 @@ const (
 
 // compileWaiting compiles the limits of requests that wait for an endpoint. As upstream, their time follows defaultRequestTTL.
 func (c *compiler) compileWaiting() {
-	limits := queue.QueueLimits{TTL: defaultTTL, Requests: defaultRequests, Bytes: defaultBytes}
+	limits := pool.QueueLimits{TTL: defaultTTL, Requests: defaultRequests, Bytes: defaultBytes}
 	if flow := c.document.FlowControl; flow != nil {
 		if flow.MaxRequests > 0 {
 			limits.Requests = int(flow.MaxRequests)

@@ -11,14 +11,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pick"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/requestlog"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
 // A Pool is one pool of model servers with all its parts: its endpoints and their load, the rules for its requests, its metrics, and the
@@ -28,8 +27,8 @@ type Pool struct {
 
 	title     string // for people: namespace/name, or the selector or file of the endpoints
 	source    poolSource
-	rules     *rules.Rules
-	store     *datastore.Store
+	rules     *pool.Rules
+	store     *pool.Store
 	estimator *estimate.Estimator
 	picks     *debugpage.Picks
 	metrics   *metrics.Metrics
@@ -44,16 +43,16 @@ type Pool struct {
 func (r *Registry) newPool(title string, from poolSource) *Pool {
 	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
 	p := &Pool{
-		title: title, source: from, rules: rules.NewRules(), estimator: estimate.NewShared(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
+		title: title, source: from, rules: pool.NewRules(), estimator: estimate.NewShared(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
 		registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
-	outliers := outlier.NewDetector(outlier.DetectorParams{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
+	outliers := pool.NewDetector(pool.DetectorParams{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
 	p.scraper = modelserver.NewScraper(modelserver.ScraperParams{
 		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
 		Tokenizers: p.estimator, Clock: clock,
 	})
-	p.store = datastore.NewStore(datastore.StoreParams{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
+	p.store = pool.NewStore(pool.StoreParams{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = pick.New(pick.Params{
 		Options: pick.Options{
@@ -86,7 +85,7 @@ func (r *Registry) enabledObservers(p *Pool) []observer {
 		enabled = append(enabled, p.picks)
 	}
 	if r.params.Config.Telemetry.LogRequests {
-		enabled = append(enabled, requestlog.NewLog(r.params.Log.Named("requests")))
+		enabled = append(enabled, recorder.NewLog(r.params.Log.Named("requests")))
 	}
 	if r.params.Recorder != nil {
 		title := p.title

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 // startLimit is the maximum time to wait for pools after they were found. It is longer than one pool waits for pages and for contents
@@ -45,7 +45,7 @@ func (s *startingPools) CheckReady() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for title, p := range s.waiting {
-		if err := p.CheckReady(); err != nil && !errors.Is(err, datastore.ErrNoPool) && time.Now().Before(s.until) {
+		if err := p.CheckReady(); err != nil && !errors.Is(err, pool.ErrNoPool) && time.Now().Before(s.until) {
 			return err
 		}
 		delete(s.waiting, title)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 var errCold = errors.New("cold")
@@ -28,7 +28,7 @@ func TestStartingPools(t *testing.T) {
 	}{
 		{name: "a cold pool", change: func(*startingPools, *fakeReadyPool) {}, want: errCold},
 		{name: "it gets warm", change: func(_ *startingPools, p *fakeReadyPool) { p.err = nil }},
-		{name: "it is missing", change: func(_ *startingPools, p *fakeReadyPool) { p.err = fmt.Errorf("pool: %w", datastore.ErrNoPool) }},
+		{name: "it is missing", change: func(_ *startingPools, p *fakeReadyPool) { p.err = fmt.Errorf("pool: %w", pool.ErrNoPool) }},
 		{name: "it is not served anymore", change: func(s *startingPools, _ *fakeReadyPool) { s.removePool("second") }},
 		{name: "just within the limit", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit - 1) }, want: errCold},
 		{name: "it takes too long", change: func(*startingPools, *fakeReadyPool) { time.Sleep(startLimit) }},

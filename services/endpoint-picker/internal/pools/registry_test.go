@@ -31,11 +31,11 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
+	"fairlead.dev/services/endpoint-picker/internal/discovery"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/tracing"
@@ -96,7 +96,7 @@ func TestOnlyPoolGetsAllRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newFilePool(t)
-		require.ErrorIs(t, r.CheckReady(), datastore.ErrNotSynced)
+		require.ErrorIs(t, r.CheckReady(), pool.ErrNotSynced)
 		assert.Same(t, r.only, r.FindPool(t.Context()))
 		assert.Same(t, r.only, r.FindHost("any.example.com:80"))
 		assert.Same(t, r.only, r.FindTitle(r.params.Config.Pool.File))
@@ -107,8 +107,8 @@ func TestOnlyPoolGetsAllRequests(t *testing.T) {
 		run(t, r.Run)
 		time.Sleep(moment)
 		require.NoError(t, r.CheckReady())
-		r.namespaces["ns"] = &poolNamespace{rules: informers.NewRules(informers.RulesParams{Log: zap.NewNop()})}
-		require.ErrorIs(t, r.CheckReady(), informers.ErrRulesNotRead)
+		r.namespaces["ns"] = &poolNamespace{rules: discovery.NewRules(discovery.RulesParams{Log: zap.NewNop()})}
+		require.ErrorIs(t, r.CheckReady(), discovery.ErrRulesNotRead)
 	})
 }
 
@@ -121,7 +121,7 @@ type testCluster struct {
 func newTestCluster() *testCluster {
 	c := &testCluster{core: fake.NewClientset(), inference: inferencefake.NewSimpleClientset()}
 	c.core.Resources = []*metav1.APIResourceList{{
-		GroupVersion: informers.PoolGroup + "/v1", APIResources: []metav1.APIResource{{Name: "inferencepools", Kind: "InferencePool", Namespaced: true}},
+		GroupVersion: discovery.PoolGroup + "/v1", APIResources: []metav1.APIResource{{Name: "inferencepools", Kind: "InferencePool", Namespaced: true}},
 	}}
 	return c
 }
@@ -198,7 +198,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 // noEndpoints is the source of an empty pool.
 type noEndpoints struct{}
 
-func (noEndpoints) ReadPool() *datastore.SourceState               { return &datastore.SourceState{} }
+func (noEndpoints) ReadPool() *pool.SourceState                    { return &pool.SourceState{} }
 func (noEndpoints) WaitForSync(context.Context) bool               { return true }
 func (noEndpoints) OnChange(func())                                {}
 func (noEndpoints) Reference() (o corev1.ObjectReference, ok bool) { return o, false }

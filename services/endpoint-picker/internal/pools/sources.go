@@ -12,10 +12,9 @@ import (
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
-	"fairlead.dev/services/endpoint-picker/internal/discovery/endpointsfile"
-	"fairlead.dev/services/endpoint-picker/internal/discovery/informers"
-	"fairlead.dev/services/endpoint-picker/internal/discovery/podset"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/discovery"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
@@ -37,7 +36,7 @@ type Clients struct {
 
 // poolSource provides the endpoints of one pool.
 type poolSource interface {
-	ReadPool() *datastore.SourceState
+	ReadPool() *pool.SourceState
 	WaitForSync(ctx context.Context) bool
 	// OnChange registers a function to call after changes.
 	OnChange(changed func())
@@ -46,23 +45,23 @@ type poolSource interface {
 }
 
 // fileSource is the source of a file, which has no InferencePool.
-type fileSource struct{ *endpointsfile.FileSource }
+type fileSource struct{ *discovery.FileSource }
 
 // Reference returns nothing.
 func (fileSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
 
 // poolNamespace contains the caches of one namespace.
 type poolNamespace struct {
-	*informers.Namespace
+	*discovery.Namespace
 
-	rules *informers.Rules // nil without InferencePools, because objectives and rewrites refer to one
+	rules *discovery.Rules // nil without InferencePools, because objectives and rewrites refer to one
 }
 
 // addOnlyPool adds the pool of all streams: that of an endpoints file, of a selector of pods, or of an InferencePool.
 func (r *Registry) addOnlyPool() (*Pool, error) {
 	from := r.params.Config.Pool
 	if from.File != "" {
-		source, err := endpointsfile.NewFileSource(endpointsfile.FileParams{
+		source, err := discovery.NewFileSource(discovery.FileParams{
 			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once, Observer: metrics.NewEndpointsFile(r.params.Registry),
 		})
 		if err != nil {
@@ -71,13 +70,13 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 		r.sources = append(r.sources, source.Run)
 		return r.addPool(from.String(), fileSource{source}), nil
 	}
-	caches := informers.NamespaceParams{Namespace: from.Name.Namespace}
+	caches := discovery.NamespaceParams{Namespace: from.Name.Namespace}
 	if from.Selector.Selector != nil {
 		n, err := r.addNamespace(caches, nil)
 		if err != nil {
 			return nil, err
 		}
-		return r.addPool(from.String(), n.SelectionSource(podset.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})), nil
+		return r.addPool(from.String(), n.SelectionSource(discovery.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})), nil
 	}
 	caches.Inference, caches.Pool = r.params.Clients.Inference, from.Name.Name
 	if _, err := r.addNamespace(caches, metrics.NewRules(r.params.Registry)); err != nil {
@@ -91,7 +90,7 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 func (r *Registry) addNamespaces() error {
 	rules := metrics.NewRules(r.params.Registry)
 	for _, name := range namespacesOf(&r.params.Config.Pool) {
-		caches := informers.NamespaceParams{Namespace: name, Inference: r.params.Clients.Inference, Changed: r.markChanged}
+		caches := discovery.NamespaceParams{Namespace: name, Inference: r.params.Clients.Inference, Changed: r.markChanged}
 		if _, err := r.addNamespace(caches, rules); err != nil {
 			return err
 		}
@@ -100,10 +99,10 @@ func (r *Registry) addNamespaces() error {
 }
 
 // addNamespace adds the caches of a namespace, with its rules if there is an observer of rules.
-func (r *Registry) addNamespace(p informers.NamespaceParams, observer *metrics.Rules) (*poolNamespace, error) {
+func (r *Registry) addNamespace(p discovery.NamespaceParams, observer *metrics.Rules) (*poolNamespace, error) {
 	clients := r.params.Clients
 	p.Log, p.Core, p.PollInterval = r.params.Log.Named("informers"), clients.Core, kindPollInterval
-	caches, err := informers.NewNamespace(p)
+	caches, err := discovery.NewNamespace(p)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func (r *Registry) addNamespace(p informers.NamespaceParams, observer *metrics.R
 	r.namespaces[p.Namespace] = n
 	r.sources = append(r.sources, n.Run)
 	if observer != nil {
-		n.rules = informers.NewRules(informers.RulesParams{
+		n.rules = discovery.NewRules(discovery.RulesParams{
 			Log: r.params.Log.Named("rules"), Discovery: clients.Core.Discovery(), Dynamic: clients.Dynamic, Namespace: p.Namespace,
 			Observer: observer.OfNamespace(), Patience: rulePatience, PollInterval: rulePollInterval,
 		})

@@ -7,7 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
@@ -38,10 +38,10 @@ func (r *Registry) DebugPools() []debugpage.Pool {
 }
 
 // PoolQueues returns the queues of the pools.
-func (r *Registry) PoolQueues() []queue.PoolQueue {
-	var queues []queue.PoolQueue
+func (r *Registry) PoolQueues() []pool.PoolQueue {
+	var queues []pool.PoolQueue
 	for _, p := range r.sortedPools() {
-		view := queue.PoolQueue{Name: p.title, Queue: p.Queue()}
+		view := pool.PoolQueue{Name: p.title, Queue: p.Queue()}
 		if reference, ok := p.source.Reference(); ok {
 			view.Namespace, view.Name = reference.Namespace, reference.Name
 		}

@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 const (
@@ -43,7 +43,7 @@ type follower struct {
 	address string
 	view    *estimate.Replica
 
-	snapshot *datastore.Snapshot
+	snapshot *pool.Snapshot
 	byID     map[uint64]*endpoint.Endpoint // of the snapshot
 	lead     time.Duration                 // of our clock over the sender's
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 const (
@@ -29,7 +29,7 @@ var ErrCold = errors.New("waiting for the contents of caches from another replic
 
 // snapshots provides the endpoints.
 type snapshots interface {
-	Snapshot() *datastore.Snapshot
+	Snapshot() *pool.Snapshot
 }
 
 // Member is one pool of this replica.
@@ -146,7 +146,7 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 	}
 }
 
-func allSampled(s *datastore.Snapshot) bool {
+func allSampled(s *pool.Snapshot) bool {
 	for _, e := range s.Endpoints {
 		if !e.Sample().IsScraped {
 			return false

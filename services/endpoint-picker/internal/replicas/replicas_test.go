@@ -27,7 +27,7 @@ import (
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -46,11 +46,11 @@ type replica struct {
 }
 
 // Snapshot returns the endpoint.
-func (r *replica) Snapshot() *datastore.Snapshot {
+func (r *replica) Snapshot() *pool.Snapshot {
 	if r.endpoint == nil {
-		return &datastore.Snapshot{}
+		return &pool.Snapshot{}
 	}
-	return &datastore.Snapshot{Endpoints: []*endpoint.Endpoint{r.endpoint}}
+	return &pool.Snapshot{Endpoints: []*endpoint.Endpoint{r.endpoint}}
 }
 
 // hosts are the addresses of the name "replicas".

@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -56,7 +56,7 @@ type Context struct {
 	pendingPick        PendingPick      // until it is sent
 	responseObserver   ResponseObserver // after that
 	stage              stage
-	reader             answer.AnswerReader
+	reader             api.AnswerReader
 	unexpectedFormat   bool      // the form of the answer is not the requested one, so that its first piece is no first token
 	htmlBody           bool      // the body is HTML
 	unacceptedEncoding bool      // see ResponseHeaders.UnacceptedEncoding
@@ -123,7 +123,7 @@ func (rc *Context) PickEndpoint(ctx context.Context, body []byte) *Refusal {
 
 // HasKnownFormat reports whether the forms of answers are known, so that other bodies are not answers.
 func (rc *Context) HasKnownFormat() bool {
-	return rc.Inference && rc.UsageFormat != answer.FormatOpen && rc.UsageFormat != answer.FormatLists
+	return rc.Inference && rc.UsageFormat != api.FormatOpen && rc.UsageFormat != api.FormatLists
 }
 
 // startSpan begins the request's span, and makes it the parent of the model server's spans.
@@ -158,7 +158,7 @@ func (rc *Context) ConfirmSent() {
 func (rc *Context) OnResponseHeaders(r *ResponseHeaders) {
 	rc.Status, rc.Served, rc.htmlBody, rc.hidden = r.Status, r.Served, r.HTML, r.Hidden
 	rc.unanswered, rc.unacceptedEncoding = r.Unanswered, r.UnacceptedEncoding
-	rc.unexpectedFormat = rc.Streaming && !r.Events && rc.Inference && rc.UsageFormat != answer.FormatVLLM
+	rc.unexpectedFormat = rc.Streaming && !r.Events && rc.Inference && rc.UsageFormat != api.FormatVLLM
 	rc.Streaming = rc.Streaming || r.Events
 	rc.reader.Events, rc.reader.Strict, rc.reader.Bytes = r.Events && !r.Encoded, rc.HasKnownFormat() && !r.Encoded, r.Encoded || r.Bytes
 	if r.Encoded || r.Hidden {
@@ -193,7 +193,7 @@ func (rc *Context) OnResponseChunk(chunk []byte) {
 		rc.LastContent = rc.options.Now()
 		if !rc.FirstContent.IsZero() {
 			rc.Placements.AnsweringLease().MarkMoreContent(rc.LastContent)
-		} else if rc.recordFirstContent(rc.LastContent) && (rc.reader.Events || rc.UsageFormat == answer.FormatVLLM) {
+		} else if rc.recordFirstContent(rc.LastContent) && (rc.reader.Events || rc.UsageFormat == api.FormatVLLM) {
 			rc.responseObserver.ObserveContent() // a body that is no stream says nothing before it is whole
 		}
 	}

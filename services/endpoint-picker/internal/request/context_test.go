@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -270,7 +270,7 @@ func TestContext_Chunk(t *testing.T) {
 	rc.OnResponseEnd()
 	rc.EndRequest(nil)
 	r := &rc.Record
-	assert.Equal(t, answer.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
+	assert.Equal(t, api.Usage{Known: true, Prompt: 3, Output: 4}, r.Usage)
 	assert.Equal(t, 2, r.ContentPieces)
 	assert.Equal(t, len(strings.Join(pieces, "")), r.ResponseBytes)
 	assert.True(t, r.Streaming)
@@ -282,7 +282,7 @@ func TestContext_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, r := range []ResponseHeaders{{Encoded: true}, {Hidden: true}} {
 		rc := begin(newFakePool())
-		rc.Restore = answer.NewModelRenamer("a", []byte(`"b"`))
+		rc.Restore = api.NewModelRenamer("a", []byte(`"b"`))
 		rc.OnResponseHeaders(&r)
 		assert.Nil(t, rc.Restore)
 	}
@@ -291,7 +291,7 @@ func TestContext_RestoreIsDroppedIfTheBodyCannotBeRewritten(t *testing.T) {
 // TestContext_OfACarrierThatSeesNoBody reports the first token and the usage.
 func TestContext_OfACarrierThatSeesNoBody(t *testing.T) {
 	t.Parallel()
-	rc, used := begin(newFakePool()), answer.Usage{Known: true, Prompt: 3, Output: 4}
+	rc, used := begin(newFakePool()), api.Usage{Known: true, Prompt: 3, Output: 4}
 	rc.OnFirstToken(noon) // before the pick there is no answer
 	require.Nil(t, rc.PickEndpoint(context.Background(), nil))
 	rc.ConfirmSent()

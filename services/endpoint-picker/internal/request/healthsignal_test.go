@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // signalOf returns the health signal of a response to a request of a known API.
@@ -204,7 +204,7 @@ func TestHealthSignal_Bytes(t *testing.T) {
 	for kind, want := range map[string]HealthSignal{"application/octet-stream": Answered, "Audio/Wav": Answered, "application/json": Faulty} {
 		pool := newFakePool()
 		rc := begin(pool)
-		pool.result.Generates, pool.result.Inference, pool.result.UsageFormat = true, true, answer.FormatOpen
+		pool.result.Generates, pool.result.Inference, pool.result.UsageFormat = true, true, api.FormatOpen
 		rc.PickEndpoint(context.Background(), nil)
 		r := ResponseHeaders{Status: 200}
 		r.SetContentType(kind)

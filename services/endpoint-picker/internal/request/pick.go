@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
 	"fairlead.dev/services/endpoint-picker/internal/api"
-	"fairlead.dev/services/endpoint-picker/internal/scan/jsonscan"
+
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -43,23 +42,23 @@ type PickResult struct {
 // A Decision is what a pick changes in the messages of a request.
 type Decision struct {
 	Placements  Placements
-	Destination string                   // "ip:port", or several separated by commas: fallbacks for failures
-	Set         api.Headers              // on the request
-	Remove      []string                 // headers of the request
-	Edit        Edit                     // of the request's body
-	Restore     *answer.ModelRenamer     // restores the model name in the response, nil if not needed
-	UsageFormat answer.AnswerFormat      // format of the usage in the response
-	ResponseID  *answer.ResponseIDReader // of a response that the server may store; nil for others
-	Generates   bool                     // the model computes something for the request, so that servers with the model answer it alike
-	Inference   bool                     // the request is for a known API of inference, whose answers have a known form
-	Reply       api.Headers              // to set on the response
-	Conformance bool                     // report endpoints as the conformance tests of gateways expect
-	Ranking     []Score                  // the best candidates, the picked one first, if PickInput.RankingSize asks for them
+	Destination string                // "ip:port", or several separated by commas: fallbacks for failures
+	Set         api.Headers           // on the request
+	Remove      []string              // headers of the request
+	Edit        Edit                  // of the request's body
+	Restore     *api.ModelRenamer     // restores the model name in the response, nil if not needed
+	UsageFormat api.AnswerFormat      // format of the usage in the response
+	ResponseID  *api.ResponseIDReader // of a response that the server may store; nil for others
+	Generates   bool                  // the model computes something for the request, so that servers with the model answer it alike
+	Inference   bool                  // the request is for a known API of inference, whose answers have a known form
+	Reply       api.Headers           // to set on the response
+	Conformance bool                  // report endpoints as the conformance tests of gateways expect
+	Ranking     []Score               // the best candidates, the picked one first, if PickInput.RankingSize asks for them
 }
 
 // An Edit replaces a part of a body. An empty one changes nothing.
 type Edit struct {
-	jsonscan.Span
+	api.Span
 
 	Replacement []byte
 }

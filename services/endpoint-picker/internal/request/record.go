@@ -25,7 +25,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"fairlead.dev/services/endpoint-picker/internal/answer"
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -135,7 +135,7 @@ type Score struct {
 }
 
 // Usage is the token usage that the model server reported.
-type Usage = answer.Usage
+type Usage = api.Usage
 
 // DispatchTime returns when the pick began: after the arrival of the request, and its wait for an endpoint.
 func (r *Record) DispatchTime() time.Time { return r.ArrivalTime.Add(r.QueueTime) }

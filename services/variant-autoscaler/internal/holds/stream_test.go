@@ -16,7 +16,7 @@ import (
 )
 
 // recorded is what the handler of the endpoint picker writes. Its own test makes it.
-const recorded = "../../../endpoint-picker/internal/pool/queue/testdata/stream.txt"
+const recorded = "../../../endpoint-picker/internal/pool/testdata/stream.txt"
 
 // TestStreamOfThePicker follows the stream of a real picker, line by line.
 func TestStreamOfThePicker(t *testing.T) {

@@ -35,8 +35,8 @@ const (
 // ErrUnusable means that the configuration is missing or invalid.
 var ErrUnusable = errors.New("configuration of plugins")
 
-// TextSource provides the text.
-type TextSource interface {
+// Source provides the text.
+type Source interface {
 	// Read returns the current text. An error that wraps ErrUnusable is permanent until the text changes.
 	Read(ctx context.Context) ([]byte, error)
 	// Interval is the time between two reads, 0 if the text never changes.
@@ -62,7 +62,7 @@ type reporter interface {
 
 // Reloader holds the configuration.
 type Reloader struct {
-	source   TextSource
+	source   Source
 	options  pluginconfig.Options
 	log      *zap.Logger
 	observer observer
@@ -73,17 +73,17 @@ type Reloader struct {
 	follower *follow.Follower[[]byte]
 }
 
-// ReloaderParams are the parts of a Reloader.
-type ReloaderParams struct {
-	Source   TextSource // nil for the default configuration
+// Params are the parts of a Reloader.
+type Params struct {
+	Source   Source // nil for the default configuration
 	Options  pluginconfig.Options
 	Log      *zap.Logger
 	Observer observer
 	Reporter reporter
 }
 
-// NewReloader returns a Reloader with the default configuration. It reads nothing until LoadFirst.
-func NewReloader(p ReloaderParams) *Reloader {
+// New returns a Reloader with the default configuration. It reads nothing until LoadFirst.
+func New(p Params) *Reloader {
 	r := &Reloader{source: p.Source, options: p.Options, log: p.Log, observer: p.Observer, reporter: p.Reporter}
 	r.prepare = func(*pluginconfig.Config) (func(), error) { return func() {}, nil }
 	r.current.Store(pluginconfig.Default(p.Options))
@@ -102,8 +102,8 @@ type Loaded struct {
 	Config *pluginconfig.Config
 }
 
-// ReadFirst reads and compiles the text of a source.
-func ReadFirst(ctx context.Context, s TextSource, o pluginconfig.Options) (*Loaded, error) {
+// Read reads and compiles the text of a source.
+func Read(ctx context.Context, s Source, o pluginconfig.Options) (*Loaded, error) {
 	text, err := s.Read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s, err)
@@ -123,7 +123,7 @@ func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 		first = &Loaded{Config: r.Current()}
 	case first == nil:
 		var err error
-		if first, err = ReadFirst(ctx, r.source, r.options); err != nil {
+		if first, err = Read(ctx, r.source, r.options); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func newRig(t *testing.T) *rig {
 		defer r.turn.Unlock()
 		return []byte(r.text), r.readError
 	}).Maybe()
-	r.Reloader = NewReloader(ReloaderParams{Source: r.source, Options: options, Log: zap.New(core), Observer: r.observer, Reporter: r.reporter})
+	r.Reloader = New(Params{Source: r.source, Options: options, Log: zap.New(core), Observer: r.observer, Reporter: r.reporter})
 	r.SetPreparer(func(c *pluginconfig.Config) (func(), error) {
 		return func() { r.published = append(r.published, c.Profile.Scorers[0].Name) }, r.unprepared
 	})
@@ -230,7 +230,7 @@ func TestLoadUsesWhatWasReadAlready(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.text = config("queue-scorer")
-	first, err := ReadFirst(t.Context(), r.source, options)
+	first, err := Read(t.Context(), r.source, options)
 	require.NoError(t, err)
 	r.text = config("load-aware-scorer")
 	r.expectLoaded()
@@ -253,7 +253,7 @@ func TestDefaultNeedsNoSource(t *testing.T) {
 	t.Parallel()
 	observed := newMockObserver(t)
 	observed.EXPECT().ConfigLoaded("default").Once()
-	r := NewReloader(ReloaderParams{Options: options, Log: zap.NewNop(), Observer: observed})
+	r := New(Params{Options: options, Log: zap.NewNop(), Observer: observed})
 	published := false
 	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() { published = true }, nil })
 	require.NoError(t, r.LoadFirst(t.Context(), nil))

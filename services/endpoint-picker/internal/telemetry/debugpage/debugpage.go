@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/pkg/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -30,7 +30,7 @@ var pageTemplate = debugpage.ParseTemplate(pageText)
 
 // snapshots provides the endpoints.
 type snapshots interface {
-	Snapshot() *datastore.Snapshot
+	Snapshot() *pool.Snapshot
 }
 
 // Page shows the pools.
@@ -67,14 +67,14 @@ func (p *Page) Handlers() map[string]http.Handler {
 
 // state is the content of the page.
 type state struct {
-	Now     time.Time `json:"now"`
-	Version string    `json:"version"`
-	Pools   []pool    `json:"pools"`
+	Now     time.Time  `json:"now"`
+	Version string     `json:"version"`
+	Pools   []poolPage `json:"pools"`
 
 	KeepsPicks bool `json:"-"` // for the page, if no pick is shown
 }
 
-type pool struct {
+type poolPage struct {
 	Name      string         `json:"name"`
 	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
 	Costs     costs          `json:"speed"`
@@ -192,16 +192,16 @@ func sumEndpoints(endpoints []endpointLine) totals {
 }
 
 func (p *Page) pageState() state {
-	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []pool{}, KeepsPicks: p.KeepsPicks}
+	shown := state{Now: p.Clock.Now(), Version: p.Version, Pools: []poolPage{}, KeepsPicks: p.KeepsPicks}
 	for _, member := range p.Pools() {
 		shown.Pools = append(shown.Pools, p.poolState(member, shown.Now))
 	}
 	return shown
 }
 
-func (p *Page) poolState(member Pool, now time.Time) pool {
+func (p *Page) poolState(member Pool, now time.Time) poolPage {
 	snapshot := member.Snapshots.Snapshot()
-	shown := pool{
+	shown := poolPage{
 		Name:      member.Title,
 		Costs:     costs(*member.Estimator.Costs()),
 		Prefixes:  prefixes(member.Estimator.IndexStats()),

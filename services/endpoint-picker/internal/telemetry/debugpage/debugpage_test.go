@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/pkg/golden"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -62,7 +62,7 @@ func newPage(t *testing.T) *Page {
 		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second),
 	})
 	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
 	return New(Params{
 		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.IsEnabled(),
 		Pools: func() []Pool {
@@ -117,7 +117,7 @@ func TestWhatClientsSayIsText(t *testing.T) {
 func TestPageWithoutPool(t *testing.T) {
 	t.Parallel()
 	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool})
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Err: pool.ErrNoPool})
 	p := New(Params{
 		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
 		Pools: func() []Pool {
@@ -142,7 +142,7 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			source := newMockSnapshots(t)
-			source.EXPECT().Snapshot().Return(&datastore.Snapshot{})
+			source.EXPECT().Snapshot().Return(&pool.Snapshot{})
 			p := New(Params{
 				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
 				Pools: func() []Pool {

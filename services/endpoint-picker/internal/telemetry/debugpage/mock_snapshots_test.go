@@ -3,7 +3,7 @@
 package debugpage
 
 import (
-	datastore "fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	pool "fairlead.dev/services/endpoint-picker/internal/pool"
 	mock "github.com/stretchr/testify/mock"
 )
 
@@ -21,19 +21,19 @@ func (_m *mockSnapshots) EXPECT() *mockSnapshots_Expecter {
 }
 
 // Snapshot provides a mock function with no fields
-func (_m *mockSnapshots) Snapshot() *datastore.Snapshot {
+func (_m *mockSnapshots) Snapshot() *pool.Snapshot {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
 		panic("no return value specified for Snapshot")
 	}
 
-	var r0 *datastore.Snapshot
-	if rf, ok := ret.Get(0).(func() *datastore.Snapshot); ok {
+	var r0 *pool.Snapshot
+	if rf, ok := ret.Get(0).(func() *pool.Snapshot); ok {
 		r0 = rf()
 	} else {
 		if ret.Get(0) != nil {
-			r0 = ret.Get(0).(*datastore.Snapshot)
+			r0 = ret.Get(0).(*pool.Snapshot)
 		}
 	}
 
@@ -57,12 +57,12 @@ func (_c *mockSnapshots_Snapshot_Call) Run(run func()) *mockSnapshots_Snapshot_C
 	return _c
 }
 
-func (_c *mockSnapshots_Snapshot_Call) Return(_a0 *datastore.Snapshot) *mockSnapshots_Snapshot_Call {
+func (_c *mockSnapshots_Snapshot_Call) Return(_a0 *pool.Snapshot) *mockSnapshots_Snapshot_Call {
 	_c.Call.Return(_a0)
 	return _c
 }
 
-func (_c *mockSnapshots_Snapshot_Call) RunAndReturn(run func() *datastore.Snapshot) *mockSnapshots_Snapshot_Call {
+func (_c *mockSnapshots_Snapshot_Call) RunAndReturn(run func() *pool.Snapshot) *mockSnapshots_Snapshot_Call {
 	_c.Call.Return(run)
 	return _c
 }

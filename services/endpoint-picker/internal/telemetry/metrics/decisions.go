@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/decision"
+	"fairlead.dev/services/endpoint-picker/internal/listener/decisionapi"
 )
 
 // Limits of the decision API, as values of a label.
@@ -28,17 +28,17 @@ func NewDecisions(r prometheus.Registerer) *Decisions {
 	results := newCounterVec("decision_outcomes_total",
 		"Reports about picks of the decision API by event, and picks without an outcome: expired, gone (the client did not take the answer), stopped.", "event")
 	r.MustRegister(results)
-	return &Decisions{results: newCounters(results, decision.Results()...)}
+	return &Decisions{results: newCounters(results, decisionapi.Results()...)}
 }
 
 // ObserveDecision counts a result.
 func (d *Decisions) ObserveDecision(result string) { d.results[result].Inc() }
 
 // decisions exports what clients of the decision API use of the process.
-type decisions struct{ stats func() decision.Stats }
+type decisions struct{ stats func() decisionapi.Stats }
 
 // RegisterDecisions exports the figures of the decision API.
-func RegisterDecisions(r prometheus.Registerer, stats func() decision.Stats) {
+func RegisterDecisions(r prometheus.Registerer, stats func() decisionapi.Stats) {
 	r.MustRegister(decisions{stats})
 }
 

@@ -5,13 +5,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 )
 
 // snapshots provides the endpoints.
 type snapshots interface {
-	Snapshot() *datastore.Snapshot
+	Snapshot() *pool.Snapshot
 }
 
 // EndpointCollector exports the endpoints of the pool.

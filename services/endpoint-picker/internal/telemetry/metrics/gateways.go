@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/peers"
+	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
 )
 
 const labelLimit = "limit"
@@ -19,10 +19,10 @@ var (
 )
 
 // gateways exports what gateways use of the process.
-type gateways struct{ stats func() peers.Stats }
+type gateways struct{ stats func() grpcserver.Stats }
 
 // RegisterGateways exports the figures of the server for gateways.
-func RegisterGateways(r prometheus.Registerer, stats func() peers.Stats) {
+func RegisterGateways(r prometheus.Registerer, stats func() grpcserver.Stats) {
 	r.MustRegister(gateways{stats})
 }
 

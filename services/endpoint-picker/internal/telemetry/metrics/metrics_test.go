@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -113,7 +113,7 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
 
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
 # TYPE fairlead_picker_endpoint_backlog_seconds gauge
@@ -177,7 +177,7 @@ fairlead_picker_pool_requests_running{role=""} 2
 fairlead_picker_pool_requests_waiting{role=""} 1
 `)
 
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Err: datastore.ErrNoPool}).Once()
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Err: pool.ErrNoPool}).Once()
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoints_ready Endpoints available for picks.
 # TYPE fairlead_picker_endpoints_ready gauge
@@ -204,7 +204,7 @@ func TestLearnedValuesOfEndpoints(t *testing.T) {
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{
 		learnedEndpoint("a", endpoint.Estimates{
 			Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48,
 			Prefix: endpoint.PrefixTokens{Prompt: 1000, Expected: 800, Reported: 640},

@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
@@ -33,7 +33,7 @@ type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
-	Queue      *queue.Queue
+	Queue      *pool.Queue
 	Estimator  *estimate.Estimator
 	StaleAfter time.Duration  // duration of scrape failures after which an endpoint's values are stale
 	Saturation func() float64 // of the pool: 1 is full

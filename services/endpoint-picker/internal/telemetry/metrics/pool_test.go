@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"fairlead.dev/services/endpoint-picker/internal/decision"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
-	"fairlead.dev/services/endpoint-picker/internal/peers"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
-	"fairlead.dev/services/endpoint-picker/internal/proxy"
+	"fairlead.dev/services/endpoint-picker/internal/listener/decisionapi"
+	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+
+	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -25,10 +25,10 @@ import (
 func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoint) *Metrics {
 	t.Helper()
 	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints})
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Queue: queue.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
@@ -41,13 +41,13 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	scrape(e, after(2*time.Second), endpoint.Gauges{Waiting: 1, Running: 1, KVUsage: 0.5})
 	m := poolOf(t, r, e)
 	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
-	RegisterGateways(r, func() peers.Stats { return peers.Stats{Clients: 1} })
-	RegisterDecisions(r, func() decision.Stats { return decision.Stats{Open: 1} })
+	RegisterGateways(r, func() grpcserver.Stats { return grpcserver.Stats{Clients: 1} })
+	RegisterDecisions(r, func() decisionapi.Stats { return decisionapi.Stats{Open: 1} })
 	NewDecisions(r)
-	RegisterProxy(r, func() proxy.Stats {
-		return proxy.Stats{Servers: []proxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}}
+	RegisterProxy(r, func() httpproxy.Stats {
+		return httpproxy.Stats{Servers: []httpproxy.ServerStats{{Address: "10.0.0.1:8000", Connections: 1}}}
 	})
 	NewConfig(r).ConfigLoaded("1f")
 	RegisterCertificate(r, "ext_proc", time.Now)
@@ -155,9 +155,9 @@ llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",
 func TestWaitingRequestsOfManyModels(t *testing.T) {
 	t.Parallel()
 	q := newRequests(prometheus.NewRegistry())
-	var counts []queue.QueueCount
+	var counts []pool.QueueCount
 	for i := range 3 * maxSeries {
-		counts = append(counts, queue.QueueCount{QueueLabels: queue.QueueLabels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
+		counts = append(counts, pool.QueueCount{QueueLabels: pool.QueueLabels{Model: "m", Target: "m" + strconv.Itoa(i), Fairness: strconv.Itoa(i % 7)}, Requests: 1, Bytes: 2})
 	}
 	merged, requests := q.mergeCounts(counts), 0
 	assert.LessOrEqual(t, len(merged), maxSeries+1)

@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/proxy"
+	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 )
 
 const labelServer = "server"
@@ -21,10 +21,10 @@ var (
 )
 
 // proxyCollector exports the figures of the proxy's listener. The series of a model server disappear with its last connection.
-type proxyCollector struct{ stats func() proxy.Stats }
+type proxyCollector struct{ stats func() httpproxy.Stats }
 
 // RegisterProxy exports the figures of the proxy's listener.
-func RegisterProxy(r prometheus.Registerer, stats func() proxy.Stats) {
+func RegisterProxy(r prometheus.Registerer, stats func() httpproxy.Stats) {
 	r.MustRegister(proxyCollector{stats})
 }
 
@@ -50,7 +50,7 @@ func (c proxyCollector) Collect(to chan<- prometheus.Metric) {
 	for _, server := range s.Servers {
 		gauge(descProxyServers, server.Connections, server.Address)
 	}
-	for _, r := range proxy.Results() {
+	for _, r := range httpproxy.Results() {
 		counter(descProxyAttempts, s.Attempts[r], string(r))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 )
 
@@ -33,7 +33,7 @@ func TestSumsByRole(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
 
-	source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: all}).Once()
+	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: all}).Once()
 	assertMetrics(t, r, `
 # HELP fairlead_picker_pool_backlog_seconds Sum over the endpoints of a role: time for the prompt tokens that they owe to this picker.
 # TYPE fairlead_picker_pool_backlog_seconds gauge
@@ -76,7 +76,7 @@ func TestSeriesEndWithPods(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
 	count := func(endpoints ...*endpoint.Endpoint) int {
-		source.EXPECT().Snapshot().Return(&datastore.Snapshot{Endpoints: endpoints}).Once()
+		source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints}).Once()
 		n, err := testutil.GatherAndCount(r)
 		assert.NoError(t, err)
 		return n

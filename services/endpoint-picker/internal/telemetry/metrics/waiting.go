@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/services/endpoint-picker/internal/pool/queue"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 // waitingMetrics describes the requests that wait for an endpoint, under the names of the llm-d router and under our own.
@@ -32,17 +32,17 @@ func (w *waitingMetrics) describeWaiting(out chan<- *prometheus.Desc) {
 }
 
 // collectWaiting exports a report. Without waiting requests there is one series of each, so that a query has a result.
-func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]queue.QueueCount,
-	pool string, now time.Time) {
+func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value float64, labels ...string), counts map[labels]pool.QueueCount,
+	poolName string, now time.Time) {
 	if len(counts) == 0 {
-		counts = map[labels]queue.QueueCount{{fairness: defaultFairness}: {}}
+		counts = map[labels]pool.QueueCount{{fairness: defaultFairness}: {}}
 	}
 	for l, c := range counts {
 		values, age := l.labelValues(), 0.0
 		if c.Requests > 0 {
 			age = max(now.Sub(c.Oldest), 0).Seconds()
 		}
-		flow := append(values[:len(values):len(values)], pool)
+		flow := append(values[:len(values):len(values)], poolName)
 		gauge(w.size, float64(c.Requests), flow...)
 		gauge(w.bytes, float64(c.Bytes), flow...)
 		gauge(w.requests, float64(c.Requests), values...)
@@ -51,10 +51,10 @@ func (w *waitingMetrics) collectWaiting(gauge func(d *prometheus.Desc, value flo
 }
 
 // mergeCounts returns the counts by bounded labels. Names that no request with an endpoint has brought take no place of others.
-func (q *requests) mergeCounts(counts []queue.QueueCount) map[labels]queue.QueueCount {
+func (q *requests) mergeCounts(counts []pool.QueueCount) map[labels]pool.QueueCount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	merged := make(map[labels]queue.QueueCount, len(counts))
+	merged := make(map[labels]pool.QueueCount, len(counts))
 	for i := range counts {
 		c := &counts[i]
 		l := labels{model: q.models.findLabel(c.Model), target: q.models.findLabel(c.Target),

@@ -1,4 +1,4 @@
-// Package recorder writes picked requests to a recording, and reads recordings.
+// Package recorder writes picked requests to a recording, reads recordings, and logs requests (RequestLog).
 //
 // The format is that of Mooncake's traces, with more fields that other readers ignore: one JSON object per line. It contains times, lengths
 // and hashes, but no text, no header and no name of a client. A hash stands for 512 tokens of a prompt and everything before them, so

@@ -12,11 +12,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	balancer "fairlead.dev/services/endpoint-picker/internal/pick"
+	"fairlead.dev/services/endpoint-picker/internal/pick"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
-	"fairlead.dev/services/endpoint-picker/internal/pool/datastore"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
-	"fairlead.dev/services/endpoint-picker/internal/pool/rules"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -85,14 +83,14 @@ type replica struct {
 	timeline *timeline
 	config   *pluginconfig.Config
 	factory  *estimate.Estimator
-	detector *outlier.Detector
-	balancer *balancer.Balancer
+	detector *pool.Detector
+	balancer *pick.Balancer
 	scraping *scraping
 	body     []byte // of the current request
 	unobserved
 
 	members   []*member
-	snapshot  *datastore.Snapshot
+	snapshot  *pool.Snapshot
 	ejections int
 }
 
@@ -111,13 +109,13 @@ func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
 		timeline: f.timeline,
 		config:   config,
 		factory:  estimator,
-		snapshot: &datastore.Snapshot{},
+		snapshot: &pool.Snapshot{},
 	}
-	r.detector = outlier.New(outlier.Params{Options: outlier.DefaultOptions(), Log: zap.NewNop(), Observer: r, Clock: f.timeline})
+	r.detector = pool.NewDetector(pool.DetectorParams{Options: pool.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: r, Clock: f.timeline})
 	r.scraping = newScraping(f.timeline, &config.Scraping, r.detector, rand.New(rand.NewPCG(f.seed, scrapes+number)))
 	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
-	r.balancer = balancer.New(balancer.Params{
-		Snapshots: r, Configs: r, Rules: rules.New(), Estimator: estimator,
+	r.balancer = pick.New(pick.Params{
+		Snapshots: r, Configs: r, Rules: pool.NewRules(), Estimator: estimator,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
 	})
 	return r
@@ -135,7 +133,7 @@ func (unobserved) ObserveRequest(*request.Record)   {}
 func (r *replica) ObserveEjection(string) { r.ejections++ }
 
 // Snapshot returns the known endpoints.
-func (r *replica) Snapshot() *datastore.Snapshot { return r.snapshot }
+func (r *replica) Snapshot() *pool.Snapshot { return r.snapshot }
 
 // Current returns the configuration.
 func (r *replica) Current() *pluginconfig.Config { return r.config }
@@ -159,7 +157,7 @@ func (r *replica) removeServer(s *server) {
 
 // publishSnapshot makes a snapshot of the members.
 func (r *replica) publishSnapshot() {
-	next := &datastore.Snapshot{}
+	next := &pool.Snapshot{}
 	for _, m := range r.members {
 		next.Endpoints = append(next.Endpoints, m.endpoint)
 	}
@@ -180,24 +178,24 @@ func (r *replica) choosePlacement(a *arrival) (placement, bool) {
 	}
 	rc.ConfirmSent()
 	i := slices.IndexFunc(r.members, func(m *member) bool { return m.endpoint == rc.Endpoint })
-	return &pick{replica: r, requestContext: rc, on: r.members[i]}, true
+	return &placedRequest{replica: r, requestContext: rc, on: r.members[i]}, true
 }
 
-// pick is the picker's choice for one request.
-type pick struct {
+// placedRequest is the picker's choice for one request.
+type placedRequest struct {
 	replica        *replica
 	requestContext *request.Context
 	on             *member
 }
 
-func (p *pick) targetServer() *server { return p.on.server }
+func (p *placedRequest) targetServer() *server { return p.on.server }
 
-func (p *pick) onStatus(status int) {
+func (p *placedRequest) onStatus(status int) {
 	p.requestContext.OnResponseHeaders(&request.ResponseHeaders{Status: status, Events: p.requestContext.Streaming})
 }
 
 // onFirstPiece passes the first piece of an answer.
-func (p *pick) onFirstPiece() {
+func (p *placedRequest) onFirstPiece() {
 	text := "\n" // before an object
 	if p.requestContext.Streaming {
 		text = `data: {"choices":[{"text":"a"}]}` + "\n\n"
@@ -206,21 +204,21 @@ func (p *pick) onFirstPiece() {
 }
 
 // onMoreContent records another piece of an answer, as OnResponseChunk does, without the time to read one.
-func (p *pick) onMoreContent() {
+func (p *placedRequest) onMoreContent() {
 	rc := p.requestContext
 	rc.LastContent = p.replica.timeline.Now()
 	rc.Placements.AnsweringLease().MarkMoreContent(rc.LastContent)
 }
 
 // onClientGone passes that the response ended early, which may be the server's fault.
-func (p *pick) onClientGone() {
+func (p *placedRequest) onClientGone() {
 	p.requestContext.ReportHealth(request.Doubtful)
 	p.requestContext.EndRequest(nil)
 }
 
 // onEnd passes the whole answer, or an error. Streams do not contain their usage, because no client requests it, unless the server
 // reports cached tokens.
-func (p *pick) onEnd(j *job) {
+func (p *placedRequest) onEnd(j *job) {
 	rc := p.requestContext
 	if j != nil {
 		p.sendLastPiece(j)
@@ -230,7 +228,7 @@ func (p *pick) onEnd(j *job) {
 }
 
 // sendLastPiece passes the last piece of an answer.
-func (p *pick) sendLastPiece(j *job) {
+func (p *placedRequest) sendLastPiece(j *job) {
 	usage, details := "", ""
 	if p.on.server.Reports.Usage {
 		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, j.hit)
@@ -248,16 +246,16 @@ func (p *pick) sendLastPiece(j *job) {
 	}
 }
 
-func (p *pick) onServerLost() { p.requestContext.EndRequest(nil) }
+func (p *placedRequest) onServerLost() { p.requestContext.EndRequest(nil) }
 
 // onFailureStart passes the beginning of an answer that is none.
-func (p *pick) onFailureStart(f *Failure) {
+func (p *placedRequest) onFailureStart(f *Failure) {
 	p.requestContext.OnResponseHeaders(&f.Response)
 	p.requestContext.OnResponseChunk([]byte(f.Body))
 }
 
 // onFailure passes the end of an answer that is none.
-func (p *pick) onFailure(f *Failure) {
+func (p *placedRequest) onFailure(f *Failure) {
 	rc := p.requestContext
 	if !f.Silent && !f.Stalls {
 		p.onFailureStart(f)

@@ -6,7 +6,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
-	"fairlead.dev/services/endpoint-picker/internal/pool/outlier"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 // scraping reads the pages of a replica's servers in virtual time, when the scraper's schedule says so.
@@ -15,14 +15,14 @@ type scraping struct {
 	schedule *modelserver.Schedule
 	interval modelserver.Interval
 	timeout  time.Duration
-	detector *outlier.Detector
+	detector *pool.Detector
 
 	members map[*endpoint.Endpoint]*member
 	beats   int // number of the pending beat: a change of the members replaces it
 }
 
 // newScraping returns the scraping of a replica with the settings of its configuration; nil if they turn it off.
-func newScraping(line *timeline, settings *modelserver.Settings, detector *outlier.Detector, random *rand.Rand) *scraping {
+func newScraping(line *timeline, settings *modelserver.Settings, detector *pool.Detector, random *rand.Rand) *scraping {
 	if settings.Off {
 		return nil
 	}

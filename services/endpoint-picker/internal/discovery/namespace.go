@@ -1,0 +1,167 @@
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
+
+	"fairlead.dev/pkg/kube"
+)
+
+// PoolGroup is the API group of InferencePools.
+const PoolGroup = inferencev1.GroupName
+
+const poolResource = "inferencepools"
+
+// NamespaceParams are the parameters of NewNamespace.
+type NamespaceParams struct {
+	Log       *zap.Logger
+	Core      kube.Clientset
+	Inference inferenceclient.Interface // nil: do not watch InferencePools
+	Namespace string
+	Pool      string // name of the only InferencePool to watch; empty: all of them
+	Changed   func() // called after an InferencePool came, changed or went; may be nil
+	// PollInterval is the interval of checks for the kind InferencePool.
+	PollInterval time.Duration
+}
+
+// Namespace holds the caches that the pools of one namespace share. An event of a pod reaches the sources that select the pod
+// before or after it; an event of an InferencePool reaches its source.
+type Namespace struct {
+	log     *zap.Logger
+	name    string
+	pods    cache.SharedIndexInformer
+	synced  cache.InformerSynced   // of the handler of pods
+	pools   *kube.OptionalInformer // nil if there is none
+	changed func()
+
+	mu      sync.RWMutex
+	sources map[*PodSource]bool
+}
+
+// NewNamespace returns the caches of a namespace. Run starts them.
+func NewNamespace(p NamespaceParams) (*Namespace, error) {
+	n := &Namespace{
+		log: p.Log, name: p.Namespace, changed: p.Changed, sources: map[*PodSource]bool{},
+		pods: kube.NewInformer(p.Core, p.Core.CoreV1().Pods(p.Namespace), &corev1.Pod{}, kube.InformerOptions{Transform: stripPod}),
+	}
+	registration, err := n.pods.AddEventHandler(onChange(n.podChanged, samePod))
+	if err != nil {
+		return nil, fmt.Errorf("add handler of pods of %s: %w", p.Namespace, err)
+	}
+	n.synced = registration.HasSynced
+	if p.Inference == nil {
+		return n, nil
+	}
+	n.pools = kube.NewOptionalInformer(kube.OptionalInformerParams{
+		Log:          p.Log,
+		Discovery:    p.Core.Discovery(),
+		Resource:     schema.GroupVersionResource{Group: PoolGroup, Version: inferencev1.GroupVersion.Version, Resource: poolResource},
+		New:          func() cache.SharedIndexInformer { return newPoolInformer(p) },
+		PollInterval: p.PollInterval,
+	})
+	n.pools.AddEventHandler(onChange(n.poolChanged, samePool))
+	return n, nil
+}
+
+// newPoolInformer watches all pools, or one by name, so that permission for this object is enough.
+func newPoolInformer(p NamespaceParams) cache.SharedIndexInformer {
+	var options kube.InformerOptions
+	if p.Pool != "" {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, p.Pool).String()
+	}
+	return kube.NewInformer(p.Inference, p.Inference.InferenceV1().InferencePools(p.Namespace), &inferencev1.InferencePool{}, options)
+}
+
+// Run watches until ctx ends, and returns when every watch has ended.
+func (n *Namespace) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	if n.pools != nil {
+		running.Go(func() { n.pools.Run(ctx) })
+	}
+	n.pods.RunWithContext(ctx)
+}
+
+// HasSynced reports whether the caches are complete.
+func (n *Namespace) HasSynced() bool { return n.synced() && (n.pools == nil || n.pools.HasSynced()) }
+
+// AllPools returns the InferencePools. They must not be changed.
+func (n *Namespace) AllPools() []*inferencev1.InferencePool {
+	var found []*inferencev1.InferencePool
+	for _, object := range n.pools.List() {
+		if pool, ok := object.(*inferencev1.InferencePool); ok {
+			found = append(found, pool)
+		}
+	}
+	return found
+}
+
+// poolNamed returns an InferencePool, or nil if it does not exist.
+func (n *Namespace) poolNamed(name string) *inferencev1.InferencePool {
+	object, _ := n.pools.Get(cache.NewObjectName(n.name, name))
+	pool, _ := object.(*inferencev1.InferencePool)
+	return pool
+}
+
+// listPods returns all pods. They must not be changed.
+func (n *Namespace) listPods() []*corev1.Pod {
+	objects := n.pods.GetStore().List()
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// podChanged notifies the sources that select a pod, in its old or its new state. If neither is known, it notifies all.
+func (n *Namespace) podChanged(before, after *corev1.Pod) {
+	unknown := before == nil && after == nil
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for s := range n.sources {
+		if unknown || s.selectsPod(before) || s.selectsPod(after) {
+			s.changed()
+		}
+	}
+}
+
+// poolChanged notifies the source of an InferencePool. If neither state is known, it notifies all.
+func (n *Namespace) poolChanged(before, after *inferencev1.InferencePool) {
+	known := cmp.Or(after, before)
+	n.mu.RLock()
+	for s := range n.sources {
+		if known == nil || s.name.Name == known.Name {
+			s.changed()
+		}
+	}
+	n.mu.RUnlock()
+	if n.changed != nil {
+		n.changed()
+	}
+}
+
+func (n *Namespace) addSource(s *PodSource) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sources[s] = true
+}
+
+func (n *Namespace) removeSource(s *PodSource) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.sources, s)
+}

@@ -1,0 +1,190 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/kube"
+	"fairlead.dev/services/endpoint-picker/internal/pool"
+)
+
+// The kinds of rules, in their current group and in their old one.
+const (
+	rulesGroup       = "llm-d.ai"
+	legacyRulesGroup = "inference.networking.x-k8s.io"
+	rulesVersion     = "v1alpha2"
+
+	objectivesResource = "inferenceobjectives"
+	rewritesResource   = "inferencemodelrewrites"
+)
+
+// rulesSpacing is the minimum time between two readings of all objects.
+const rulesSpacing = 100 * time.Millisecond
+
+// listInterval is the interval of checks whether a list is complete.
+const listInterval = time.Second
+
+// ErrRulesNotRead means that the picker is not ready for requests yet.
+var ErrRulesNotRead = errors.New("objectives and rewrites have not been read yet")
+
+// rulesObserver receives the numbers of valid and of unreadable objects of a kind.
+type rulesObserver interface {
+	ObserveRules(resource string, read, malformed int)
+}
+
+// RulesParams are the parameters of NewRules.
+type RulesParams struct {
+	Log       *zap.Logger
+	Discovery kube.ResourceDiscovery
+	Dynamic   dynamic.Interface
+	Namespace string
+	Observer  rulesObserver
+	// Patience is the maximum time, from Run, that the picker is unready because it has not read the objects: no rule would
+	// apply to earlier requests. After that it works without rules, as it does without permission to read them.
+	Patience time.Duration
+	// PollInterval is the interval of checks for the kinds.
+	PollInterval time.Duration
+}
+
+// Rules watches the InferenceObjectives and InferenceModelRewrites of the pools of a namespace. Their kinds may be missing and
+// may appear later. If both groups serve a kind, the old group is ignored. An unreadable object is reported once for each of
+// its versions, and does not affect the others.
+type Rules struct {
+	log        *zap.Logger
+	patience   time.Duration
+	interval   time.Duration
+	objectives *ruleKind[pool.Objective]
+	rewrites   *ruleKind[pool.RewriteObject]
+	dirty      chan struct{}
+	ready      chan struct{}
+	readyOnce  sync.Once
+
+	mu    sync.Mutex            // protects the kinds and the pools
+	pools map[string]*poolRules // by name
+}
+
+// poolRules receives the rules of one pool.
+type poolRules struct {
+	rules  *pool.Rules
+	models func(names ...string) // receives the models that rewrites name
+}
+
+// NewRules returns informers. Run starts them.
+func NewRules(p RulesParams) *Rules {
+	r := &Rules{
+		log:      p.Log,
+		patience: p.Patience,
+		interval: p.PollInterval,
+		dirty:    make(chan struct{}, 1),
+		ready:    make(chan struct{}),
+		pools:    map[string]*poolRules{},
+	}
+	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o pool.RuleObject) (*pool.Objective, string, error) {
+		objective, err := pool.ReadObjective(o)
+		return objective, "", err
+	})
+	r.rewrites = newRuleKind(p, r.markChanged, rewritesResource, pool.ReadRewrite)
+	return r
+}
+
+// AddPool follows the rules of a pool, and the models that its rewrites name, from the next reading on.
+func (r *Rules) AddPool(pool string, to *pool.Rules, models func(names ...string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pools[pool] = &poolRules{rules: to, models: models}
+}
+
+// Refresh reads the objects, if they have been read before. When it returns, the rules of pools that were added are in force.
+func (r *Rules) Refresh() {
+	if r.CheckReady() == nil {
+		r.readRules()
+	}
+}
+
+// RemovePool ends AddPool.
+func (r *Rules) RemovePool(pool string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pools, pool)
+}
+
+// CheckReady returns ErrRulesNotRead until the objects have been read, or the patience is over.
+func (r *Rules) CheckReady() error {
+	select {
+	case <-r.ready:
+		return nil
+	default:
+		return ErrRulesNotRead
+	}
+}
+
+// Run watches until ctx ends, and returns when every watch has ended.
+func (r *Rules) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	var synced []cache.InformerSynced
+	for _, o := range append(r.objectives.optionalInformers(), r.rewrites.optionalInformers()...) {
+		running.Go(func() { o.Run(ctx) })
+		synced = append(synced, o.HasSynced)
+	}
+	impatient := time.AfterFunc(r.patience, func() {
+		r.readyOnce.Do(func() {
+			r.log.Warn("Could not read objectives and rewrites in time, continued without them")
+			close(r.ready)
+		})
+	})
+	defer impatient.Stop()
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	r.followChanges(ctx)
+}
+
+// followChanges reads all objects at the start and after changes. It also polls, because no event reports that a kind without
+// objects was installed or removed.
+func (r *Rules) followChanges(ctx context.Context) {
+	for {
+		again := r.interval
+		if !r.readRules() {
+			again = min(again, listInterval)
+		}
+		r.readyOnce.Do(func() { close(r.ready) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rulesSpacing):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.dirty:
+		case <-time.After(again):
+		}
+	}
+}
+
+func (r *Rules) markChanged() {
+	select {
+	case r.dirty <- struct{}{}:
+	default: // a pending reading will include this change
+	}
+}
+
+// readRules compiles the current objects of every pool, and reports whether they are complete.
+func (r *Rules) readRules() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	objectives, rewrites := r.objectives.readObjects(r.pools), r.rewrites.readObjects(r.pools)
+	for name, described := range r.pools {
+		compiled := pool.CompileRules(r.objectives.last[name], r.rewrites.last[name])
+		described.rules.SetSnapshot(compiled)
+		described.models(compiled.Models()...)
+	}
+	return objectives && rewrites
+}

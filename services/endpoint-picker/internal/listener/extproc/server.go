@@ -1,0 +1,121 @@
+package extproc
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+
+	"fairlead.dev/services/endpoint-picker/internal/request"
+)
+
+// Options configures the handling of streams.
+type Options struct {
+	BodyMode       BodyMode      // of gateways that do not send protocol_config
+	MaxRequestBody int           // bytes
+	BodyTimeout    time.Duration // maximum time to receive the headers, and to receive the body
+	IdleTimeout    time.Duration // maximum time between two messages after that; 0 for no limit
+	ReportEndpoint bool          // name the picked endpoint in the response's headers
+	IgnoreSubset   bool          // ignore the subset hint of the gateway
+	LeaveEarly     bool          // end streams after the pick
+	EmitScores     bool          // send the scores of candidates to gateways
+}
+
+// poolFinder finds the pool of a stream.
+type poolFinder interface {
+	// FindPool returns the pool that a stream is for, by its context. It returns a pool that refuses all requests if there is none.
+	FindPool(ctx context.Context) request.Pool
+}
+
+// Server answers the streams of gateways.
+type Server struct {
+	log           *zap.Logger
+	pools         poolFinder
+	decoder       decoder
+	wantedHeaders atomic.Pointer[headerFilter]
+	machine       MachineOptions
+	states        streamStates
+
+	inFlight atomic.Int64
+}
+
+// Params are the parameters of NewServer.
+type Params struct {
+	Options Options
+	Log     *zap.Logger
+	Pools   poolFinder
+	Tracer  request.Tracer // nil if tracing is disabled
+	Clock   clock.PassiveClock
+	NewID   func() string // identifies requests without x-request-id; may be nil
+}
+
+// NewServer returns a Server. It serves after Register.
+func NewServer(p Params) *Server {
+	s := &Server{
+		log:   p.Log,
+		pools: p.Pools,
+		machine: MachineOptions{
+			Options:        request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID},
+			MaxBody:        p.Options.MaxRequestBody,
+			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
+		},
+		states: newStreamStates(&p.Options),
+	}
+	s.decoder = decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wantedHeaders: &s.wantedHeaders}
+	s.WantHeaders(nil)
+	return s
+}
+
+// WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
+func (s *Server) WantHeaders(names []string) { s.wantedHeaders.Store(newHeaderFilter(names)) }
+
+// streamHandler is the interface for the gRPC server.
+type streamHandler interface {
+	handleStream(stream grpc.ServerStream) error
+}
+
+// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package grpcserver with NewCodec.
+var service = grpc.ServiceDesc{
+	ServiceName: ServiceName,
+	HandlerType: (*streamHandler)(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName:    "Process",
+		ServerStreams: true,
+		ClientStreams: true,
+		Handler: func(srv any, stream grpc.ServerStream) error {
+			return srv.(streamHandler).handleStream(stream)
+		},
+	}},
+	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
+}
+
+// Register adds the service to a gRPC server of package grpcserver, whose codec must be NewCodec.
+func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service, s) }
+
+// InFlight returns the number of open streams.
+func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
+
+// handleStream handles one stream, until the gateway or the picker ends it.
+func (s *Server) handleStream(gs grpc.ServerStream) error {
+	t, err := s.openStream(gs)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
+	refusal, err := t.handleMessages()
+	t.machine.Close(err) // before SendRefusal, which waits for the gateway
+	if refusal != nil {
+		err = streamStatus(t.SendRefusal(refusal))
+	}
+	if err != nil {
+		s.log.Debug("Ended stream with an error", zap.Error(err))
+	}
+	return err
+}
+
+func (s *Server) isDebug() bool { return s.log.Core().Enabled(zap.DebugLevel) }

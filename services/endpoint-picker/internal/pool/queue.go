@@ -1,0 +1,237 @@
+// A Queue contains the requests of a pool that wait for an endpoint. They leave in order of priority, then of arrival. The pool says when,
+// and how many: a queue knows no endpoints.
+//
+// A queue is bounded in requests and bytes. A request that finds it full takes the place of requests of lower priority, the last ones first,
+// or is refused. Each request waits for a limited time.
+
+package pool
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Reasons why a request does not leave the queue for an endpoint.
+var (
+	ErrQueueFull = errors.New("the queue is full")
+	ErrDisplaced = errors.New("the queue is full, and requests of higher priority came")
+	ErrExpired   = errors.New("no model server became ready in time")
+	ErrClosed    = errors.New("the picker ends, or no longer has the pool")
+)
+
+// QueueLimits bound a queue.
+type QueueLimits struct {
+	TTL      time.Duration // of a request, from its arrival; 0: no request waits
+	Requests int
+	Bytes    int64
+}
+
+// A QueuedRequest is what a queue knows of a request.
+type QueuedRequest struct {
+	QueueLabels
+
+	Arrived time.Time
+	Bytes   int64 // of memory that it holds while it waits
+}
+
+// QueueLabels are what waiting requests are counted by.
+type QueueLabels struct {
+	Model    string // that the client named
+	Target   string // that its server is asked for
+	Fairness string // flow of the request
+	Priority int
+}
+
+// Compare orders Labels, first by target.
+func (l QueueLabels) Compare(other QueueLabels) int {
+	return cmp.Or(cmp.Compare(l.Target, other.Target), cmp.Compare(l.Model, other.Model), cmp.Compare(l.Fairness, other.Fairness),
+		cmp.Compare(l.Priority, other.Priority))
+}
+
+// maxName is the number of bytes of a name that count. Names of models of Hugging Face have at most 96.
+const maxName = 256
+
+// cloneBounded returns a copy of limited length, which keeps no request's memory.
+func (l QueueLabels) cloneBounded() QueueLabels {
+	for _, name := range []*string{&l.Model, &l.Target, &l.Fairness} {
+		*name = strings.Clone((*name)[:min(len(*name), maxName)])
+	}
+	return l
+}
+
+// A Queue holds waiting requests. It is safe for concurrent use.
+type Queue struct {
+	clock   clock.PassiveClock
+	length  atomic.Int64 // of all bands together
+	version atomic.Uint64
+
+	mu      sync.Mutex
+	bands   []*priorityBand // by falling priority; none is empty
+	bytes   int64
+	closed  bool
+	recent  recentLabels
+	changed chan struct{} // closed at the next change; nil: nobody waits for it
+}
+
+// priorityBand holds the requests of one priority, in order of arrival.
+type priorityBand struct {
+	priority int
+	requests list.List // of *waiter
+	bytes    int64
+}
+
+// waiter is a request in a band.
+type waiter struct {
+	QueuedRequest
+
+	band    *priorityBand
+	place   *list.Element // nil: it left
+	outcome chan error    // receives one value when somebody else lets it leave
+}
+
+// NewQueue returns an empty Queue.
+func NewQueue(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: recentLabels{}} }
+
+// Len returns the number of waiting requests. It takes no lock.
+func (q *Queue) Len() int { return int(q.length.Load()) }
+
+// Version changes whenever a request enters or leaves. It takes no lock.
+func (q *Queue) Version() uint64 { return q.version.Load() }
+
+// WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the
+// cause of the end of ctx.
+func (q *Queue) WaitForGrant(ctx context.Context, r QueuedRequest, l QueueLimits) error {
+	w, err := q.addWaiter(r, l)
+	if err != nil {
+		return err
+	}
+	expiry := time.NewTimer(r.Arrived.Add(l.TTL).Sub(q.clock.Now()))
+	defer expiry.Stop()
+	select {
+	case err := <-w.outcome:
+		return err
+	case <-ctx.Done():
+		return q.abandonWait(w, context.Cause(ctx))
+	case <-expiry.C:
+		return q.abandonWait(w, ErrExpired)
+	}
+}
+
+// GrantNext lets up to n requests leave for an endpoint, and returns their number.
+func (q *Queue) GrantNext(n int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	granted := 0
+	for ; granted < n && len(q.bands) > 0; granted++ {
+		w, _ := q.bands[0].requests.Front().Value.(*waiter)
+		q.removeWaiter(w)
+		w.outcome <- nil
+	}
+	return granted
+}
+
+// Close lets all requests leave without a grant. From now on, none waits.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for len(q.bands) > 0 {
+		w, _ := q.bands[0].requests.Front().Value.(*waiter)
+		q.removeWaiter(w)
+		w.outcome <- ErrClosed
+	}
+}
+
+// addWaiter adds a request, if there is room for it.
+func (q *Queue) addWaiter(r QueuedRequest, l QueueLimits) (*waiter, error) {
+	r.QueueLabels = r.QueueLabels.cloneBounded()
+	w := &waiter{QueuedRequest: r, outcome: make(chan error, 1)}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrClosed
+	}
+	if !q.makeRoom(&r, l) {
+		return nil, ErrQueueFull
+	}
+	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int {
+		return cmp.Compare(priority,
+			b.priority)
+	})
+	if !found {
+		q.bands = slices.Insert(q.bands, i, &priorityBand{priority: r.Priority})
+	}
+	w.band = q.bands[i]
+	w.place = w.band.insertWaiter(w)
+	w.band.bytes += r.Bytes
+	q.bytes += r.Bytes
+	q.length.Add(1)
+	q.announceChange()
+	return w, nil
+}
+
+// insertWaiter adds a waiter behind those that arrived before it. One that was granted and waits again is among the first.
+func (b *priorityBand) insertWaiter(w *waiter) *list.Element {
+	for at := b.requests.Back(); at != nil; at = at.Prev() {
+		if other, _ := at.Value.(*waiter); !other.Arrived.After(w.Arrived) {
+			return b.requests.InsertAfter(w, at)
+		}
+	}
+	return b.requests.PushFront(w)
+}
+
+// makeRoom reports whether the limits have room for a request. It lets requests of lower priority leave for that.
+func (q *Queue) makeRoom(r *QueuedRequest, l QueueLimits) bool {
+	requests, bytes := q.Len()+1, q.bytes+r.Bytes
+	fits := func() bool { return requests <= l.Requests && bytes <= l.Bytes }
+	if fits() {
+		return true
+	}
+	for i := len(q.bands) - 1; i >= 0 && q.bands[i].priority < r.Priority; i-- {
+		requests, bytes = requests-q.bands[i].requests.Len(), bytes-q.bands[i].bytes
+	}
+	if !fits() {
+		return false
+	}
+	for q.Len()+1 > l.Requests || q.bytes+r.Bytes > l.Bytes {
+		last, _ := q.bands[len(q.bands)-1].requests.Back().Value.(*waiter)
+		q.removeWaiter(last)
+		last.outcome <- ErrDisplaced
+	}
+	return true
+}
+
+// abandonWait removes a request that stops waiting by itself, and returns its outcome: somebody may have let it leave at the same moment.
+func (q *Queue) abandonWait(w *waiter, reason error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.place == nil {
+		return <-w.outcome
+	}
+	q.removeWaiter(w)
+	return reason
+}
+
+// removeWaiter takes a waiter out of its band.
+func (q *Queue) removeWaiter(w *waiter) {
+	b := w.band
+	b.requests.Remove(w.place)
+	w.place = nil
+	b.bytes -= w.Bytes
+	q.bytes -= w.Bytes
+	q.length.Add(-1)
+	if b.requests.Len() == 0 {
+		q.bands = slices.DeleteFunc(q.bands, func(other *priorityBand) bool { return other == b })
+	}
+	q.recent.addLabels(w.QueueLabels, q.clock.Now())
+	q.announceChange()
+}

@@ -1,0 +1,82 @@
+package pool
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// rememberTime is how long labels are reported after their last request left: an autoscaler that looks every 30 s sees a request that
+	// waited for a moment.
+	rememberTime = time.Minute
+	// maxRemembered bounds the labels without waiting requests, because clients choose the names of models.
+	maxRemembered = 1024
+)
+
+// A QueueCount describes the waiting requests with the same labels.
+type QueueCount struct {
+	QueueLabels
+
+	Requests int
+	Bytes    int64
+	Oldest   time.Time // arrival of the one that waits for longest; zero if none waits
+}
+
+// recentLabels has the labels of requests that left, and when the last one did.
+type recentLabels map[QueueLabels]time.Time
+
+// addLabels records that a request with the labels left.
+func (r recentLabels) addLabels(l QueueLabels, now time.Time) {
+	if _, known := r[l]; known || len(r) < maxRemembered {
+		r[l] = now
+	}
+}
+
+// expireOld forgets labels whose time is over.
+func (r recentLabels) expireOld(now time.Time) {
+	maps.DeleteFunc(r, func(_ QueueLabels, left time.Time) bool { return now.Sub(left) >= rememberTime })
+}
+
+// Report returns the waiting requests by their labels, sorted, and labels of which a request left during the last minute.
+func (q *Queue) Report() []QueueCount {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.recent.expireOld(q.clock.Now())
+	counts := make(map[QueueLabels]QueueCount, len(q.recent))
+	for labels := range q.recent {
+		counts[labels] = QueueCount{QueueLabels: labels}
+	}
+	for _, b := range q.bands {
+		for at := b.requests.Front(); at != nil; at = at.Next() {
+			w, _ := at.Value.(*waiter)
+			c := counts[w.QueueLabels]
+			if c.QueueLabels = w.QueueLabels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
+				c.Oldest = w.Arrived
+			}
+			c.Requests++
+			c.Bytes += w.Bytes
+			counts[w.QueueLabels] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.Compare(b.QueueLabels) })
+}
+
+// ChangeSignal returns a channel that is closed when a request enters or leaves.
+func (q *Queue) ChangeSignal() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.changed == nil {
+		q.changed = make(chan struct{})
+	}
+	return q.changed
+}
+
+// announceChange announces a change.
+func (q *Queue) announceChange() {
+	q.version.Add(1)
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}
