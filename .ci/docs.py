@@ -1,8 +1,8 @@
 """Hook of mkdocs.yml: pages from outside of docs/, reference pages, and links.
 
 The site has every page of docs/, and the README files that PAGES names. Reference pages are generated, so that they cannot differ
-from the programs: flags from --help, values from the README that helm-docs writes, metrics from the tables that tests compare with
-the registries of the services.
+from the programs: flags from --help, and values from the README that helm-docs writes. Tests write the tables in
+docs/reference/metrics from the registries of the services.
 
 A link that leaves docs/ leads to the page of that file, if it has one, and to the repository otherwise. MkDocs warns about a link to a
 file or heading that does not exist, and warnings fail the build.
@@ -46,7 +46,6 @@ FOLDERS = {
 }
 # Programs beside those of the services: module and package.
 PROGRAMS = {"endpoint-picker-replay": ("services/endpoint-picker/simulator", "./cmd/endpoint-picker-replay")}
-METRICS = re.compile(r"<!-- metrics:.*?-->\n(.*?)<!-- end of metrics -->", re.DOTALL)
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
 DEFAULT = re.compile(r" \(default (?P<value>.*)\)$")
@@ -74,7 +73,7 @@ def services():
 
 def generated():
     """Returns the functions that write the generated pages, by page."""
-    pages = {"reference/metrics.md": metrics_page}
+    pages = {}
     for program in [*services(), *PROGRAMS]:
         pages[f"reference/flags/{program}.md"] = functools.partial(flags_page, program)
     for folder, title in FOLDERS.items():
@@ -181,16 +180,6 @@ def row(line, service):
     value = default["value"].strip('"') if default else ""
     cells = [", ".join(names), match["type"] or "bool", f"`{value}`" if value else "", DEFAULT.sub("", text)]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def metrics_page():
-    parts = ["# Metrics\n", "Every service serves them at `/metrics` of `--metrics-bind-address` (default `:9090`).\n"]
-    for service in services():
-        table = METRICS.search(read(f"services/{service}/README.md"))
-        if not table:
-            raise PluginError(f"services/{service}/README.md has no table of metrics: add the lines that METRICS in .ci/docs.py matches")
-        parts.append(f"## {service}\n\n{table[1].strip()}\n")
-    return "\n".join(parts)
 
 
 def folder_page(folder, title):

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Markers in a Markdown file around the table of metrics. .ci/docs.py uses them, too.
+// Markers in a Markdown file around the table of metrics.
 const (
 	metricsBegin = "<!-- metrics: `make golden` writes this table -->\n"
 	metricsEnd   = "<!-- end of metrics -->\n"

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/deploy/charts/internal/source"
 )
 
-// documented matches a row of the table of metrics in the README of a program. A test of the program compares the table with its
+// documented matches a row of the table of metrics of a program in docs/reference/metrics. A test of the program compares the table with its
 // registry.
 var documented = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\| ([a-z_`, ]*) \\|")
 
@@ -31,8 +31,8 @@ type Names struct {
 	Reasons []string
 }
 
-// Read returns the names of a program that has controllers. Its own metrics and their labels are those of the table in its README,
-// which must have every name of the source. Reasons are those of its packages and of further folders of the repository.
+// Read returns the names of a program that has controllers. Its own metrics and their labels are those of the table in
+// docs/reference/metrics, which must have every name of the source. Reasons are those of its packages and of further folders of the repository.
 func Read(t *testing.T, program string, further ...string) *Names {
 	t.Helper()
 	names := read(t, program, []string{"controller", "leader"}, further)
@@ -58,8 +58,8 @@ func read(t *testing.T, program string, packages, further []string) *Names {
 	inSource, err := source.Metrics(exporters...)
 	require.NoError(t, err)
 	require.Contains(t, inSource, "fairlead_leader")
-	metrics := readTable(t, service)
-	assert.ElementsMatch(t, inSource, slices.Collect(maps.Keys(metrics)), "the source, and the table in the README of the program")
+	metrics := readTable(t, program)
+	assert.ElementsMatch(t, inSource, slices.Collect(maps.Keys(metrics)), "the source, and the table of the program in docs/reference/metrics")
 	for _, name := range runtimeMetrics() {
 		metrics[name] = nil
 	}
@@ -73,10 +73,10 @@ func read(t *testing.T, program string, packages, further []string) *Names {
 	return &Names{Metrics: metrics, Reasons: reasons}
 }
 
-// ReadTable returns the metrics of the table in the README of a program whose own tests compare it with its registry, and no reasons.
+// ReadTable returns the metrics of the table of a program whose own tests compare it with its registry, and no reasons.
 func ReadTable(t *testing.T, program string) *Names {
 	t.Helper()
-	metrics := readTable(t, filepath.Join(helm.Repository(), "services", program))
+	metrics := readTable(t, program)
 	require.NotEmpty(t, metrics)
 	for _, name := range runtimeMetrics() {
 		metrics[name] = nil
@@ -84,13 +84,13 @@ func ReadTable(t *testing.T, program string) *Names {
 	return &Names{Metrics: metrics}
 }
 
-// readTable returns the metrics of the table in the README of a service, with their labels.
-func readTable(t *testing.T, service string) map[string][]string {
+// readTable returns the metrics of the table of a program, with their labels.
+func readTable(t *testing.T, program string) map[string][]string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(service, "README.md"))
+	page, err := os.ReadFile(filepath.Join(helm.Repository(), "docs", "reference", "metrics", program+".md"))
 	require.NoError(t, err)
 	metrics := map[string][]string{}
-	for _, match := range documented.FindAllStringSubmatch(string(readme), -1) {
+	for _, match := range documented.FindAllStringSubmatch(string(page), -1) {
 		metrics[match[1]] = strings.FieldsFunc(match[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 	}
 	return metrics

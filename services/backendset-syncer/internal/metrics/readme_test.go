@@ -63,11 +63,11 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func TestREADMEHasAllMetrics(t *testing.T) {
+func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	everything(t, r)
-	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })
+	golden.Metrics(t, "../../../../docs/reference/metrics/backendset-syncer.md", r, func(string) string { return "" })
 }
 
 func TestBackendSets(t *testing.T) {

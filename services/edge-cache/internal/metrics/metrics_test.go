@@ -22,7 +22,7 @@ type adjuster struct{}
 func (adjuster) HeldEndpoints() int     { return 1 }
 func (adjuster) ReplacedAddresses() int { return 2 }
 
-func TestREADMEHasAllMetrics(t *testing.T) {
+func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
@@ -40,5 +40,5 @@ func TestREADMEHasAllMetrics(t *testing.T) {
 	m.AddWatches(1)
 	m.CountWatchEnd("timeout")
 	m.SetUnfollowedReferences("missing", 1)
-	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })
+	golden.Metrics(t, "../../../../docs/reference/metrics/edge-cache.md", r, func(string) string { return "" })
 }

@@ -53,11 +53,11 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	c.Run(ctx, t.Context())
 }
 
-func TestREADMEHasAllMetrics(t *testing.T) {
+func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	everything(t, r)
-	golden.Metrics(t, "../../README.md", r, func(string) string { return "" })
+	golden.Metrics(t, "../../../../docs/reference/metrics/nodepool-ingress.md", r, func(string) string { return "" })
 }
 
 func TestSeriesOfPools(t *testing.T) {

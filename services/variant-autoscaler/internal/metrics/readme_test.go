@@ -57,11 +57,11 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func TestREADMEHasAllMetrics(t *testing.T) {
+func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	everything(t, r)
-	golden.Metrics(t, "../../README.md", r, func(metric string) string {
+	golden.Metrics(t, "../../../../docs/reference/metrics/variant-autoscaler.md", r, func(metric string) string {
 		if strings.HasPrefix(metric, "wva_desired_replicas") {
 			return "All wva metrics have the label `controller_instance`, too, if there are several installations."
 		}

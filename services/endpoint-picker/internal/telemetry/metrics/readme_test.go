@@ -9,11 +9,11 @@ import (
 	"fairlead.dev/pkg/golden"
 )
 
-func TestREADMEHasAllMetrics(t *testing.T) {
+func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	everything(t, r)
-	golden.Metrics(t, "../../../README.md", r, olderName)
+	golden.Metrics(t, "../../../../../docs/reference/metrics/endpoint-picker.md", r, olderName)
 }
 
 // olderName returns a sentence with the older name of a metric of the llm-d router.
