@@ -157,14 +157,14 @@ func assertParses(t *testing.T, document map[string]any) {
 	require.NoError(t, err, string(text))
 }
 
-// TestReadmeHasEveryKey searches for each key of the schema in the README's tables.
-func TestReadmeHasEveryKey(t *testing.T) {
+// TestPageHasEveryKey searches for each key of the schema in the tables of the page.
+func TestPageHasEveryKey(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	page, err := os.ReadFile("../../../../docs/services/ingress-reconciler-configuration.md")
 	require.NoError(t, err)
 	for name := range readSchema(t).Properties["config"].Properties {
 		if name != "enableGatewayApi" { // KServe's spelling of enableGatewayAPI
-			assert.Regexp(t, "(?m)^\\|[^|]*`"+name+"`[^|]*\\|", string(readme), "the README has no row for this key")
+			assert.Regexp(t, "(?m)^\\|[^|]*`"+name+"`[^|]*\\|", string(page), "the page has no row for this key")
 		}
 	}
 }

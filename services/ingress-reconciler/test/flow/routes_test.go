@@ -49,7 +49,7 @@ spec:
   - {name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
 `
 
-// TestFirstExample runs the first example of the README.
+// TestFirstExample runs the first example of the page for users.
 func TestFirstExample(t *testing.T) {
 	t.Parallel()
 	const examples, url = "../../../../deploy/examples/ingress/", "http://chat.models.llm.example.com/; Gateway gateways/public: accepted"
@@ -73,7 +73,7 @@ func TestFirstExample(t *testing.T) {
 		r.has("httproute chat.models.llm.example.com/ -> chat-engine by public")
 		table, _, err := r.command("status")
 		require.NoError(t, err)
-		assert.Contains(t, file("../../README.md"), table)
+		assert.Contains(t, file("../../../../docs/services/ingress-reconciler.md"), table)
 	})
 }
 
