@@ -15,7 +15,7 @@ import (
 )
 
 // document has the table of features.
-const document = "../../../../docs/services/backendset-syncer-gateway-api.md"
+const document = "../../../../docs/services/backendset-syncer-conformance.md"
 
 // Marks of the table in the document.
 const (

@@ -86,17 +86,18 @@ func (s *system) commands() []string {
 	return blocks
 }
 
-// run runs commands in the root of the repository, with the programs of the embedded Kubernetes and the images of the tests.
+// run runs commands in the root of the repository, with the programs of the embedded Kubernetes, the charts of the repository and the images of
+// the tests.
 func (s *system) run(block string) {
 	s.t.Helper()
 	binary, err := cluster.FindBinary()
 	require.NoError(s.t, err)
-	image := fmt.Sprintf("--set image.registry=%s --set image.repository=%s --set image.tag=%s --set resources.limits.memory=1Gi", stack.Registry(), operator, tag)
-	block = strings.ReplaceAll(block, "helm install nodepool-ingress charts/nodepool-ingress", "helm install nodepool-ingress charts/nodepool-ingress "+image)
-	script := fmt.Sprintf("set -eu -o pipefail\nkubectl() { %[1]q kubectl \"$@\"; }\nhelm() { %[1]q helm \"$@\"; }\n%[2]s", binary, block)
+	values := fmt.Sprintf("--set image.repository=%s --set image.tag=%s --set resources.limits.memory=1Gi", operator, tag)
+	block = strings.ReplaceAll(block, "--set image.repository="+operator, values)
+	script := fmt.Sprintf("set -eu -o pipefail\nkubectl() { %[1]q kubectl \"$@\"; }\nhelm() { %[1]q helm \"${@/#oci:\\/\\/$REGISTRY\\//}\"; }\n%[2]s", binary, block)
 	cmd := exec.CommandContext(s.t.Context(), "bash", "-c", script)
 	cmd.Dir = s.root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "REGISTRY="+stack.Registry(), "VERSION=v0.1.0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(s.t, err, "%s\n%s", block, out)
 }

@@ -23,23 +23,23 @@ import (
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 )
 
-// commandLine matches a line of commands in the README: its blocks are indented, further inside a list.
+// commandLine matches a command of the page: its blocks are indented, further inside a list. Long commands have a backslash before each new line.
 var commandLine = regexp.MustCompile(`(?m)^(?: {4}| {7})((?:kubectl|helm|[A-Z]+=\$\(kubectl|curl) .*)$`)
 
-// section returns the commands of a section of the README.
+// section returns the commands of a section of the quick start.
 func section(t *testing.T, title string) []string {
 	t.Helper()
-	_, text, found := strings.Cut(read(t, "../../README.md"), "\n## "+title+"\n")
+	_, text, found := strings.Cut(read(t, "../../../../docs/services/nodepool-ingress-quick-start.md"), "\n## "+title+"\n")
 	require.True(t, found)
 	text, _, _ = strings.Cut(text, "\n## ")
 	var lines []string
-	for _, match := range commandLine.FindAllStringSubmatch(text, -1) {
+	for _, match := range commandLine.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", ""), -1) {
 		lines = append(lines, match[1])
 	}
 	return lines
 }
 
-// shell runs a line of commands in the root of the repository.
+// shell runs a line of commands in the root of the repository. Charts of the registry are those of the repository.
 func (r *rig) shell(line string) string {
 	r.t.Helper()
 	binary, err := cluster.FindBinary()
@@ -49,17 +49,18 @@ func (r *rig) shell(line string) string {
 	home := r.t.TempDir()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*kubetest.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"$@\"; }\n"+line)
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"${@/#oci:\\/\\/$REGISTRY\\//}\"; }\n"+line)
 	cmd.Dir, cmd.WaitDelay = root, time.Second
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
+		"REGISTRY=registry.example.com/fairlead", "VERSION=v0.1.0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(r.t, err, "%s\n%s", line, out)
 	return string(out)
 }
 
-// TestReadme runs the commands of the README's first steps as they are, but for the requests to pools: pods do not run here. The program has the flags
+// TestQuickStart runs the commands of the quick start as they are, but for the requests to pools: pods do not run here. The program has the flags
 // that the chart gives it.
-func TestReadme(t *testing.T) {
+func TestQuickStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for i, name := range []string{"hz-1", "sh-1"} {
