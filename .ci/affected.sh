@@ -80,9 +80,16 @@ for file in "${files[@]}"; do
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
 	charts/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;; # as above
 	charts/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;; # as above
-	# Documents that tests read.
-	docs/operations/migrate-from-yurtingress.md) affect services/ingress-reconciler chart e2e/nodepool ;;
-	docs/services/* | docs/operations/* | README.md) affect services/ingress-reconciler chart ;;
+	# Documents that tests read: affected_test.sh compares the list with the tests.
+	docs/reference/metrics/*) name=${file##*/} && affect "services/${name%.md}" chart ;;
+	docs/services/endpoint-picker*) affect services/endpoint-picker ;;
+	docs/services/ingress-reconciler*) affect services/ingress-reconciler ;;
+	docs/services/nodepool-ingress*) affect services/nodepool-ingress ;;
+	docs/services/backendset-syncer-conformance.md) affect deploy/local/e2e ;;
+	docs/services/variant-autoscaler-zero.md) affect e2e/autoscaler ;;
+	docs/services/variant-autoscaler.md) affect services/variant-autoscaler ;;
+	docs/operations/migrate-from-yurtingress.md) affect e2e/nodepool ;;
+	docs/operations/* | README.md) affect chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them
 	*) everything ;;
 	esac

@@ -39,6 +39,22 @@ expect "doctor verify lint test chart test-system e2e" services/backendset-synce
 expect "doctor verify lint test chart test-system e2e" "services/variant-autoscaler services/variant-autoscaler/test/promql" ./autoscaler/... charts/variant-autoscaler/crds/llmd.ai_variantautoscalings.yaml
 # One unknown file is enough for everything.
 expect everything "" "" docs/style.md Makefile
+
+expect "doctor verify lint docs test chart test-system" services/edge-cache "" docs/reference/metrics/edge-cache.md docs/operations/edge-cache.md
+expect "doctor verify lint docs e2e" "" ./nodepool/... docs/operations/migrate-from-yurtingress.md docs/services/edge-cache.md
+
+# A change of a document runs the tests that read it.
+while IFS=: read -r test document; do
+	case $test in
+	deploy/local/e2e/conformance/*) part=deploy/local/e2e ;;
+	deploy/local/e2e/*) part=$(cut -d / -f 4 <<<"$test") && part=./$part/... ;;
+	*) part=$(cut -d / -f 1,2 <<<"$test") ;;
+	esac
+	grep -qF -- "$part" <<<"$(./affected.sh - "$document")" || {
+		echo "affected.sh - $document: $part is missing, and $test reads the document" >&2
+		failed=1
+	}
+done < <(cd .. && git grep -oE '"(\.\./)*docs/[a-z0-9/-]+\.md"' -- 'services/*_test.go' 'deploy/local/e2e/*_test.go' | sed 's|"\(\.\./\)*||; s|"$||')
 [ $failed = 0 ] || exit 1
 
 # A module that no pattern knows runs everything: a new service cannot be forgotten.

@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
-# Makes a virtual environment of Python, unless it is there. The name of its folder has the hash of the requirements. Its scripts name its path, so
-# one that was moved is made anew.
+# Creates a virtual environment of Python, unless it exists. The name of its folder has the hash of the requirements. Its scripts name its
+# path, so an environment that was moved is created again.
 #
 # usage: venv.sh <folder> <file of requirements>
 set -euo pipefail
-environment=$1 requirements=$2
+# Two names of one folder are one environment.
+environment=$(realpath -m "$1") requirements=$2
 
-if [ "$(cat "$environment/complete" 2>/dev/null)" = "$environment" ] && "$environment/bin/python" -c "" 2>/dev/null; then
-	exit 0
-fi
+complete() {
+	[ "$(cat "$environment/complete" 2>/dev/null)" = "$environment" ] && "$environment/bin/python" -c "" 2>/dev/null
+}
+
+complete && exit 0
+mkdir -p "${environment%/*}"
+# Of several processes, one installs; the others wait and find its environment.
+exec 9>"$environment.lock"
+flock 9
+complete && exit 0
 echo "venv: installing $requirements" >&2
 rm -rf "$environment"
 # Without pip of its own: Debian has that in another package.
