@@ -2,7 +2,8 @@
 
 The site has every page of docs/, and the README files that PAGES names. Reference pages are generated, so that they cannot differ
 from the programs: flags from --help, and values from the README that helm-docs writes. Tests write the tables in
-docs/reference/metrics from the registries of the services.
+docs/reference/metrics from the registries of the services. The names of docs/names.md and the functions of docs/tour.md are compared with the
+code.
 
 A link that leaves docs/ leads to the page of that file, if it has one, and to the repository otherwise. MkDocs warns about a link to a
 file or heading that does not exist, and warnings fail the build.
@@ -50,6 +51,7 @@ LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
 DEFAULT = re.compile(r" \(default (?P<value>.*)\)$")
 NAME = re.compile(r'"(fairlead\.dev/[A-Za-z-]+)"')
+STEP = re.compile(r"^\| .* \| (?P<functions>`[^|]+`) \| \[[^\]]+\]\((?P<file>[^)]+\.go)\) \|$")
 MARKER = re.compile(r"^(?:[-*]|\d+\.) +")
 
 
@@ -119,8 +121,35 @@ def check_names():
                     raise PluginError(f"docs/names.md does not list {name}, which {os.path.relpath(path, ROOT)} uses")
 
 
+def check_tour():
+    """Fails for a row of docs/tour.md whose file does not exist, or does not declare one of its functions."""
+    stale = []
+    for row in read("docs/tour.md").splitlines():
+        if not row.startswith("|") or ".go)" not in row:
+            continue
+        step = STEP.match(row)
+        if not step:
+            raise PluginError(f"docs/tour.md: the row does not have the form | step | `functions` | [file](path) |: {row}")
+        file = posixpath.normpath(posixpath.join("docs", step["file"]))
+        if not os.path.isfile(os.path.join(ROOT, file)):
+            stale.append(f"{file} does not exist")
+            continue
+        code = read(file)
+        stale += [f"{file} does not declare {name}" for name in re.findall(r"`([^`]+)`", step["functions"]) if not declares(code, name)]
+    if stale:
+        raise PluginError("docs/tour.md: " + "; ".join(stale))
+
+
+def declares(code, name):
+    """Reports whether Go code declares a function Name, or a method Type.Name."""
+    receiver, _, function = name.rpartition(".")
+    start = rf"^func \((?:\w+ )?\*?{re.escape(receiver)}(?:\[.*?\])?\) " if receiver else "^func "
+    return re.search(start + re.escape(function) + r"[\[(]", code, re.MULTILINE) is not None
+
+
 def on_files(files, config):
     check_names()
+    check_tour()
     for page, file in borrowed().items():
         if own := files.get_file_from_path(page):
             files.remove(own)  # docs/index.md: the site begins with the README
