@@ -72,7 +72,7 @@ for file in "${files[@]}"; do
 	deploy/examples/ingress/*) affect e2e/ingress ;;
 	deploy/examples/edge-cache/*) affect e2e/edge ;;
 	deploy/examples/nodepool-ingress/*) affect e2e/nodepool ;;
-	deploy/examples/oci/*) ;; # docs and verify read it
+	deploy/examples/oci/* | deploy/examples/tutorial/*) ;; # docs and verify read them
 	deploy/examples/inference/*) affect demo e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	charts/endpoint-picker/*) affect chart e2e/picker e2e/ingress e2e/syncer e2e/autoscaler ;;
 	charts/edge-cache/*) affect chart e2e/edge ;;
