@@ -28,7 +28,7 @@ var cases = []alerts.Case{
 	{Alert: "BackendSetSyncerDown", Name: "for a moment", Series: []string{`fairlead_backendset_oci_requests_per_second_limit{job="s"} 10x5`}, At: 12 * time.Minute},
 	{Alert: "BackendSetSyncerDown", Name: "one replica is left", Series: []string{`fairlead_backendset_oci_requests_per_second_limit{job="s"} 10x20`}, At: 20 * time.Minute},
 	{
-		Alert: "BackendSetSyncerWithoutLeader", Name: "two followers", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerNoLeader", Name: "two followers", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", namespace="n", pod="a"} 0x20`, `fairlead_leader{job="s", namespace="n", pod="b"} 0x20`,
 			`fairlead_backendset_oci_requests_per_second_limit{job="s", namespace="n", pod="a"} 10x20`, `fairlead_backendset_oci_requests_per_second_limit{job="s", namespace="n", pod="b"} 10x20`,
@@ -36,42 +36,42 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", namespace="n"}`},
 	},
 	{
-		Alert: "BackendSetSyncerWithoutLeader", Name: "a leader and a follower", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerNoLeader", Name: "a leader and a follower", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", namespace="n", pod="a"} 0x20`, `fairlead_leader{job="s", namespace="n", pod="b"} 1x20`,
 			`fairlead_backendset_oci_requests_per_second_limit{job="s", namespace="n", pod="a"} 10x20`,
 		},
 	},
 	{
-		Alert: "BackendSetSyncerWithoutLeader", Name: "another service has no leader", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerNoLeader", Name: "another service has no leader", At: 10 * time.Minute,
 		Series: []string{`fairlead_leader{job="other", namespace="n", pod="a"} 0x20`, `fairlead_backendset_oci_requests_per_second_limit{job="s", namespace="n", pod="b"} 10x20`},
 	},
 	{
-		Alert: "BackendSetSyncerWithoutLeader", Name: "change of leaders", At: 9 * time.Minute,
+		Alert: "BackendSetSyncerNoLeader", Name: "change of leaders", At: 9 * time.Minute,
 		Series: []string{`fairlead_leader{job="s", pod="a"} 1x8 0 1x10`, `fairlead_backendset_oci_requests_per_second_limit{job="s", pod="a"} 10x20`},
 	},
 	{
-		Alert: "BackendSetConfigInvalid", Name: "on one replica", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerConfigInvalid", Name: "on one replica", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_config_valid{job="s", pod="a", config_map="n/c"} 1x20`, `fairlead_backendset_config_valid{job="s", pod="b", config_map="n/c"} 0x20`,
 		},
 		Want: []string{`{config_map="n/c", job="s"}`},
 	},
 	{
-		Alert: "BackendSetConfigInvalid", Name: "for a moment", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerConfigInvalid", Name: "for a moment", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_config_valid{job="s", config_map="n/c"} 1x7 0x10`},
 	},
 	{
-		Alert: "BackendSetAuthFailed", Name: "on the leader", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerAuthFailed", Name: "on the leader", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_bindings{job="s", pod="a", reason="AuthFailed"} 3x20`, `fairlead_backendset_bindings{job="s", pod="b", reason="AuthFailed"} 0x20`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetAuthFailed", Name: "once", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerAuthFailed", Name: "once", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_bindings{job="s", reason="AuthFailed"} 0x8 1 0x10`, `fairlead_backendset_bindings{job="s", reason="Synced"} 3x20`},
 	},
 	{
-		Alert: "BackendSetBindingNotSynced", Name: "by reason", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerBindingNotSynced", Name: "by reason", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_bindings{job="s", pod="a", reason="Synced"} 7x40`, `fairlead_backendset_bindings{job="s", pod="a", reason="Conflict"} 2x40`,
 			`fairlead_backendset_bindings{job="s", pod="b", reason="Conflict"} 0x40`, `fairlead_backendset_bindings{job="s", pod="a", reason="NotAllowed"} 0x40`,
@@ -81,18 +81,18 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", reason="Conflict"}`, `{job="s", reason="RateLimited"}`},
 	},
 	{
-		Alert: "BackendSetBindingNotSynced", Name: "a new binding", At: 25 * time.Minute,
+		Alert: "BackendSetSyncerBindingNotSynced", Name: "a new binding", At: 25 * time.Minute,
 		Series: []string{`fairlead_backendset_bindings{job="s", reason="ServiceInvalid"} 0x20 1x20`},
 	},
 	{
-		Alert: "BackendSetBindingNotSynced", Name: "the leader changes", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerBindingNotSynced", Name: "the leader changes", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_bindings{job="s", pod="a", reason="Drifting"} 1x24 0x20`, `fairlead_backendset_bindings{job="s", pod="b", reason="Drifting"} 0x24 1x20`,
 		},
 		Want: []string{`{job="s", reason="Drifting"}`},
 	},
 	{
-		Alert: "BackendSetPendingLong", Name: "for half an hour", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerPendingLong", Name: "for half an hour", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_behind_since_timestamp_seconds{job="s", pod="a", load_balancer="l", backend_set="chat"} 60x40`,
 			`fairlead_backendset_behind_since_timestamp_seconds{job="s", pod="a", load_balancer="l", backend_set="embed"} 60x9 _x20 1740x10`,
@@ -100,34 +100,34 @@ var cases = []alerts.Case{
 		Want: []string{`{backend_set="chat", job="s", load_balancer="l"}`},
 	},
 	{
-		Alert: "BackendSetPendingLong", Name: "a roll-out", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerPendingLong", Name: "a roll-out", At: 30 * time.Minute,
 		Series: []string{`fairlead_backendset_behind_since_timestamp_seconds{job="s", load_balancer="l", backend_set="chat"} 60+60x40`},
 	},
 	{
-		Alert: "BackendSetWebhookCertificateExpiring", Name: "in an hour", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerWebhookCertificateExpiring", Name: "in an hour", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s", pod="a"} 3600x30`, `fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s", pod="b"} 9000000x30`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetWebhookCertificateExpiring", Name: "none yet", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerWebhookCertificateExpiring", Name: "none yet", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s"} 0x30`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetWebhookCertificateExpiring", Name: "in a month", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerWebhookCertificateExpiring", Name: "in a month", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_webhook_certificate_expiry_timestamp_seconds{job="s"} 2592000x30`},
 	},
 	{
-		Alert: "BackendSetCapacityExceeded", Name: "a full load balancer", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerCapacityExceeded", Name: "a full load balancer", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_bindings{job="s", pod="a", reason="CapacityExceeded"} 2x20`, `fairlead_backendset_bindings{job="s", pod="b", reason="CapacityExceeded"} 0x20`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetCapacityExceeded", Name: "until others have drained", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerCapacityExceeded", Name: "until others have drained", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_bindings{job="s", reason="CapacityExceeded"} 1x7 0x10`},
 	},
 	{
-		Alert: "BackendSetGatewayNotProgrammed", Name: "a lost record", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerGatewayNotProgrammed", Name: "a lost record", At: 20 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_gateways{job="s", pod="a", load_balancer="l", reason="RecordLost"} 1x30`, `fairlead_backendset_gateways{job="s", pod="a", load_balancer="l", reason="Programmed"} 4x30`,
 			`fairlead_backendset_gateways{job="s", pod="b", load_balancer="l", reason="RecordLost"} 0x30`,
@@ -135,34 +135,34 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", load_balancer="l", reason="RecordLost"}`},
 	},
 	{
-		Alert: "BackendSetGatewayNotProgrammed", Name: "a new Gateway", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerGatewayNotProgrammed", Name: "a new Gateway", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_gateways{job="s", load_balancer="l", reason="Pending"} 1x5 0x30`, `fairlead_backendset_gateways{job="s", load_balancer="l", reason="Programmed"} 0x5 1x30`},
 	},
 	{
-		Alert: "BackendSetRouteFailing", Name: "work requests fail", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerRouteFailing", Name: "work requests fail", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="WorkRequestFailed"} 3x30`},
 		Want:   []string{`{job="s", load_balancer="l", reason="WorkRequestFailed"}`},
 	},
 	{
-		Alert: "BackendSetRouteFailing", Name: "mistakes of tenants", At: 20 * time.Minute,
+		Alert: "BackendSetSyncerRouteFailing", Name: "mistakes of tenants", At: 20 * time.Minute,
 		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="UnsupportedValue"} 3x30`, `fairlead_backendset_routes{job="s", load_balancer="l", reason="HostConflict"} 3x30`},
 	},
 	{
-		Alert: "BackendSetGatewayCapacityExceeded", Name: "routes without a set", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerGatewayCapacityExceeded", Name: "routes without a set", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="CapacityExceeded"} 2x20`, `fairlead_backendset_listeners{job="s", load_balancer="l", reason="CapacityExceeded"} 0x20`},
 		Want:   []string{`{job="s", load_balancer="l"}`},
 	},
 	{
-		Alert: "BackendSetGatewayCapacityExceeded", Name: "too many listeners", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerGatewayCapacityExceeded", Name: "too many listeners", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_listeners{job="s", load_balancer="l", reason="CapacityExceeded"} 1x20`},
 		Want:   []string{`{job="s", load_balancer="l"}`},
 	},
 	{
-		Alert: "BackendSetGatewayCapacityExceeded", Name: "for a moment", At: 10 * time.Minute,
+		Alert: "BackendSetSyncerGatewayCapacityExceeded", Name: "for a moment", At: 10 * time.Minute,
 		Series: []string{`fairlead_backendset_routes{job="s", load_balancer="l", reason="CapacityExceeded"} 2x7 0x20`},
 	},
 	{
-		Alert: "BackendSetThrottled", Name: "the limit stays low", At: 2 * time.Hour,
+		Alert: "BackendSetSyncerThrottled", Name: "the limit stays low", At: 2 * time.Hour,
 		Series: []string{
 			`fairlead_leader{job="s", instance="1"} 1x130`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="1"} 10x60 2.5x70`,
 			`fairlead_leader{job="s", instance="2"} 0x130`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="2"} 10x130`,
@@ -170,7 +170,7 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetThrottled", Name: "429 again and again", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerThrottled", Name: "429 again and again", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", instance="1"} 1x40`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="1"} 8x40`,
 			`fairlead_backendset_oci_request_seconds_count{job="s", instance="1", operation="GetLoadBalancer", code="TooManyRequests"} 0+1x40`,
@@ -179,14 +179,14 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetThrottled", Name: "a former leader", At: 2 * time.Hour,
+		Alert: "BackendSetSyncerThrottled", Name: "a former leader", At: 2 * time.Hour,
 		Series: []string{
 			`fairlead_leader{job="s", instance="1"} 0x130`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="1"} 2.5x130`,
 			`fairlead_leader{job="s", instance="2"} 1x130`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="2"} 10x130`,
 		},
 	},
 	{
-		Alert: "BackendSetThrottled", Name: "a few 429", At: 30 * time.Minute,
+		Alert: "BackendSetSyncerThrottled", Name: "a few 429", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", instance="1"} 1x40`, `fairlead_backendset_oci_requests_per_second_limit{job="s", instance="1"} 10x20 2.5x5 10x15`,
 			`fairlead_backendset_oci_request_seconds_count{job="s", instance="1", operation="GetLoadBalancer", code="TooManyRequests"} 0x20 3x20`,
@@ -194,7 +194,7 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "BackendSetWorkRequestsFail", Name: "every ten minutes", At: 90 * time.Minute,
+		Alert: "BackendSetSyncerWorkRequestsFailing", Name: "every ten minutes", At: 90 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="UpdateBackendSet", result="failed"} 1x10 2x10 3x10 4x10 5x10 6x10 7x10 8x10 9x10 10x10`,
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="UpdateBackendSet", result="succeeded"} 0+1x100`,
@@ -202,7 +202,7 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetWorkRequestsFail", Name: "one failed and one was lost", At: 40 * time.Minute,
+		Alert: "BackendSetSyncerWorkRequestsFailing", Name: "one failed and one was lost", At: 40 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="UpdateBackendSet", result="failed"} 0x25 1x30`,
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="CreateBackend", result="lost"} 0x25 1x30`,
@@ -210,14 +210,14 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetWorkRequestsFail", Name: "one failed", At: 40 * time.Minute,
+		Alert: "BackendSetSyncerWorkRequestsFailing", Name: "one failed", At: 40 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="UpdateBackendSet", result="failed"} 0x25 1x30`,
 			`fairlead_backendset_work_request_seconds_count{job="s", operation="UpdateBackendSet", result="succeeded"} 0+1x60`,
 		},
 	},
 	{
-		Alert: "BackendSetPropagationSlow", Name: "minutes", At: 40 * time.Minute,
+		Alert: "BackendSetSyncerPropagationSlow", Name: "minutes", At: 40 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="60"} 0+9x50`, `fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="300"} 0+10x50`,
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="+Inf"} 0+10x50`,
@@ -225,7 +225,7 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "BackendSetPropagationSlow", Name: "slow health checks", At: 40 * time.Minute,
+		Alert: "BackendSetSyncerPropagationSlow", Name: "slow health checks", At: 40 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="8"} 0+9x50`, `fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="+Inf"} 0+9x50`,
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="in_service", le="60"} 0x50`, `fairlead_backendset_propagation_seconds_bucket{job="s", stage="in_service", le="300"} 0+9x50`,
@@ -233,7 +233,7 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "BackendSetPropagationSlow", Name: "a moment ago", At: 35 * time.Minute,
+		Alert: "BackendSetSyncerPropagationSlow", Name: "a moment ago", At: 35 * time.Minute,
 		Series: []string{
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="60"} 0x50`, `fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="300"} 0x30 9x20`,
 			`fairlead_backendset_propagation_seconds_bucket{job="s", stage="written", le="+Inf"} 0x30 9x20`,

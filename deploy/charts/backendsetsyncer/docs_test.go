@@ -38,5 +38,5 @@ func TestEveryReasonHasALine(t *testing.T) {
 // TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	t.Parallel()
-	alerts.AssertRunbooks(t, alerts.Read(t, chart), "BackendSet", readGuide(t))
+	alerts.AssertRunbooks(t, alerts.Read(t, chart), "BackendSetSyncer", readGuide(t))
 }

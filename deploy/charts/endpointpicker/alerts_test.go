@@ -148,7 +148,7 @@ var cases = []alerts.Case{
 		Series: []string{`fairlead_picker_recording_lost_requests_total{job="p", reason="prompt"} 0+6x40`, `fairlead_picker_recording_lost_requests_total{job="p", reason="file"} 3x40`},
 	},
 	{
-		Alert: "EndpointPickerReplicasApart", Name: "one of three is cut off", At: 30 * time.Minute,
+		Alert: "EndpointPickerReplicaSyncDegraded", Name: "one of three is cut off", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_picker_replicas_heard{job="p", pod="a", pool="ns/x"} 2x10 1x40`, `fairlead_picker_replicas_heard{job="p", pod="b", pool="ns/x"} 2x10 1x40`,
 			`fairlead_picker_replicas_heard{job="p", pod="c", pool="ns/x"} 2x10 0x40`, `fairlead_picker_replicas_heard{job="p", pod="a", pool="ns/y"} 0x50`,
@@ -156,16 +156,16 @@ var cases = []alerts.Case{
 		Want: []string{`{job="p", pool="ns/x"}`},
 	},
 	{
-		Alert: "EndpointPickerReplicasApart", Name: "all hear each other", At: 30 * time.Minute,
+		Alert: "EndpointPickerReplicaSyncDegraded", Name: "all hear each other", At: 30 * time.Minute,
 		Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 1x50`, `fairlead_picker_replicas_heard{job="p", pod="b"} 1x50`},
 	},
 	{
-		Alert: "EndpointPickerReplicasApart", Name: "a roll-out", At: 30 * time.Minute,
+		Alert: "EndpointPickerReplicaSyncDegraded", Name: "a roll-out", At: 30 * time.Minute,
 		Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 1x18 0x4 1x30`, `fairlead_picker_replicas_heard{job="p", pod="b"} 1x18 0x4 1x30`},
 	},
-	{Alert: "EndpointPickerReplicasApart", Name: "one replica", At: 30 * time.Minute, Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 0x50`}},
+	{Alert: "EndpointPickerReplicaSyncDegraded", Name: "one replica", At: 30 * time.Minute, Series: []string{`fairlead_picker_replicas_heard{job="p", pod="a"} 0x50`}},
 	{
-		Alert: "EndpointPickerReplicasApart", Name: "replicas that share nothing", At: 30 * time.Minute,
+		Alert: "EndpointPickerReplicaSyncDegraded", Name: "replicas that share nothing", At: 30 * time.Minute,
 		Series: []string{`fairlead_picker_endpoints_ready{job="p", pod="a"} 3x50`, `fairlead_picker_endpoints_ready{job="p", pod="b"} 3x50`},
 	},
 	{

@@ -27,7 +27,7 @@ var cases = []alerts.Case{
 	{Alert: "NodePoolIngressDown", Name: "nothing is scraped", At: 10 * time.Minute, Want: []string{`{name="yurtingress"}`}},
 	{Alert: "NodePoolIngressDown", Name: "for a moment", Series: []string{`workqueue_depth{job="s", name="yurtingress"} 0x5`}, At: 12 * time.Minute},
 	{
-		Alert: "NodePoolIngressWithoutLeader", Name: "two followers", At: 10 * time.Minute,
+		Alert: "NodePoolIngressNoLeader", Name: "two followers", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", namespace="n", pod="a"} 0x20`, `fairlead_leader{job="s", namespace="n", pod="b"} 0x20`,
 			`workqueue_depth{job="s", namespace="n", pod="a", name="yurtingress"} 0x20`, `workqueue_depth{job="s", namespace="n", pod="b", name="yurtingress"} 0x20`,
@@ -35,17 +35,17 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", namespace="n"}`},
 	},
 	{
-		Alert: "NodePoolIngressWithoutLeader", Name: "a leader and a follower", At: 10 * time.Minute,
+		Alert: "NodePoolIngressNoLeader", Name: "a leader and a follower", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", pod="a"} 0x20`, `fairlead_leader{job="s", pod="b"} 1x20`, `workqueue_depth{job="s", pod="a", name="yurtingress"} 0x20`,
 		},
 	},
 	{
-		Alert: "NodePoolIngressWithoutLeader", Name: "another service has no leader", At: 10 * time.Minute,
+		Alert: "NodePoolIngressNoLeader", Name: "another service has no leader", At: 10 * time.Minute,
 		Series: []string{`fairlead_leader{job="other", pod="a"} 0x20`, `workqueue_depth{job="other", pod="a", name="backendsetbinding"} 0x20`},
 	},
 	{
-		Alert: "NodePoolDown", Name: "pods crash", At: 15 * time.Minute,
+		Alert: "NodePoolIngressPoolDown", Name: "pods crash", At: 15 * time.Minute,
 		Series: []string{
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="hangzhou", state="desired"} 2x20`,
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="hangzhou", state="ready"} 0x20`,
@@ -57,7 +57,7 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", pool="hangzhou", yurtingress="edge"}`},
 	},
 	{
-		Alert: "NodePoolDown", Name: "scaled to zero, and a site without a connection", At: 15 * time.Minute,
+		Alert: "NodePoolIngressPoolDown", Name: "scaled to zero, and a site without a connection", At: 15 * time.Minute,
 		Series: []string{
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="hangzhou", state="desired"} 0x20`,
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="hangzhou", state="ready"} 0x20`,
@@ -68,7 +68,7 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "NodePoolWithoutNodes", Name: "a site without a connection", At: 30 * time.Minute,
+		Alert: "NodePoolIngressPoolWithoutNodes", Name: "a site without a connection", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="shanghai", state="desired"} 1x40`,
 			`fairlead_nodepool_pool_nodes{job="s", yurtingress="edge", pool="shanghai", state="all"} 3x40`,
@@ -77,7 +77,7 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", pool="shanghai", yurtingress="edge"}`},
 	},
 	{
-		Alert: "NodePoolWithoutNodes", Name: "for ten minutes, and a pool that needs none", At: 30 * time.Minute,
+		Alert: "NodePoolIngressPoolWithoutNodes", Name: "for ten minutes, and a pool that needs none", At: 30 * time.Minute,
 		Series: []string{
 			`fairlead_nodepool_pool_replicas{job="s", yurtingress="edge", pool="shanghai", state="desired"} 1x40`,
 			`fairlead_nodepool_pool_nodes{job="s", yurtingress="edge", pool="shanghai", state="ready"} 1x20 0x9 1x20`,
@@ -86,7 +86,7 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "NodePoolNotReady", Name: "for an hour", At: time.Hour,
+		Alert: "NodePoolIngressPoolNotReady", Name: "for an hour", At: time.Hour,
 		Series: []string{
 			`fairlead_nodepool_pool_ready{job="s", yurtingress="edge", pool="hangzhou"} 0x70`, `fairlead_nodepool_pool_nodes{job="s", yurtingress="edge", pool="hangzhou", state="ready"} 1x70`,
 			`fairlead_nodepool_pool_ready{job="s", yurtingress="edge", pool="shanghai"} 1x70`, `fairlead_nodepool_pool_nodes{job="s", yurtingress="edge", pool="shanghai", state="ready"} 1x70`,
@@ -94,34 +94,34 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", pool="hangzhou", yurtingress="edge"}`},
 	},
 	{
-		Alert: "NodePoolNotReady", Name: "without nodes", At: time.Hour,
+		Alert: "NodePoolIngressPoolNotReady", Name: "without nodes", At: time.Hour,
 		Series: []string{`fairlead_nodepool_pool_ready{job="s", yurtingress="edge", pool="hangzhou"} 0x70`, `fairlead_nodepool_pool_nodes{job="s", yurtingress="edge", pool="hangzhou", state="ready"} 0x70`},
 	},
 	{
-		Alert: "NodePoolRolloutStopped", Name: "at a bad image", At: 15 * time.Minute,
+		Alert: "NodePoolIngressRolloutStopped", Name: "at a bad image", At: 15 * time.Minute,
 		Series: []string{`fairlead_nodepool_pools{job="s", pod="a", reason="RolloutStopped"} 3x20`, `fairlead_nodepool_pools{job="s", pod="b", reason="RolloutStopped"} 0x20`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "NodePoolRolloutStopped", Name: "it goes on", At: 15 * time.Minute,
+		Alert: "NodePoolIngressRolloutStopped", Name: "it goes on", At: 15 * time.Minute,
 		Series: []string{`fairlead_nodepool_pools{job="s", reason="RolloutStopped"} 3x12 0x9`, `fairlead_nodepool_pools{job="s", reason="Waiting"} 3x20`},
 	},
 	{
-		Alert: "NodePoolNotAccepted", Name: "by reason", At: 30 * time.Minute,
+		Alert: "NodePoolIngressPoolNotAccepted", Name: "by reason", At: 30 * time.Minute,
 		Series: []string{`fairlead_nodepool_pools{job="s", reason="PoolConflict"} 2x40`, `fairlead_nodepool_pools{job="s", reason="NotAllowed"} 1x40`, `fairlead_nodepool_pools{job="s", reason="Ready"} 9x40`},
 		Want:   []string{`{job="s", reason="PoolConflict"}`, `{job="s", reason="NotAllowed"}`},
 	},
 	{
-		Alert: "NodePoolNotAccepted", Name: "reasons with alerts of their own", At: 30 * time.Minute,
+		Alert: "NodePoolIngressPoolNotAccepted", Name: "reasons with alerts of their own", At: 30 * time.Minute,
 		Series: []string{`fairlead_nodepool_pools{job="s", reason="NoReadyNodes"} 2x40`, `fairlead_nodepool_pools{job="s", reason="RolloutStopped"} 1x40`},
 	},
 	{
-		Alert: "NodePoolIngressFights", Name: "another program", At: 80 * time.Minute,
+		Alert: "NodePoolIngressWriteConflict", Name: "another program", At: 80 * time.Minute,
 		Series: []string{`fairlead_nodepool_writes_total{job="s", resource="services", result="updated"} 0+2x90`, `fairlead_nodepool_writes_total{job="s", resource="deployments", result="updated"} 5x90`},
 		Want:   []string{`{job="s", resource="services"}`},
 	},
 	{
-		Alert: "NodePoolIngressFights", Name: "a roll-out", At: 80 * time.Minute,
+		Alert: "NodePoolIngressWriteConflict", Name: "a roll-out", At: 80 * time.Minute,
 		Series: []string{`fairlead_nodepool_writes_total{job="s", resource="services", result="updated"} 0+2x90`, `fairlead_nodepool_pools{job="s", reason="Waiting"} 1x90`},
 	},
 	{

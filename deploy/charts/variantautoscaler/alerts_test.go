@@ -28,7 +28,7 @@ var cases = []alerts.Case{
 	{Alert: "VariantAutoscalerDown", Name: "for a moment", Series: []string{`fairlead_autoscaler_interval_seconds{job="s"} 60x5`}, At: 12 * time.Minute},
 	{Alert: "VariantAutoscalerDown", Name: "a replica that never led", Series: []string{`fairlead_autoscaler_interval_seconds{job="s"} 0x20`}, At: 20 * time.Minute},
 	{
-		Alert: "VariantAutoscalerWithoutLeader", Name: "two followers", At: 10 * time.Minute,
+		Alert: "VariantAutoscalerNoLeader", Name: "two followers", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", namespace="n", pod="a"} 0x20`, `fairlead_leader{job="s", namespace="n", pod="b"} 0x20`,
 			`fairlead_autoscaler_interval_seconds{job="s", namespace="n", pod="a"} 0x20`, `fairlead_autoscaler_interval_seconds{job="s", namespace="n", pod="b"} 0x20`,
@@ -36,18 +36,18 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s", namespace="n"}`},
 	},
 	{
-		Alert: "VariantAutoscalerWithoutLeader", Name: "a leader and a follower", At: 10 * time.Minute,
+		Alert: "VariantAutoscalerNoLeader", Name: "a leader and a follower", At: 10 * time.Minute,
 		Series: []string{
 			`fairlead_leader{job="s", namespace="n", pod="a"} 0x20`, `fairlead_leader{job="s", namespace="n", pod="b"} 1x20`,
 			`fairlead_autoscaler_interval_seconds{job="s", namespace="n", pod="a"} 0x20`,
 		},
 	},
 	{
-		Alert: "VariantAutoscalerWithoutLeader", Name: "another service has no leader", At: 10 * time.Minute,
+		Alert: "VariantAutoscalerNoLeader", Name: "another service has no leader", At: 10 * time.Minute,
 		Series: []string{`fairlead_leader{job="other", namespace="n", pod="a"} 0x20`, `fairlead_autoscaler_interval_seconds{job="s", namespace="n", pod="b"} 0x20`},
 	},
 	{
-		Alert: "VariantAutoscalerWithoutLeader", Name: "change of leaders", At: 9 * time.Minute,
+		Alert: "VariantAutoscalerNoLeader", Name: "change of leaders", At: 9 * time.Minute,
 		Series: []string{`fairlead_leader{job="s", pod="a"} 1x8 0 1x10`, `fairlead_autoscaler_interval_seconds{job="s", pod="a"} 60x20`},
 	},
 	{
@@ -90,21 +90,21 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "VariantAutoscalerPassesFail", Name: "all", At: 40 * time.Minute,
+		Alert: "VariantAutoscalerPassesFailing", Name: "all", At: 40 * time.Minute,
 		Series: []string{`fairlead_autoscaler_passes_total{job="s", result="error"} 0+1x50`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "VariantAutoscalerPassesFail", Name: "every second one", At: 40 * time.Minute,
+		Alert: "VariantAutoscalerPassesFailing", Name: "every second one", At: 40 * time.Minute,
 		Series: []string{`fairlead_autoscaler_passes_total{job="s", result="error"} 0+1x50`, `fairlead_autoscaler_passes_total{job="s", result="success"} 0+1x50`},
 		Want:   []string{`{job="s"}`},
 	},
 	{
-		Alert: "VariantAutoscalerPassesFail", Name: "one", At: 40 * time.Minute,
+		Alert: "VariantAutoscalerPassesFailing", Name: "one", At: 40 * time.Minute,
 		Series: []string{`fairlead_autoscaler_passes_total{job="s", result="error"} 0x35 1x20`, `fairlead_autoscaler_passes_total{job="s", result="success"} 0+1x50`},
 	},
 	{
-		Alert: "VariantAutoscalerPassesFail", Name: "conflicts and restarts", At: 40 * time.Minute,
+		Alert: "VariantAutoscalerPassesFailing", Name: "conflicts and restarts", At: 40 * time.Minute,
 		Series: []string{`fairlead_autoscaler_passes_total{job="s", result="conflict"} 0+1x50`, `fairlead_autoscaler_passes_total{job="s", result="canceled"} 0+1x50`},
 	},
 	{
@@ -172,7 +172,7 @@ var cases = []alerts.Case{
 		},
 	},
 	{
-		Alert: "VariantAutoscalerPlanUnproven", Name: "for an hour", At: time.Hour,
+		Alert: "VariantAutoscalerPlanNotOptimal", Name: "for an hour", At: time.Hour,
 		Series: []string{
 			`fairlead_autoscaler_cost_gap_per_hour{job="s", pod="a"} 5x70`, `fairlead_autoscaler_cost_per_hour{job="s", pod="a", plan="optimal"} 200x70`,
 			`fairlead_autoscaler_cost_per_hour{job="s", pod="a", plan="acted"} 2000x70`,
@@ -180,11 +180,11 @@ var cases = []alerts.Case{
 		Want: []string{`{job="s"}`},
 	},
 	{
-		Alert: "VariantAutoscalerPlanUnproven", Name: "a small gap", At: time.Hour,
+		Alert: "VariantAutoscalerPlanNotOptimal", Name: "a small gap", At: time.Hour,
 		Series: []string{`fairlead_autoscaler_cost_gap_per_hour{job="s", pod="a"} 1x70`, `fairlead_autoscaler_cost_per_hour{job="s", pod="a", plan="optimal"} 200x70`},
 	},
 	{
-		Alert: "VariantAutoscalerPlanUnproven", Name: "everything is at zero", At: time.Hour,
+		Alert: "VariantAutoscalerPlanNotOptimal", Name: "everything is at zero", At: time.Hour,
 		Series: []string{`fairlead_autoscaler_cost_gap_per_hour{job="s", pod="a"} 0x70`, `fairlead_autoscaler_cost_per_hour{job="s", pod="a", plan="optimal"} 0x70`},
 	},
 	{
