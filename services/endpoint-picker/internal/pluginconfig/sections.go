@@ -18,7 +18,7 @@ func (c *compiler) compileDataLayer() {
 		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval", "crossReplicaPublishTimeout",
 	} {
 		if at := path + "." + field; c.HasField(at) {
-			c.Warnf(at, "it has no effect: replicas see each other's requests in scraped metrics")
+			c.Warnf(at, "it has no effect: replicas tell each other of their requests without a plugin (--replica-addresses)")
 		}
 	}
 	c.compileSources(path+".sources", spec)

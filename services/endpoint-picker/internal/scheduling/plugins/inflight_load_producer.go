@@ -28,6 +28,6 @@ func (p *inflightLoadProducer) Validate(c *Check) {
 		c.noEffect("addEstimatedOutputTokens", promptOnly)
 	}
 	if p.SyncCrossReplicaState {
-		c.noEffect("syncCrossReplicaState", "replicas see each other's requests in scraped metrics")
+		c.noEffect("syncCrossReplicaState", "replicas tell each other of their requests without a plugin (--replica-addresses)")
 	}
 }

@@ -68,8 +68,8 @@ var unneeded = map[string]string{
 	"request-attribute-reporter":           "the picker's metrics contain the usage of requests; the gateway does not get it",
 	"endpoint-notification-source":         "the picker watches the endpoints itself",
 	"k8s-notification-source":              "the picker watches its objects itself",
-	"local-syncer":                         "replicas see each other's requests in scraped metrics",
-	"cross-replica-publisher":              "replicas see each other's requests in scraped metrics",
+	"local-syncer":                         "replicas tell each other of their requests without a plugin (--replica-addresses)",
+	"cross-replica-publisher":              "replicas tell each other of their requests without a plugin (--replica-addresses)",
 }
 
 // Replacement says what to use instead of a type that this picker does not have.
