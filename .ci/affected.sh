@@ -80,16 +80,16 @@ for file in "${files[@]}"; do
 	charts/backendset-syncer/*) affect services/backendset-syncer chart e2e/syncer ;; # tests of the service apply the CRD
 	charts/variant-autoscaler/*) affect services/variant-autoscaler chart e2e/autoscaler ;; # as above
 	charts/nodepool-ingress/*) affect services/nodepool-ingress chart e2e/nodepool ;; # as above
-	# Documents that tests read: affected_test.sh compares the list with the tests.
+	# Documents that tests read: affected_test.sh compares the list with the tests. Tests of charts render the commands of all of them.
 	docs/reference/metrics/*) name=${file##*/} && affect "services/${name%.md}" chart ;;
-	docs/services/endpoint-picker*) affect services/endpoint-picker ;;
-	docs/services/ingress-reconciler*) affect services/ingress-reconciler ;;
-	docs/services/nodepool-ingress*) affect services/nodepool-ingress ;;
-	docs/services/backendset-syncer-conformance.md) affect deploy/local/e2e ;;
-	docs/services/variant-autoscaler-zero.md) affect e2e/autoscaler ;;
-	docs/services/variant-autoscaler.md) affect services/variant-autoscaler ;;
-	docs/operations/migrate-from-yurtingress.md) affect e2e/nodepool ;;
-	docs/operations/* | README.md) affect chart ;;
+	docs/services/endpoint-picker*) affect services/endpoint-picker chart ;;
+	docs/services/ingress-reconciler*) affect services/ingress-reconciler chart ;;
+	docs/services/nodepool-ingress*) affect services/nodepool-ingress chart ;;
+	docs/services/backendset-syncer-conformance.md) affect deploy/local/e2e chart ;;
+	docs/services/variant-autoscaler-zero.md) affect e2e/autoscaler chart ;;
+	docs/services/variant-autoscaler.md) affect services/variant-autoscaler chart ;;
+	docs/operations/migrate-from-yurtingress.md) affect e2e/nodepool chart ;;
+	docs/services/* | docs/operations/* | docs/install.md | docs/tutorial.md | README.md) affect chart ;;
 	docs/* | mkdocs.yml | *.md | LICENSE | .github/*) ;; # verify, lint and docs read them
 	*) everything ;;
 	esac
