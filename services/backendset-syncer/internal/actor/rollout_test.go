@@ -325,7 +325,7 @@ func (d *rollout) request(client *http.Client) bool {
 	return err == nil && response.StatusCode == http.StatusOK && len(body) == streamPieces*len("token ")
 }
 
-// TestRollOut measures roll-outs, and checks what the README promises. make bench-rollout prints all cells, make demo-oci a few.
+// TestRollOut measures roll-outs, and checks what the documentation promises. make bench-rollout prints all cells, make demo-oci a few.
 func TestRollOut(t *testing.T) {
 	t.Parallel()
 	out := io.Discard
