@@ -47,6 +47,7 @@ FOLDERS = {
 }
 # Programs beside those of the services: module and package.
 PROGRAMS = {"endpoint-picker-replay": ("services/endpoint-picker/simulator", "./cmd/endpoint-picker-replay")}
+MAX_WORDS = 2500
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
 DEFAULT = re.compile(r" \(default (?P<value>.*)\)$")
@@ -147,9 +148,18 @@ def declares(code, name):
     return re.search(start + re.escape(function) + r"[\[(]", code, re.MULTILINE) is not None
 
 
+def check_sizes():
+    """Fails for a page about a service that is too long to be about one subject."""
+    for file in glob.glob("docs/services/*.md", root_dir=ROOT):
+        words = len(read(file).split())
+        if words > MAX_WORDS:
+            raise PluginError(f"{file} has {words} words, more than {MAX_WORDS}: move a subject to a page of its own")
+
+
 def on_files(files, config):
     check_names()
     check_tour()
+    check_sizes()
     for page, file in borrowed().items():
         if own := files.get_file_from_path(page):
             files.remove(own)  # docs/index.md: the site begins with the README
