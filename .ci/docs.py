@@ -2,8 +2,8 @@
 
 The site has every page of docs/, and the README files that PAGES names. Reference pages are generated, so that they cannot differ
 from the programs: flags from --help, and values from the README that helm-docs writes. Tests write the tables in
-docs/reference/metrics from the registries of the services. The names of docs/names.md and the functions of docs/tour.md are compared with the
-code.
+docs/reference/metrics from the registries of the services. The names of docs/names.md, the functions of docs/tour.md and the packages
+of services/*/README.md are compared with the code.
 
 A link that leaves docs/ leads to the page of that file, if it has one, and to the repository otherwise. MkDocs warns about a link to a
 file or heading that does not exist, and warnings fail the build.
@@ -148,6 +148,22 @@ def declares(code, name):
     return re.search(start + re.escape(function) + r"[\[(]", code, re.MULTILINE) is not None
 
 
+def check_packages():
+    """Fails for a package of a service that its README does not list, or a listed one that does not exist."""
+    for readme in glob.glob("services/*/README.md", root_dir=ROOT):
+        service = posixpath.dirname(readme)
+        rows = "\n".join(line for line in read(readme).splitlines() if line.startswith("|"))
+        listed = set(re.findall(r"[`\[]((?:internal|test)/[\w/]+)[`\]]", rows))
+        exist = {
+            posixpath.dirname(file)
+            for file in glob.glob("internal/**/*.go", root_dir=os.path.join(ROOT, service), recursive=True)
+            if not file.endswith("_test.go") and "/testdata/" not in file
+        }
+        unlisted, stale = exist - listed, {package for package in listed if not os.path.isdir(os.path.join(ROOT, service, package))}
+        if unlisted or stale:
+            raise PluginError(f"{readme}: list {sorted(unlisted)}, remove {sorted(stale)}")
+
+
 def check_sizes():
     """Fails for a page about a service that is too long to be about one subject."""
     for file in glob.glob("docs/services/*.md", root_dir=ROOT):
@@ -159,6 +175,7 @@ def check_sizes():
 def on_files(files, config):
     check_names()
     check_tour()
+    check_packages()
     check_sizes()
     for page, file in borrowed().items():
         if own := files.get_file_from_path(page):
