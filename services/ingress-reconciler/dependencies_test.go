@@ -34,7 +34,8 @@ func TestDependencies(t *testing.T) {
 		{pattern: "./internal/settings", want: pure},
 		{pattern: "./internal/transition", want: pure},
 		{ // it names objects as caches do
-			pattern: "./internal/dependents", want: []string{"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", logger, container},
+			pattern: "./internal/dependents",
+			want:    []string{"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/dynamic/...", logger, container},
 		},
 	}
 	for _, tt := range tests {

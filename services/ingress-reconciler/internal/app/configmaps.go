@@ -43,8 +43,8 @@ func newConfigMaps(p configMapParts) *configMaps {
 	watched := &configMaps{Source: settings.Source{Name: sources.ConfigMap.String(), ClusterDomain: sources.ClusterDomain}}
 	if sources.ConfigMap.Name != "" {
 		store := configmap.NewStore(configmap.Params[*settings.Document]{
-			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.ConfigMap), Key: settings.Key, Decode: withoutWarnings(settings.Parse),
-			Recorder: p.Events, Observer: p.Metrics,
+			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.ConfigMap), Key: settings.Key,
+			Decode: withoutWarnings(settings.Parse), Recorder: p.Events, Observer: p.Metrics,
 		})
 		watched.Document, watched.stores = store, append(watched.stores, store)
 	}

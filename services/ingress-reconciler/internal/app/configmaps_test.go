@@ -35,7 +35,9 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 	cfg := config.Default()
 	cfg.Sources = sources
 	recorder := events.New(events.Params{Client: client, Controller: name, Log: zap.NewNop(), Clock: clock.RealClock{}})
-	c, changes = newConfigMaps(configMapParts{Config: cfg, Log: zap.NewNop(), Client: client, Events: recorder, Metrics: metrics.New(prometheus.NewRegistry())}), &atomic.Int32{}
+	c, changes = newConfigMaps(configMapParts{
+		Config: cfg, Log: zap.NewNop(), Client: client, Events: recorder, Metrics: metrics.New(prometheus.NewRegistry()),
+	}), &atomic.Int32{}
 	assert.Len(t, c.Unsynced(), len(c.stores))
 	c.OnChange(func() { changes.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,8 +58,8 @@ func TestConfigMaps(t *testing.T) {
 		configMap("ome", "inferenceservice-config", "ingress", `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.test"}`),
 	)
 	sources := config.Sources{
-		ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"},
-		ClusterDomain: "cluster.test",
+		ConfigMap:    configmap.Name{Namespace: "fairlead", Name: "ingress"},
+		OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.test",
 	}
 	c, changes := startConfigMaps(t, sources, client)
 	current, problem := c.Current()
@@ -71,7 +73,11 @@ func TestConfigMaps(t *testing.T) {
 
 func TestConfigMapsThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	c, _ := startConfigMaps(t, config.Sources{ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: configmap.Name{Namespace: "ome", Name: "c"}}, fake.NewClientset())
+	c, _ := startConfigMaps(t,
+		config.Sources{
+			ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress"}, OMEConfigMap: configmap.Name{Namespace: "ome", Name: "c"},
+		},
+		fake.NewClientset())
 	current, problem := c.Current()
 	assert.Nil(t, current.Document)
 	assert.Nil(t, current.Inherited)

@@ -29,7 +29,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 // lead reconciles for one term.
 func (p *parts) lead(ctx, lease context.Context) {
 	c := controller.New(controller.Params{
-		Options: p.Config.Work, Name: "inferenceservice", Reconciler: p.Reconciler, Log: p.Log, Metrics: p.Metrics, Clock: clock.RealClock{},
+		Options: p.Config.Work, Name: "inferenceservice", Reconciler: p.Reconciler, Log: p.Log, Metrics: p.Metrics,
+		Clock: clock.RealClock{},
 	})
 	p.Reconciler.Clear() // the configuration may have changed since the last term
 	defer p.Reconciler.Clear()

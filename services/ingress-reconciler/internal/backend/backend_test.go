@@ -27,7 +27,9 @@ func service(name string, role isvc.Role, change ...func(*corev1.Service)) *core
 			Namespace: "models", Name: name, Labels: map[string]string{LabelService: "chat", LabelComponent: string(role)},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "InferenceService", Name: "chat", UID: "chat-uid", Controller: &yes}},
 		},
-		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080, Protocol: corev1.ProtocolTCP}}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http1", Port: 8080, Protocol: corev1.ProtocolTCP}},
+		},
 	}
 	for _, f := range change {
 		f(s)
@@ -49,7 +51,10 @@ func TestFind(t *testing.T) {
 	}{
 		{name: "nothing", fails: ErrNotFound},
 		{name: "OME's", give: []*corev1.Service{service("chat-engine", isvc.Engine)}, want: "chat-engine"},
-		{name: "of the other roles", give: []*corev1.Service{service("chat-router", isvc.Router), service("chat-decoder", isvc.Decoder)}, fails: ErrNotFound},
+		{
+			name: "of the other roles",
+			give: []*corev1.Service{service("chat-router", isvc.Router), service("chat-decoder", isvc.Decoder)}, fails: ErrNotFound,
+		},
 		{name: "of a revision, and headless", give: []*corev1.Service{
 			service("chat-engine-rev-6d5f", isvc.Engine), service("chat-engine-headless", isvc.Engine),
 			service("a", isvc.Engine, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }),
@@ -60,14 +65,47 @@ func TestFind(t *testing.T) {
 		}, fails: ErrNotFound},
 		{name: "only of a revision", give: []*corev1.Service{service("chat-engine-rev-6d5f", isvc.Engine)}, fails: ErrNotFound},
 		{name: "the only candidate", give: []*corev1.Service{service("b0ac-engine", isvc.Engine)}, want: "b0ac-engine"},
-		{name: "two that could be", give: []*corev1.Service{service("x-engine", isvc.Engine), service("y-engine", isvc.Engine)}, fails: ErrNotFound},
-		{name: "of another InferenceService, chat-engine", give: []*corev1.Service{service("chat-engine", isvc.Engine, ownedBy("other"))}, fails: ErrForeign},
-		{name: "without an owner", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences = nil })}, fails: ErrForeign},
-		{name: "of an owner that does not control it", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })}, fails: ErrForeign},
-		{name: "of another namespace", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Namespace = "else" })}, fails: ErrNotFound},
-		{name: "on its way out", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} })}, fails: ErrNotFound},
-		{name: "without ports", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Spec.Ports = nil })}, fails: ErrNoPort},
-		{name: "UDP alone", give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })}, fails: ErrNoPort},
+		{
+			name: "two that could be", give: []*corev1.Service{service("x-engine", isvc.Engine), service("y-engine", isvc.Engine)},
+			fails: ErrNotFound,
+		},
+		{
+			name: "of another InferenceService, chat-engine",
+			give: []*corev1.Service{service("chat-engine", isvc.Engine, ownedBy("other"))}, fails: ErrForeign,
+		},
+		{
+			name:  "without an owner",
+			give:  []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences = nil })},
+			fails: ErrForeign,
+		},
+		{
+			name: "of an owner that does not control it",
+			give: []*corev1.Service{
+				service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil }),
+			},
+			fails: ErrForeign,
+		},
+		{
+			name:  "of another namespace",
+			give:  []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Namespace = "else" })},
+			fails: ErrNotFound,
+		},
+		{
+			name:  "on its way out",
+			give:  []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} })},
+			fails: ErrNotFound,
+		},
+		{
+			name: "without ports",
+			give: []*corev1.Service{service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Spec.Ports = nil })}, fails: ErrNoPort,
+		},
+		{
+			name: "UDP alone",
+			give: []*corev1.Service{
+				service("chat-engine", isvc.Engine, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }),
+			},
+			fails: ErrNoPort,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,29 +131,112 @@ func TestPort(t *testing.T) {
 	}{
 		{name: "the only one", give: []corev1.ServicePort{{Port: 30000}}, want: Service{Port: 30000}},
 		{name: "the first", give: []corev1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}, want: Service{Port: 1, PortName: "a"}},
-		{name: "by name", give: []corev1.ServicePort{{Name: "grpc", Port: 1}, {Name: "http", Port: 2}}, want: Service{Port: 2, PortName: "http"}},
-		{name: "http before http1", give: []corev1.ServicePort{{Name: "http1", Port: 1}, {Name: "h2c", Port: 2}, {Name: "http", Port: 3}}, want: Service{Port: 3, PortName: "http"}},
-		{name: "http1 before h2c", give: []corev1.ServicePort{{Name: "h2c", Port: 2}, {Name: "http1", Port: 1}}, want: Service{Port: 1, PortName: "http1"}},
-		{name: "by the beginning of a name", give: []corev1.ServicePort{{Name: "grpc", Port: 1}, {Name: "http-api", Port: 2}}, want: Service{Port: 2, PortName: "http-api"}},
-		{name: "a name before a protocol", give: []corev1.ServicePort{{Name: "a", Port: 1, AppProtocol: &h2c}, {Name: "http1", Port: 2}}, want: Service{Port: 2, PortName: "http1"}},
-		{name: "by protocol", give: []corev1.ServicePort{{Name: "a", Port: 1, AppProtocol: &tcp}, {Name: "b", Port: 2, AppProtocol: &h2c}}, want: Service{Port: 2, PortName: "b", AppProtocol: h2c}},
-		{name: "https is not it", give: []corev1.ServicePort{{Name: "https", Port: 1}, {Name: "http", Port: 2}}, want: Service{Port: 2, PortName: "http"}},
-		{name: "after UDP", give: []corev1.ServicePort{{Name: "http", Port: 1, Protocol: corev1.ProtocolUDP}, {Name: "b", Port: 2}}, want: Service{Port: 2, PortName: "b"}},
-		{name: "http-metrics is not the API", give: []corev1.ServicePort{{Name: "api", Port: 30000}, {Name: "http-metrics", Port: 9000}}, want: Service{Port: 30000, PortName: "api"}},
-		{name: "a port without a name and http-metrics", give: []corev1.ServicePort{{Port: 30000}, {Name: "http-metrics", Port: 9000}}, want: Service{Port: 30000}},
-		{name: "metrics first", give: []corev1.ServicePort{{Name: "metrics", Port: 9000, AppProtocol: &http}, {Name: "sglang", Port: 30000}}, want: Service{Port: 30000, PortName: "sglang"}},
-		{name: "Prometheus first", give: []corev1.ServicePort{{Name: "http-prometheus", Port: 9000}, {Name: "Prometheus", Port: 9001}, {Name: "x", Port: 2}}, want: Service{Port: 2, PortName: "x"}},
-		{name: "health and administration", give: []corev1.ServicePort{{Name: "http-health", Port: 1}, {Name: "http-admin", Port: 2}, {Name: "main", Port: 3}}, want: Service{Port: 3, PortName: "main"}},
-		{name: "a name that only contains a word", give: []corev1.ServicePort{{Name: "http-administrator", Port: 1}, {Name: "main", Port: 3}}, want: Service{Port: 1, PortName: "http-administrator"}},
-		{name: "metrics alone", give: []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "metrics", Port: 9000}}, want: Service{Port: 9000, PortName: "metrics"}},
-		{name: "an HTTP port after gRPC", give: []corev1.ServicePort{{Name: "grpc", Port: 9000, AppProtocol: &h2c}, {Name: "rest", Port: 8080}}, want: Service{Port: 8080, PortName: "rest"}},
-		{name: "only gRPC", give: []corev1.ServicePort{{Name: "metrics", Port: 9000}, {Name: "grpc1", Port: 8080}}, want: Service{Port: 8080, PortName: "grpc1", GRPC: true}},
-		{name: "gRPC by protocol", give: []corev1.ServicePort{{Name: "api", Port: 1, AppProtocol: new("grpc")}}, want: Service{Port: 1, PortName: "api", AppProtocol: "grpc", GRPC: true}},
-		{name: "a name like gRPC for an HTTP port", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1, AppProtocol: new("http")}}, want: Service{Port: 1, PortName: "grpc-gateway", AppProtocol: "http"}},
-		{name: "a word of the name", give: []corev1.ServicePort{{Name: "sglang-grpc", Port: 1}, {Name: "rest", Port: 2}}, want: Service{Port: 2, PortName: "rest"}},
-		{name: "HTTP/1.1 in front of gRPC", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1}}, want: Service{Port: 1, PortName: "grpc-gateway"}},
-		{name: "HTTP/2 is not gRPC", give: []corev1.ServicePort{{Name: "h2c", Port: 9000}, {Name: "main", Port: 8080}}, want: Service{Port: 9000, PortName: "h2c"}},
-		{name: "Ray", give: []corev1.ServicePort{{Name: "dashboard", Port: 8265}, {Name: "ome-container", Port: 8080}, {Name: "ray-http", Port: 8000}}, want: Service{Port: 8080, PortName: "ome-container"}},
+		{
+			name: "by name", give: []corev1.ServicePort{{Name: "grpc", Port: 1}, {Name: "http", Port: 2}},
+			want: Service{Port: 2, PortName: "http"},
+		},
+		{
+			name: "http before http1",
+			give: []corev1.ServicePort{{Name: "http1", Port: 1}, {Name: "h2c", Port: 2}, {Name: "http", Port: 3}},
+			want: Service{Port: 3, PortName: "http"},
+		},
+		{
+			name: "http1 before h2c", give: []corev1.ServicePort{{Name: "h2c", Port: 2}, {Name: "http1", Port: 1}},
+			want: Service{Port: 1, PortName: "http1"},
+		},
+		{
+			name: "by the beginning of a name", give: []corev1.ServicePort{{Name: "grpc", Port: 1}, {Name: "http-api", Port: 2}},
+			want: Service{Port: 2, PortName: "http-api"},
+		},
+		{
+			name: "a name before a protocol",
+			give: []corev1.ServicePort{{Name: "a", Port: 1, AppProtocol: &h2c}, {Name: "http1", Port: 2}},
+			want: Service{Port: 2, PortName: "http1"},
+		},
+		{
+			name: "by protocol",
+			give: []corev1.ServicePort{{Name: "a", Port: 1, AppProtocol: &tcp}, {Name: "b", Port: 2, AppProtocol: &h2c}},
+			want: Service{Port: 2, PortName: "b", AppProtocol: h2c},
+		},
+		{
+			name: "https is not it", give: []corev1.ServicePort{{Name: "https", Port: 1}, {Name: "http", Port: 2}},
+			want: Service{Port: 2, PortName: "http"},
+		},
+		{
+			name: "after UDP", give: []corev1.ServicePort{{Name: "http", Port: 1, Protocol: corev1.ProtocolUDP}, {Name: "b", Port: 2}},
+			want: Service{Port: 2, PortName: "b"},
+		},
+		{
+			name: "http-metrics is not the API",
+			give: []corev1.ServicePort{{Name: "api", Port: 30000}, {Name: "http-metrics", Port: 9000}},
+			want: Service{Port: 30000, PortName: "api"},
+		},
+		{
+			name: "a port without a name and http-metrics", give: []corev1.ServicePort{{Port: 30000}, {Name: "http-metrics", Port: 9000}},
+			want: Service{Port: 30000},
+		},
+		{
+			name: "metrics first",
+			give: []corev1.ServicePort{{Name: "metrics", Port: 9000, AppProtocol: &http}, {Name: "sglang", Port: 30000}},
+			want: Service{Port: 30000, PortName: "sglang"},
+		},
+		{
+			name: "Prometheus first",
+			give: []corev1.ServicePort{{Name: "http-prometheus", Port: 9000}, {Name: "Prometheus", Port: 9001}, {Name: "x", Port: 2}},
+			want: Service{Port: 2, PortName: "x"},
+		},
+		{
+			name: "health and administration",
+			give: []corev1.ServicePort{{Name: "http-health", Port: 1}, {Name: "http-admin", Port: 2}, {Name: "main", Port: 3}},
+			want: Service{Port: 3, PortName: "main"},
+		},
+		{
+			name: "a name that only contains a word",
+			give: []corev1.ServicePort{{Name: "http-administrator", Port: 1}, {Name: "main", Port: 3}},
+			want: Service{Port: 1, PortName: "http-administrator"},
+		},
+		{
+			name: "metrics alone",
+			give: []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "metrics", Port: 9000}},
+			want: Service{Port: 9000, PortName: "metrics"},
+		},
+		{
+			name: "an HTTP port after gRPC",
+			give: []corev1.ServicePort{{Name: "grpc", Port: 9000, AppProtocol: &h2c}, {Name: "rest", Port: 8080}},
+			want: Service{Port: 8080, PortName: "rest"},
+		},
+		{
+			name: "only gRPC", give: []corev1.ServicePort{{Name: "metrics", Port: 9000}, {Name: "grpc1", Port: 8080}},
+			want: Service{Port: 8080, PortName: "grpc1", GRPC: true},
+		},
+		{
+			name: "gRPC by protocol", give: []corev1.ServicePort{{Name: "api", Port: 1, AppProtocol: new("grpc")}},
+			want: Service{Port: 1, PortName: "api", AppProtocol: "grpc", GRPC: true},
+		},
+		{
+			name: "a name like gRPC for an HTTP port",
+			give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1, AppProtocol: new("http")}},
+			want: Service{Port: 1, PortName: "grpc-gateway", AppProtocol: "http"},
+		},
+		{
+			name: "a word of the name", give: []corev1.ServicePort{{Name: "sglang-grpc", Port: 1}, {Name: "rest", Port: 2}},
+			want: Service{Port: 2, PortName: "rest"},
+		},
+		{
+			name: "HTTP/1.1 in front of gRPC", give: []corev1.ServicePort{{Name: "grpc-gateway", Port: 1}},
+			want: Service{Port: 1, PortName: "grpc-gateway"},
+		},
+		{
+			name: "HTTP/2 is not gRPC", give: []corev1.ServicePort{{Name: "h2c", Port: 9000}, {Name: "main", Port: 8080}},
+			want: Service{Port: 9000, PortName: "h2c"},
+		},
+		{
+			name: "Ray",
+			give: []corev1.ServicePort{
+				{Name: "dashboard", Port: 8265}, {Name: "ome-container", Port: 8080}, {Name: "ray-http", Port: 8000},
+			},
+			want: Service{Port: 8080, PortName: "ome-container"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +260,10 @@ func TestPortOfAnyService(t *testing.T) {
 	for range 5000 {
 		var ports []corev1.ServicePort
 		for i := range 1 + random.IntN(5) {
-			ports = append(ports, corev1.ServicePort{Name: names[random.IntN(len(names))], Port: int32(i + 1), AppProtocol: protocols[random.IntN(len(protocols))]})
+			ports = append(ports,
+				corev1.ServicePort{
+					Name: names[random.IntN(len(names))], Port: int32(i + 1), AppProtocol: protocols[random.IntN(len(protocols))],
+				})
 		}
 		choose := func(ports []corev1.ServicePort) Service {
 			got, err := apiPort(&corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}})
@@ -161,7 +285,8 @@ func TestPortOfAnyService(t *testing.T) {
 		if i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name == "http" }); i >= 0 {
 			assert.Equal(t, ports[i].Port, got.Port, "%v", ports)
 		}
-		more := slices.Insert(slices.Clone(ports), random.IntN(len(ports)+1), corev1.ServicePort{Name: "http-metrics", Port: 9000, AppProtocol: new("http")})
+		more := slices.Insert(slices.Clone(ports), random.IntN(len(ports)+1),
+			corev1.ServicePort{Name: "http-metrics", Port: 9000, AppProtocol: new("http")})
 		assert.Equal(t, got, choose(more), "%v", ports)
 	}
 }
@@ -201,9 +326,18 @@ func TestTruncate(t *testing.T) {
 		{name: "short", give: "chat", want: "chat"},
 		{name: "63 characters", give: strings.Repeat("n", 63), want: strings.Repeat("n", 63)},
 		{name: "64 characters", give: strings.Repeat("n", 64), want: "ce068a19-" + strings.Repeat("n", 54)},
-		{name: "64 characters, and a hash that begins with a digit", give: strings.Repeat("c", 64), want: "a2b6419d-" + strings.Repeat("c", 54)},
-		{name: "a suffix that begins with a dash", give: "a" + strings.Repeat("b", 9) + "-" + strings.Repeat("d", 53), want: "a2f94932--" + strings.Repeat("d", 53)},
-		{name: "253 characters", give: strings.Repeat("ab-cd", 50) + "xyz", want: "b64e5369-" + (strings.Repeat("ab-cd", 50) + "xyz")[253-54:]},
+		{
+			name: "64 characters, and a hash that begins with a digit", give: strings.Repeat("c", 64),
+			want: "a2b6419d-" + strings.Repeat("c", 54),
+		},
+		{
+			name: "a suffix that begins with a dash", give: "a" + strings.Repeat("b", 9) + "-" + strings.Repeat("d", 53),
+			want: "a2f94932--" + strings.Repeat("d", 53),
+		},
+		{
+			name: "253 characters", give: strings.Repeat("ab-cd", 50) + "xyz",
+			want: "b64e5369-" + (strings.Repeat("ab-cd", 50) + "xyz")[253-54:],
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -50,18 +50,42 @@ func TestSelectPods(t *testing.T) {
 		want    labels
 		workers bool
 	}{
-		{name: "RawDeployment", give: []*corev1.Service{selecting(labels{"app": "chat-engine"})}, want: labels{"app": "chat-engine", "ome.io/inferenceservice": "chat", "component": "engine"}},
 		{
-			name: "MultiNode: OME's selector matches the leaders of the whole namespace", give: []*corev1.Service{selecting(labels{"ray.io/node-type": "head"})},
+			name: "RawDeployment", give: []*corev1.Service{selecting(labels{"app": "chat-engine"})},
+			want: labels{"app": "chat-engine", "ome.io/inferenceservice": "chat", "component": "engine"},
+		},
+		{
+			name: "MultiNode: OME's selector matches the leaders of the whole namespace",
+			give: []*corev1.Service{selecting(labels{"ray.io/node-type": "head"})},
 			want: labels{"ray.io/node-type": "head", "ome.io/inferenceservice": "chat", "component": "engine"},
 		},
 		{name: "OMENative, one pod", give: []*corev1.Service{selecting(native()), ofRevision("a")}, want: native()},
-		{name: "OMENative, leader and workers", give: []*corev1.Service{selecting(native(leader, ordinal)), ofRevision("a", leader, ordinal)}, want: native(leader, ordinal)},
-		{name: "workers by the runtime", give: []*corev1.Service{selecting(native()), ofRevision("a", leader, ordinal), headless}, want: native(leader, ordinal), workers: true},
-		{name: "workers by the runtime, two revisions", give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b", leader, ordinal), selecting(native())}, want: native(leader, ordinal), workers: true},
-		{name: "workers by the runtime, pods of an early release without ordinals", give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b", leader), selecting(native())}, want: native(leader), workers: true},
-		{name: "from one pod to leader and workers", give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b"), selecting(native())}, want: native(), workers: true},
-		{name: "the other order", give: []*corev1.Service{ofRevision("b"), ofRevision("a", leader, ordinal), selecting(native())}, want: native(), workers: true},
+		{
+			name: "OMENative, leader and workers",
+			give: []*corev1.Service{selecting(native(leader, ordinal)), ofRevision("a", leader, ordinal)}, want: native(leader, ordinal),
+		},
+		{
+			name: "workers by the runtime", give: []*corev1.Service{selecting(native()), ofRevision("a", leader, ordinal), headless},
+			want: native(leader, ordinal), workers: true,
+		},
+		{
+			name: "workers by the runtime, two revisions",
+			give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b", leader, ordinal), selecting(native())},
+			want: native(leader, ordinal), workers: true,
+		},
+		{
+			name: "workers by the runtime, pods of an early release without ordinals",
+			give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b", leader), selecting(native())}, want: native(leader),
+			workers: true,
+		},
+		{
+			name: "from one pod to leader and workers",
+			give: []*corev1.Service{ofRevision("a", leader, ordinal), ofRevision("b"), selecting(native())}, want: native(), workers: true,
+		},
+		{
+			name: "the other order", give: []*corev1.Service{ofRevision("b"), ofRevision("a", leader, ordinal), selecting(native())},
+			want: native(), workers: true,
+		},
 		{name: "a revision of the decoder", give: []*corev1.Service{selecting(native()), func() *corev1.Service {
 			s := ofRevision("a", leader, ordinal)
 			s.Labels["component"] = "decoder"
@@ -78,11 +102,15 @@ func TestSelectPods(t *testing.T) {
 			return s
 		}()}, want: native()},
 		{
-			name: "replicas that the user created", give: []*corev1.Service{selecting(labels{"ome.io/inferenceservice": "qwen", "component": "engine", "ome.io/managed-by": "OMENative"})},
+			name: "replicas that the user created",
+			give: []*corev1.Service{
+				selecting(labels{"ome.io/inferenceservice": "qwen", "component": "engine", "ome.io/managed-by": "OMENative"}),
+			},
 			want: labels{"ome.io/inferenceservice": "qwen", "component": "engine", "ome.io/managed-by": "OMENative"},
 		},
 		{
-			name: "a Service without the label of the service", give: []*corev1.Service{selecting(labels{"app": "x"}, func(s *corev1.Service) { delete(s.Labels, LabelService) })},
+			name: "a Service without the label of the service",
+			give: []*corev1.Service{selecting(labels{"app": "x"}, func(s *corev1.Service) { delete(s.Labels, LabelService) })},
 			want: labels{"app": "x", "ome.io/inferenceservice": "chat", "component": "engine"},
 		},
 	}
@@ -132,8 +160,14 @@ func TestMatch(t *testing.T) {
 		{name: "another value", pods: native(), selector: labels{"tier": "gold", "component": "router"}, want: MatchNone},
 		{name: "leaders", pods: native(leader, ordinal), selector: native(leader), want: MatchAll},
 		{name: "leaders and workers", pods: native(leader, ordinal), selector: native(), want: MatchAll, workers: true},
-		{name: "leaders and workers of a LeaderWorkerSet", pods: labels{"ray.io/node-type": "head", "component": "engine"}, selector: labels{"component": "engine"}, want: MatchAll, workers: true},
-		{name: "leaders by a label that is not known", pods: native(leader, ordinal), selector: labels{"mine": "leader"}, want: MatchUnknown},
+		{
+			name: "leaders and workers of a LeaderWorkerSet", pods: labels{"ray.io/node-type": "head", "component": "engine"},
+			selector: labels{"component": "engine"}, want: MatchAll, workers: true,
+		},
+		{
+			name: "leaders by a label that is not known", pods: native(leader, ordinal), selector: labels{"mine": "leader"},
+			want: MatchUnknown,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,6 +178,9 @@ func TestMatch(t *testing.T) {
 			assert.Equal(t, tt.want == MatchNone, p.DescribeMismatch(tt.selector) != "")
 		})
 	}
-	assert.Equal(t, "the selector has app=x, the pods have app=chat-engine, the selector has component=router, the pods have component=engine",
-		Pods{Labels: labels{"app": "chat-engine", "component": "engine"}}.DescribeMismatch(labels{"component": "router", "app": "x", "z": "z"}))
+	assert.Equal(t,
+		"the selector has app=x, the pods have app=chat-engine, the selector has component=router, the pods have component=engine",
+		Pods{
+			Labels: labels{"app": "chat-engine", "component": "engine"},
+		}.DescribeMismatch(labels{"component": "router", "app": "x", "z": "z"}))
 }

@@ -42,17 +42,19 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 		Short: "Delete routes that OME left behind",
 		Long: "When OME stops creating routes, it leaves the existing ones: Ingresses, VirtualServices, HTTPRoutes, and in release 1.3\n" +
 			"BackendTrafficPolicies and DestinationRules. adopt deletes them, for services for which OME creates no routes any more.\n" +
-			"It deletes only objects that the InferenceService controls by its uid, that have a name that OME gives, and that this program\n" +
-			"did not write.\n\n" +
+			"It deletes only objects that the InferenceService controls by its uid, that have a name that OME gives, and that this\n" +
+			"program did not write.\n\n" +
 			"adopt compares them with the plan. A left-over goes if the service is exposed by this program with all its hosts, or if\n" +
-			"it keeps an Ingress of the plan from being written or served: ingress controllers refuse a second Ingress for one host and path. The program then\n" +
-			"writes its own at its next attempt, at most --max-retry-delay later. Every other left-over stays.\n\n" +
+			"it keeps an Ingress of the plan from being written or served: ingress controllers refuse a second Ingress for one host\n" +
+			"and path. The program then writes its own at its next attempt, at most --max-retry-delay later. Every other left-over\n" +
+			"stays.\n\n" +
 			"By default adopt only prints for each object whether it stays or goes, and why.",
 		Example: "  ingress-reconciler adopt --config-map=fairlead/ingress-reconciler\n" +
 			"  ingress-reconciler adopt -n models chat --config-map=fairlead/ingress-reconciler --dry-run=false",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if !cmd.Flags().Changed("config-map") && !cmd.Flags().Changed("config") {
-				return errors.New("adopt compares with the plan: give --config-map or --config (--config-map= if OME's configuration is the only one)")
+				return errors.New("adopt compares with the plan: give --config-map or --config (--config-map= if OME's configuration is " +
+					"the only one)")
 			}
 			if err := errors.Join(o.sources.validate(), o.parseFlags(names)); err != nil {
 				return err

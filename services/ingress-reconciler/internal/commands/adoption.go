@@ -103,7 +103,8 @@ func (a *adoption) blockedReason(l *leftOver) string {
 	class := ingressclass.ClassOfIngress(a.observed.Input.Classes, l.Unstructured)
 	for i := range a.objects {
 		o := &a.objects[i]
-		if o.Resource != render.Ingresses || ingressclass.ClassOfIngress(a.observed.Input.Classes, o.Object).Identity() != class.Identity() ||
+		if o.Resource != render.Ingresses ||
+			ingressclass.ClassOfIngress(a.observed.Input.Classes, o.Object).Identity() != class.Identity() ||
 			!sharesPath(o.Object, l.Unstructured) {
 			continue
 		}
@@ -115,7 +116,8 @@ func (a *adoption) blockedReason(l *leftOver) string {
 		case class.Controller != nil && class.Controller.RefusesDuplicates:
 			return fmt.Sprintf("%s cannot be written: %s refuses a second Ingress for the same host and path", name, class.Controller.Name)
 		case a.isNotWritten(a.observed.Input.Service):
-			return name + " cannot be written: the condition says " + controller.ReasonNotWritten + ", and this one has the same host and path"
+			return name + " cannot be written: the condition says " + controller.ReasonNotWritten +
+				", and this one has the same host and path"
 		}
 	}
 	return ""

@@ -37,7 +37,10 @@ func startAPIServer(t *testing.T, forbidden []string, manifests ...string) (*api
 	host := fmt.Sprintf("cluster%d.test", started.Add(1))
 	servers.Store(host, a)
 	t.Cleanup(func() { servers.Delete(host) })
-	return a, "--kubeconfig=" + file(t, fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", "http://"+host))
+	return a, "--kubeconfig=" +
+		file(t,
+			fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: "+
+				"[{name: c, cluster: {server: %q}}]}", "http://"+host))
 }
 
 // servers are the API servers that run, by their hosts.
@@ -66,7 +69,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.requests = append(a.requests, r.Method+" "+strings.Trim(resource+" "+name, " "))
 	selected, one := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	if slices.Contains(a.forbidden, resource) || r.Method == http.MethodGet && name != "" || resource == "configmaps" && !one {
-		a.write(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
+		a.write(w, http.StatusForbidden,
+			metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden,
+				Code: http.StatusForbidden,
+			})
 		return
 	}
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
@@ -94,11 +101,16 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !known, name != "" && len(items) == 0:
-		a.write(w, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+		a.write(w, http.StatusNotFound,
+			metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound,
+				Code: http.StatusNotFound,
+			})
 	case name != "":
 		a.write(w, http.StatusOK, items[0])
 	default:
-		a.write(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": append([]any{}, items...)})
+		a.write(w, http.StatusOK,
+			map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": append([]any{}, items...)})
 	}
 }
 

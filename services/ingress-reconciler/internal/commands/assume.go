@@ -56,7 +56,8 @@ func (a *assumptions) completeWorld(w *world, log io.Writer) {
 	}
 }
 
-func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, existing map[identity]bool, owned map[types.UID][]string, log io.Writer) {
+func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, existing map[identity]bool, owned map[types.UID][]string,
+	log io.Writer) {
 	if u.GetNamespace() == "" {
 		u.SetNamespace(a.namespace)
 		fmt.Fprintf(log, "%s/%s: assumed namespace %s\n", a.namespace, u.GetName(), a.namespace)

@@ -50,13 +50,17 @@ func foreign(kind, host, path string, year int, more string) string {
 	meta := fmt.Sprintf(`metadata: {name: legacy, namespace: web, creationTimestamp: "%d-01-01T00:00:00Z"%s}`, year, more)
 	switch kind {
 	case "HTTPRoute":
-		return fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, %s, spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [%s],
+		return fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, %s,
+			spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [%s],
 			rules: [{matches: [{path: {type: PathPrefix, value: %s}}], backendRefs: [{name: legacy, port: 80}]}]}}`, meta, host, path)
 	case "VirtualService":
-		return fmt.Sprintf(`{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, %s, spec: {gateways: [istio/public], hosts: [%s],
-			http: [{match: [{uri: {prefix: %s}}], route: [{destination: {host: legacy.web.svc.cluster.local, port: {number: 80}}}]}]}}`, meta, host, path)
+		return fmt.Sprintf(`{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, %s,
+			spec: {gateways: [istio/public], hosts: [%s],
+			http: [{match: [{uri: {prefix: %s}}], route: [{destination: {host: legacy.web.svc.cluster.local, port: {number: 80}}}]}]}}`,
+			meta, host, path)
 	}
-	return fmt.Sprintf(`{apiVersion: networking.k8s.io/v1, kind: Ingress, %s, spec: {ingressClassName: %s, rules: [{host: %s, http: {paths: [
+	return fmt.Sprintf(`{apiVersion: networking.k8s.io/v1, kind: Ingress, %s,
+		spec: {ingressClassName: %s, rules: [{host: %s, http: {paths: [
 		{path: %s, pathType: Prefix, backend: {service: {name: legacy, port: {number: 80}}}}]}}]}}`, meta, kind, host, path)
 }
 
@@ -80,24 +84,41 @@ func TestRoutesOfOthers(t *testing.T) {
 	}{
 		{
 			name: "an older HTTPRoute", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, ""),
-			want: []string{conflict, "HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (this program's route loses: its object is younger)"},
-		},
-		{name: "an older HTTPRoute for another host", config: byHTTPRoute, other: foreign("HTTPRoute", "other.example.org", "/", 2025, ""), not: "legacy"},
-		{name: "a wildcard is less specific", config: byHTTPRoute, other: foreign("HTTPRoute", "'*.models.example.org'", "/", 2025, ""), not: "legacy"},
-		{
-			name: "an older HTTPRoute for the paths of the API", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/v1", 2025, ""), not: conflict,
-			want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/chat/completions"},
+			want: []string{
+				conflict,
+				"HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (this program's route loses: its " +
+					"object is younger)",
+			},
 		},
 		{
-			name: "an older HTTPRoute for another path of the API", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/v1/models", 2025, ""), "matches: [{", "matches: [{method: GET, ", 1), not: conflict,
-			want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/models (this program's route loses: "},
+			name: "an older HTTPRoute for another host", config: byHTTPRoute,
+			other: foreign("HTTPRoute", "other.example.org", "/", 2025, ""), not: "legacy",
 		},
 		{
-			name: "Envoy Gateway prefers a regular expression", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/.*", 2025, ""), "PathPrefix", "RegularExpression", 1),
-			want: []string{conflict, "HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (the data plane can choose either route)"},
+			name: "a wildcard is less specific", config: byHTTPRoute, other: foreign("HTTPRoute", "'*.models.example.org'", "/", 2025, ""),
+			not: "legacy",
 		},
 		{
-			name: "without hostnames at a listener for the host", config: byHTTPRoute, gateway: "hostname: " + host + ", ", want: []string{conflict, "its object is younger"},
+			name: "an older HTTPRoute for the paths of the API", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/v1", 2025, ""),
+			not: conflict, want: []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/chat/completions"},
+		},
+		{
+			name: "an older HTTPRoute for another path of the API", config: byHTTPRoute,
+			other: strings.Replace(foreign("HTTPRoute", host, "/v1/models", 2025, ""), "matches: [{", "matches: [{method: GET, ", 1),
+			not:   conflict,
+			want:  []string{"HostConflict: HTTPRoute web/legacy answers chat.models.example.org/v1/models (this program's route loses: "},
+		},
+		{
+			name: "Envoy Gateway prefers a regular expression", config: byHTTPRoute,
+			other: strings.Replace(foreign("HTTPRoute", host, "/.*", 2025, ""), "PathPrefix", "RegularExpression", 1),
+			want: []string{
+				conflict,
+				"HTTPRoute web/legacy answers chat.models.example.org/, not this program's route (the data plane can choose either route)",
+			},
+		},
+		{
+			name: "without hostnames at a listener for the host", config: byHTTPRoute, gateway: "hostname: " + host + ", ",
+			want:  []string{conflict, "its object is younger"},
 			other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, ""), "hostnames: ["+host+"],", "", 1),
 		},
 		{
@@ -108,18 +129,29 @@ func TestRoutesOfOthers(t *testing.T) {
 			name: "a canary of ingress-nginx is a part of another Ingress", config: byIngress + "haproxy\n", not: conflict,
 			other: foreign("haproxy", host, "/", 2025, `, annotations: {nginx.ingress.kubernetes.io/canary: "true"}`),
 		},
-		{name: "a younger Ingress of a controller that is not modeled", config: byIngress + "haproxy\n", other: foreign("haproxy", host, "/", 2099, ""), not: conflict},
-		{name: "an HTTPRoute that is being deleted", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, `, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b]`), not: "legacy"},
+		{
+			name: "a younger Ingress of a controller that is not modeled", config: byIngress + "haproxy\n",
+			other: foreign("haproxy", host, "/", 2099, ""), not: conflict,
+		},
+		{
+			name: "an HTTPRoute that is being deleted", config: byHTTPRoute,
+			other: foreign("HTTPRoute", host, "/", 2025, `, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b]`), not: "legacy",
+		},
 		{name: "an HTTPRoute for another path", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/docs", 2025, ""), not: "legacy"},
 		{
-			name: "a label does not hide it", config: byHTTPRoute, other: foreign("HTTPRoute", host, "/", 2025, ", labels: {fairlead.dev/managed-by: ingress-reconciler}"),
-			want: []string{conflict},
+			name: "a label does not hide it", config: byHTTPRoute,
+			other: foreign("HTTPRoute", host, "/", 2025, ", labels: {fairlead.dev/managed-by: ingress-reconciler}"),
+			want:  []string{conflict},
 		},
 		{
-			name: "a left-over of OME", config: byHTTPRoute, other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, leftOver), "namespace: web", "namespace: models", 1), not: conflict,
-			want: []string{"HTTPRoute models/legacy of OME answers", "ingress-reconciler adopt deletes it"},
+			name: "a left-over of OME", config: byHTTPRoute,
+			other: strings.Replace(foreign("HTTPRoute", host, "/", 2025, leftOver), "namespace: web", "namespace: models", 1),
+			not:   conflict, want: []string{"HTTPRoute models/legacy of OME answers", "ingress-reconciler adopt deletes it"},
 		},
-		{name: "an older Ingress", config: byIngress + "nginx\n", other: foreign("nginx", host, "/", 2025, ""), want: []string{conflict, "Ingress web/legacy"}},
+		{
+			name: "an older Ingress", config: byIngress + "nginx\n", other: foreign("nginx", host, "/", 2025, ""),
+			want: []string{conflict, "Ingress web/legacy"},
+		},
 		{name: "an Ingress of another class", config: byIngress + "nginx\n", other: foreign("traefik", host, "/", 2025, ""), not: "legacy"},
 		{
 			name: "Traefik can choose", config: byIngress + "traefik\n", other: foreign("traefik", host, "/", 2025, ""),
@@ -129,12 +161,16 @@ func TestRoutesOfOthers(t *testing.T) {
 			name: "a controller that is not modeled", config: byIngress + "haproxy\n", other: foreign("haproxy", host, "/", 2025, ""),
 			want: []string{conflict, "it has the same path and is older"},
 		},
-		{name: "an older VirtualService", config: byIstio, other: foreign("VirtualService", host, "/", 2025, ""), want: []string{conflict, "VirtualService web/legacy"}},
+		{
+			name: "an older VirtualService", config: byIstio, other: foreign("VirtualService", host, "/", 2025, ""),
+			want: []string{conflict, "VirtualService web/legacy"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log := messages(t, tt.config, chatService+strings.Replace(openGateway, "{name: http, ", "{name: http, "+tt.gateway, 1)+istioGateway+classes+tt.other)
+			log := messages(t, tt.config,
+				chatService+strings.Replace(openGateway, "{name: http, ", "{name: http, "+tt.gateway, 1)+istioGateway+classes+tt.other)
 			for _, want := range append(tt.want, "would be created") {
 				assert.Contains(t, log, want)
 			}
@@ -149,21 +185,42 @@ func TestRoutesOfOthers(t *testing.T) {
 func TestRewritesOfIngressNGINX(t *testing.T) {
 	t.Parallel()
 	const byPath = byIngress + "nginx\npathTemplate: /{{ .Namespace }}/{{ .Name }}\n"
-	const refused = "PathRewriteUnsupported: a rewrite of path /models/chat/ makes ingress-nginx match all paths of host example.org as regular expressions, and Ingress web/legacy has paths there: remove pathTemplate, or choose another host"
+	const refused = "PathRewriteUnsupported: a rewrite of path /models/chat/ makes ingress-nginx match all paths of host example.org as " +
+		"regular expressions, and Ingress web/legacy has paths there: remove pathTemplate, or choose another host"
 	tests := []struct{ name, config, manifests, want, not string }{
-		{name: "the host of a portal", config: byPath, manifests: foreign("nginx", "example.org", "/Docs", 2025, ""), want: refused, not: "http://example.org/models/chat/ reaches"},
+		{
+			name: "the host of a portal", config: byPath, manifests: foreign("nginx", "example.org", "/Docs", 2025, ""), want: refused,
+			not: "http://example.org/models/chat/ reaches",
+		},
 		{
 			name: "an annotation of a tenant", config: byIngress + "nginx\n", want: refused, not: "http://example.org/models/chat/ reaches",
-			manifests: "\n---\n" + strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/ingress-path-template: '/models/chat'}", 1) + foreign("nginx", "example.org", "/Docs", 2025, ""),
+			manifests: "\n---\n" +
+				strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/ingress-path-template: '/models/chat'}", 1) +
+				foreign("nginx", "example.org", "/Docs", 2025, ""),
 		},
-		{name: "a class in the older annotation", config: byPath, manifests: strings.Replace(foreign("x", "example.org", "/Docs", 2025, ", annotations: {kubernetes.io/ingress.class: nginx}"), "ingressClassName: x, ", "", 1), want: refused},
-		{name: "another host", config: byPath, manifests: foreign("nginx", "portal.example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{
+			name: "a class in the older annotation", config: byPath,
+			manifests: strings.Replace(foreign("x", "example.org", "/Docs", 2025, ", annotations: {kubernetes.io/ingress.class: nginx}"),
+				"ingressClassName: x, ", "", 1),
+			want: refused,
+		},
+		{
+			name: "another host", config: byPath, manifests: foreign("nginx", "portal.example.org", "/Docs", 2025, ""),
+			want: "http://example.org/models/chat/ reaches", not: refused,
+		},
 		{
 			name: "a proof of cert-manager", config: byPath, want: "http://example.org/models/chat/ reaches", not: "PathRewriteUnsupported",
-			manifests: foreign("nginx", "example.org", "/.well-known/acme-challenge/x", 2025, `, labels: {acme.cert-manager.io/http01-solver: "true"}`),
+			manifests: foreign("nginx", "example.org", "/.well-known/acme-challenge/x", 2025,
+				`, labels: {acme.cert-manager.io/http01-solver: "true"}`),
 		},
-		{name: "another controller", config: byPath, manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
-		{name: "Traefik", config: strings.Replace(byPath, "nginx", "traefik", 1), manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused},
+		{
+			name: "another controller", config: byPath, manifests: foreign("traefik", "example.org", "/Docs", 2025, ""),
+			want: "http://example.org/models/chat/ reaches", not: refused,
+		},
+		{
+			name: "Traefik", config: strings.Replace(byPath, "nginx", "traefik", 1),
+			manifests: foreign("traefik", "example.org", "/Docs", 2025, ""), want: "http://example.org/models/chat/ reaches", not: refused,
+		},
 		{
 			name: "an existing route stays", config: byPath, want: "http://example.org/models/chat/ reaches the engine",
 			manifests: foreign("nginx", "example.org", "/Docs", 2025, "") + `
@@ -184,7 +241,8 @@ spec: {ingressClassName: nginx}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			manifests := chatService + classes + tt.manifests
-			if strings.Contains(tt.manifests, "kind: InferenceService, metadata") || strings.Contains(tt.manifests, "kind: InferenceService\n") {
+			if strings.Contains(tt.manifests, "kind: InferenceService, metadata") ||
+				strings.Contains(tt.manifests, "kind: InferenceService\n") {
 				manifests = tt.manifests + "\n---\n" + classes
 			}
 			log := messages(t, tt.config, manifests)
@@ -198,8 +256,10 @@ spec: {ingressClassName: nginx}
 
 // engineService returns the engine's Service with one port.
 func engineService(port, more string) string {
-	return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat, component: engine}%s,
-		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}, spec: {selector: {app: chat-engine}, ports: [%s]}}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models,
+	labels: {ome.io/inferenceservice: chat, component: engine}%s,
+		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]},
+		spec: {selector: {app: chat-engine}, ports: [%s]}}
 ---
 `, more, port)
 }
@@ -223,20 +283,37 @@ func TestBackendsThatSpeakOnlyGRPC(t *testing.T) {
 		cannot = "condition False GRPCOnly: "
 	)
 	tests := []struct{ name, config, port, more, want, not, out string }{
-		{name: "an HTTPRoute speaks HTTP/1.1", config: byHTTPRoute, port: grpc, want: "and the data plane speaks HTTP/1.1 to it: set servicePortAppProtocols: {grpc1: kubernetes.io/h2c} in the InferenceService"},
+		{
+			name: "an HTTPRoute speaks HTTP/1.1", config: byHTTPRoute, port: grpc,
+			want: "and the data plane speaks HTTP/1.1 to it: set servicePortAppProtocols: {grpc1: kubernetes.io/h2c} in the " +
+				"InferenceService",
+		},
 		{name: "an HTTPRoute and appProtocol", config: byHTTPRoute, port: h2c, want: only, not: cannot},
-		{name: "ingress-nginx", config: byIngress + "nginx\n", port: grpc, want: only, not: cannot, out: "nginx.ingress.kubernetes.io/backend-protocol: GRPC\n"},
+		{
+			name: "ingress-nginx", config: byIngress + "nginx\n", port: grpc, want: only, not: cannot,
+			out: "nginx.ingress.kubernetes.io/backend-protocol: GRPC\n",
+		},
 		{name: "haproxy", config: byIngress + "haproxy\n", port: grpc, want: only, not: cannot, out: "haproxy.org/server-proto: h2\n"},
-		{name: "Traefik", config: byIngress + "traefik\n", port: grpc, want: "annotate the InferenceService with traefik.ingress.kubernetes.io/service.serversscheme: h2c"},
-		{name: "Traefik with its annotation", config: byIngress + "traefik\n", port: grpc, more: ", annotations: {traefik.ingress.kubernetes.io/service.serversscheme: h2c}", want: only, not: cannot},
+		{
+			name: "Traefik", config: byIngress + "traefik\n", port: grpc,
+			want: "annotate the InferenceService with traefik.ingress.kubernetes.io/service.serversscheme: h2c",
+		},
+		{
+			name: "Traefik with its annotation", config: byIngress + "traefik\n", port: grpc,
+			more: ", annotations: {traefik.ingress.kubernetes.io/service.serversscheme: h2c}", want: only, not: cannot,
+		},
 		{name: "Istio", config: byIstio, port: grpc, want: only, not: cannot},
 		{name: "Istio and appProtocol", config: byIstio, port: h2c, want: only, not: cannot},
-		{name: "an HTTP port beside it", config: byHTTPRoute, port: "{name: grpc, port: 9000, appProtocol: kubernetes.io/h2c}, {name: rest, port: 8080}", not: "gRPC", out: "port: 8080\n"},
+		{
+			name: "an HTTP port beside it", config: byHTTPRoute,
+			port: "{name: grpc, port: 9000, appProtocol: kubernetes.io/h2c}, {name: rest, port: 8080}", not: "gRPC", out: "port: 8080\n",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out, log, _ := run(t, readyChat+engineService(tt.port, tt.more)+openGateway+istioGateway+classes, "plan", "--config", file(t, tt.config), "-f", "-")
+			out, log, _ := run(t, readyChat+engineService(tt.port, tt.more)+openGateway+istioGateway+classes, "plan", "--config",
+				file(t, tt.config), "-f", "-")
 			assert.Contains(t, log, tt.want)
 			assert.Contains(t, out, tt.out)
 			if tt.not != "" {
@@ -251,7 +328,8 @@ func TestServicesThatSelectNoPods(t *testing.T) {
 	t.Parallel()
 	slice := func(endpoints string) string {
 		return `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: chat-engine-x, namespace: models,
-			labels: {kubernetes.io/service-name: chat-engine, ome.io/inferenceservice: chat, component: engine}}, endpoints: [` + endpoints + `]}`
+			labels: {kubernetes.io/service-name: chat-engine, ome.io/inferenceservice: chat, component: engine}}, endpoints: [` +
+			endpoints + `]}`
 	}
 	const warning = "NoPods: Service chat-engine selects no pods, so requests fail: no pod has the labels app=chat-engine"
 	for name, tt := range map[string]struct {
@@ -289,11 +367,13 @@ func TestURLsOfClients(t *testing.T) {
 			if config == byIngress+"nginx\n" { // an Ingress has no listener
 				want = strings.Replace(want, ":8080/", "/", 1)
 			}
-			assert.Contains(t, messages(t, config+tt.config, chatService+gateway+istio+classes), "models/chat: "+want+" reaches", tt.name+" "+config)
+			assert.Contains(t, messages(t, config+tt.config, chatService+gateway+istio+classes), "models/chat: "+want+" reaches",
+				tt.name+" "+config)
 		}
 	}
 	annotated := strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/ingress-url-scheme: https}", 1)
-	assert.Contains(t, messages(t, byHTTPRoute, annotated+gateway), "models/chat: https://chat.models.example.org/ reaches", "also by annotation")
+	assert.Contains(t, messages(t, byHTTPRoute, annotated+gateway), "models/chat: https://chat.models.example.org/ reaches",
+		"also by annotation")
 	tls := messages(t, byIngress+"nginx\ntlsSecretName: x\n", chatService+classes)
 	assert.Contains(t, tls, "https://chat.models.example.org/")
 	_, _, err := run(t, chatService, "plan", "--config", file(t, byHTTPRoute+"urlPort: 70000\n"), "-f", "-")
@@ -304,39 +384,51 @@ func TestURLsOfClients(t *testing.T) {
 func TestAnnotationsOfOMEsDocumentation(t *testing.T) {
 	t.Parallel()
 	for annotation, want := range map[string]string{
-		`ome.io/disable-ingress: "true"`:          `Disabled: the owner of the service set the annotation ome.io/disable-ingress: "true"`,
-		`ome.io/disable-ingress: "false"`:         "http://chat.models.example.org/ reaches",
-		"ome.io/ingress-class: nginx":             "AnnotationIgnored: annotation ome.io/ingress-class has no effect: an administrator sets ingressClassName",
-		`ome.io/ingress-disable-creation: "true"`: "AnnotationIgnored: annotation ome.io/ingress-disable-creation turns off OME's routes only",
+		`ome.io/disable-ingress: "true"`:  `Disabled: the owner of the service set the annotation ome.io/disable-ingress: "true"`,
+		`ome.io/disable-ingress: "false"`: "http://chat.models.example.org/ reaches",
+		"ome.io/ingress-class: nginx": "AnnotationIgnored: annotation ome.io/ingress-class has no effect: an administrator " +
+			"sets ingressClassName",
+		`ome.io/ingress-disable-creation: "true"`: "AnnotationIgnored: annotation ome.io/ingress-disable-creation turns off OME's " +
+			"routes only",
 	} {
 		log := messages(t, byHTTPRoute, strings.Replace(chatService, "annotations: {}", "annotations: {"+annotation+"}", 1)+openGateway)
 		assert.Contains(t, log, want)
 		assert.Equal(t, !strings.HasPrefix(want, "Disabled"), strings.Contains(log, "would be created"), annotation)
 	}
 	for value, private := range map[string]bool{`"True"`: true, `"yes"`: true, `"1"`: true, `"False"`: false, `""`: false} {
-		log := messages(t, byHTTPRoute, strings.Replace(chatService, "annotations: {}", "annotations: {ome.io/disable-ingress: "+value+", ome.io/ingress-url-scheme: ftp}", 1)+openGateway)
+		log := messages(t, byHTTPRoute,
+			strings.Replace(chatService, "annotations: {}",
+				"annotations: {ome.io/disable-ingress: "+value+", ome.io/ingress-url-scheme: ftp}", 1)+openGateway)
 		assert.Equal(t, private, strings.Contains(log, "condition False Disabled"), value+log)
 	}
-	log := messages(t, byHTTPRoute+"overrides: [{names: [chat], enabled: true}]\n", strings.Replace(chatService, "annotations: {}", `annotations: {ome.io/disable-ingress: "true"}`, 1)+openGateway)
+	log := messages(t, byHTTPRoute+"overrides: [{names: [chat], enabled: true}]\n",
+		strings.Replace(chatService, "annotations: {}", `annotations: {ome.io/disable-ingress: "true"}`, 1)+openGateway)
 	assert.NotContains(t, log, "would be created", "no override makes it public")
 }
 
 // A Gateway of Gateway API 1.5 can leave its listeners to ListenerSets.
 func TestListenerSets(t *testing.T) {
 	t.Parallel()
-	const set = `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: team-a, namespace: team-a}, spec: {parentRef: {name: public, namespace: gateways},
-		listeners: [{name: ai, hostname: '*.models.example.org', port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: ai}]}, allowedRoutes: {namespaces: {from: %s}}}]}}`
+	const set = `{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: team-a, namespace: team-a},
+	spec: {parentRef: {name: public, namespace: gateways},
+		listeners: [{name: ai, hostname: '*.models.example.org', port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: ai}]},
+		allowedRoutes: {namespaces: {from: %s}}}]}}`
 	config := file(t, domain+"omeIngressGateway: team-a/team-a\n")
 	for allowed, want := range map[string]string{
-		"All":  "condition Unknown ParentStatusNotAvailable: https://chat.models.example.org/; ListenerSet team-a/team-a: no controller has reported a status yet",
+		"All": "condition Unknown ParentStatusNotAvailable: https://chat.models.example.org/; ListenerSet team-a/team-a: no controller " +
+			"has reported a status yet",
 		"Same": "condition False ListenerNotAllowed: ",
 	} {
 		out, log, _ := run(t, chatService+openGateway+fmt.Sprintf(set, allowed), "plan", "--config", config, "-f", "-")
 		assert.Contains(t, log, want)
 		assert.Contains(t, out, "    kind: ListenerSet\n    name: team-a\n    namespace: team-a\n")
 	}
-	for parent, want := range map[string]bool{"{kind: ListenerSet, name: team-a, namespace: team-a}": true, "{name: team-a, namespace: team-a}": false, "{name: public, namespace: gateways}": false} {
-		other := strings.Replace(foreign("HTTPRoute", "chat.models.example.org", "/", 2025, ""), "{name: public, namespace: gateways}", parent, 1)
+	for parent, want := range map[string]bool{
+		"{kind: ListenerSet, name: team-a, namespace: team-a}": true, "{name: team-a, namespace: team-a}": false,
+		"{name: public, namespace: gateways}": false,
+	} {
+		other := strings.Replace(foreign("HTTPRoute", "chat.models.example.org", "/", 2025, ""), "{name: public, namespace: gateways}",
+			parent, 1)
 		_, log, _ := run(t, chatService+openGateway+fmt.Sprintf(set, "All")+"\n---\n"+other, "plan", "--config", config, "-f", "-")
 		assert.Equal(t, want, strings.Contains(log, "condition False HostConflict: "), log)
 	}
@@ -345,7 +437,8 @@ func TestListenerSets(t *testing.T) {
 // A Traefik without its provider kubernetesCRD answers 404 for an Ingress with a Middleware (traefik#11510). The class says what it reads.
 func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
 	t.Parallel()
-	const unknown = "PathRewriteUnsupported: IngressClass hangzhou does not say whether its controller reads traefik.io/v1alpha1: if it does not, requests for path " +
+	const unknown = "PathRewriteUnsupported: IngressClass hangzhou does not say whether its controller reads traefik.io/v1alpha1: if it " +
+		"does not, requests for path " +
 		"/models/chat/ get 404. Annotate the IngressClass with fairlead.dev/custom-resources: traefik.io/v1alpha1, or none"
 	const refused = "PathRewriteUnsupported: IngressClass hangzhou cannot rewrite path /models/chat/ on host llm.example.org: "
 	for metadata, want := range map[string]bool{
@@ -354,7 +447,8 @@ func TestRewritesOfTraefikNeedItsCustomResources(t *testing.T) {
 		"annotations: {fairlead.dev/custom-resources: none}":                                                       false,
 		"labels: {app.kubernetes.io/managed-by: Helm}":                                                             true,
 	} {
-		class := "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: hangzhou, " + metadata + "}, spec: {controller: traefik.io/ingress-controller}}"
+		class := "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: hangzhou, " + metadata +
+			"}, spec: {controller: traefik.io/ingress-controller}}"
 		out, log, _ := run(t, chatService+class, "plan", "--config", file(t, byIngress+"hangzhou\nperISVCSubdomain: false\n"), "-f", "-")
 		assert.Equal(t, want, strings.Contains(out, "kind: Middleware"), metadata)
 		assert.Equal(t, !want, strings.Contains(log, refused), metadata+log)

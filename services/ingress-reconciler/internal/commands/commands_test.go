@@ -60,9 +60,20 @@ func TestPlanFromFiles(t *testing.T) {
 func TestPlanExplainsReasons(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, config, want string }{
-		{name: "no domain", config: "omeIngressGateway: gateways/public", want: "models/chat: NoDomain: no domain is configured: set ingressDomain\n"},
-		{name: "another host than the listener's", config: example + "domainTemplate: chat.example.com", want: "condition False NoMatchingListenerHostname: http://chat.example.com/; Gateway gateways/public: no listener has host chat.example.com: listener https has *.models.example.com (HTTPRoute "},
-		{name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other", want: "condition False GatewayNotFound: http://chat.models.example.com/; Gateway gateways/other: the Gateway does not exist (HTTPRoute "},
+		{
+			name: "no domain", config: "omeIngressGateway: gateways/public",
+			want: "models/chat: NoDomain: no domain is configured: set ingressDomain\n",
+		},
+		{
+			name: "another host than the listener's", config: example + "domainTemplate: chat.example.com",
+			want: "condition False NoMatchingListenerHostname: http://chat.example.com/; Gateway gateways/public: no listener has host " +
+				"chat.example.com: listener https has *.models.example.com (HTTPRoute ",
+		},
+		{
+			name: "no such Gateway", config: "ingressDomain: example.com\nomeIngressGateway: gateways/other",
+			want: "condition False GatewayNotFound: http://chat.models.example.com/; Gateway gateways/other: the Gateway does not exist " +
+				"(HTTPRoute ",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,13 +90,34 @@ func TestPlanFails(t *testing.T) {
 		name, stdin, want string
 		args              []string
 	}{
-		{name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"}, want: `configuration: line 1, column 11: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`},
-		{name: "no such file", args: []string{"-f", "testdata/nothing"}, want: "read manifests: lstat testdata/nothing: no such file or directory"},
-		{name: "no YAML", stdin: "a: [", args: []string{"-f", "-"}, want: "read manifests: stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
-		{name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"}, want: "nothing could be planned: there are no InferenceServices to plan"},
-		{name: "no such service", args: []string{"-f", "testdata/world", "other"}, want: "nothing could be planned: there are no InferenceServices to plan"},
-		{name: "no ConfigMap", args: []string{"-f", "testdata/world", "--config-map", "a/b"}, want: "there is no ConfigMap a/b with key config: give --config or --config-map"},
-		{name: "a wrong flag", args: []string{"--config-map", "b"}, want: `invalid argument "b" for "--config-map" flag: must be namespace/name`},
+		{
+			name: "a wrong configuration", args: []string{"--config", file(t, "strategy: magic"), "-f", "testdata/world"},
+			want: `configuration: line 1, column 11: strategy: "magic" is not one of auto, httproute, ingress, virtualservice`,
+		},
+		{
+			name: "no such file", args: []string{"-f", "testdata/nothing"},
+			want: "read manifests: lstat testdata/nothing: no such file or directory",
+		},
+		{
+			name: "no YAML", stdin: "a: [", args: []string{"-f", "-"},
+			want: "read manifests: stdin: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+		},
+		{
+			name: "no services", args: []string{"-f", "testdata/world/gateway.yaml"},
+			want: "nothing could be planned: there are no InferenceServices to plan",
+		},
+		{
+			name: "no such service", args: []string{"-f", "testdata/world", "other"},
+			want: "nothing could be planned: there are no InferenceServices to plan",
+		},
+		{
+			name: "no ConfigMap", args: []string{"-f", "testdata/world", "--config-map", "a/b"},
+			want: "there is no ConfigMap a/b with key config: give --config or --config-map",
+		},
+		{
+			name: "a wrong flag", args: []string{"--config-map", "b"},
+			want: `invalid argument "b" for "--config-map" flag: must be namespace/name`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -66,7 +66,8 @@ func newPlan(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	o.kube.AddFlags(fs)
 	o.sources.addFlags(fs)
 	o.addFlags(fs)
-	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.StringSliceVarP(&o.files, "filename", "f", nil,
+		"File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
 	fs.BoolVar(&o.assume.services, "assume-services", o.assume.services,
 		"With --filename, assume a ready Service for each component of a specification that has none.")
 	fs.StringSliceVar(&o.assume.components, "assume-components", nil,

@@ -63,29 +63,45 @@ func TestAssumptions(t *testing.T) {
 	}{
 		{
 			name: "no component", manifest: lean, err: "nothing could be planned, for the reasons above",
-			want: []string{"default/lean: assumed namespace default\n", "default/lean: the specification names no component: give --assume-components engine\n"},
+			want: []string{
+				"default/lean: assumed namespace default\n",
+				"default/lean: the specification names no component: give --assume-components engine\n",
+			},
 		},
 		{
-			name: "a component by a flag, and a port", manifest: lean, args: []string{"--assume-components=router,engine", "--assume-port=9000", "-n", "team"},
-			want:    []string{"team/lean: assumed Service lean-router port 9000 for the router, ready\n", "team/lean: assumed Service lean-engine port 9000 for the engine, ready\n", "http://lean.team.example.com/ reaches the router"},
+			name: "a component by a flag, and a port", manifest: lean,
+			args: []string{"--assume-components=router,engine", "--assume-port=9000", "-n", "team"},
+			want: []string{
+				"team/lean: assumed Service lean-router port 9000 for the router, ready\n",
+				"team/lean: assumed Service lean-engine port 9000 for the engine, ready\n",
+				"http://lean.team.example.com/ reaches the router",
+			},
 			wantOut: "name: lean-router\n      port: 9000\n", err: dryrun.ErrDiffers.Error(),
 		},
 		{
-			name: "turned off", manifest: engine, args: []string{"--assume-services=false"}, err: "nothing could be planned, for the reasons above",
+			name: "turned off", manifest: engine, args: []string{"--assume-services=false"},
+			err:  "nothing could be planned, for the reasons above",
 			want: []string{"default/lean: ServiceNotFound: engine lean-engine: the Service does not exist\n"},
 		},
 		{
-			name: "a status that says otherwise", manifest: strings.TrimSuffix(engine, "}") + ", status: {conditions: [{type: EngineReady, status: 'False'}]}}",
-			want: []string{"assumed Service lean-engine port 8080 for the engine, with the readiness that its status reports\n", "ComponentNotReady"},
-			err:  "nothing could be planned, for the reasons above",
+			name:     "a status that says otherwise",
+			manifest: strings.TrimSuffix(engine, "}") + ", status: {conditions: [{type: EngineReady, status: 'False'}]}}",
+			want: []string{
+				"assumed Service lean-engine port 8080 for the engine, with the readiness that its status reports\n", "ComponentNotReady",
+			},
+			err: "nothing could be planned, for the reasons above",
 		},
 		{
-			name: "selected by a label", manifest: engine + "\n---\n" + strings.ReplaceAll(strings.ReplaceAll(engine, "lean", "other"), "team: a", "team: b"),
-			args: []string{"-l", "team=b"}, want: []string{"default/other: HTTPRoute "}, wantOut: "name: other-engine\n", err: dryrun.ErrDiffers.Error(),
+			name:     "selected by a label",
+			manifest: engine + "\n---\n" + strings.ReplaceAll(strings.ReplaceAll(engine, "lean", "other"), "team: a", "team: b"),
+			args:     []string{"-l", "team=b"}, want: []string{"default/other: HTTPRoute "}, wantOut: "name: other-engine\n",
+			err: dryrun.ErrDiffers.Error(),
 		},
 		{
-			name: "one of two is unreadable", manifest: engine + "\n---\n" + strings.Replace(strings.ReplaceAll(engine, "lean", "broken"), "engine: {}", "engine: 1", 1),
-			want: []string{"default/broken: read InferenceService: spec.engine is 1, want an object\n"}, wantOut: "name: lean-engine\n", err: dryrun.ErrDiffers.Error(),
+			name:     "one of two is unreadable",
+			manifest: engine + "\n---\n" + strings.Replace(strings.ReplaceAll(engine, "lean", "broken"), "engine: {}", "engine: 1", 1),
+			want:     []string{"default/broken: read InferenceService: spec.engine is 1, want an object\n"}, wantOut: "name: lean-engine\n",
+			err: dryrun.ErrDiffers.Error(),
 		},
 		{
 			name: "all are unreadable", manifest: strings.Replace(engine, "engine: {}", "engine: 1", 1),
@@ -116,16 +132,22 @@ func TestNothingIsAssumedThatExists(t *testing.T) {
 func TestFlagsThatHaveNoEffectAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--assume-port has an effect only with --filename":                                          {"--assume-port=1"},
-		"--header has an effect only with --request":                                                {"-f", "-", "-H", "a: b"},
-		"--planned has an effect only with --request":                                               {"-f", "-", "--planned"},
-		"--selector has an effect only without --request, which considers all services":             {"-f", "-", "-l", "a=b", "--request=GET", "http://a/"},
-		`--output "wide" is not one of yaml, json`:                                                  {"-f", "-", "-o", "wide"},
-		`--output "yaml" is not one of text, json`:                                                  {"-f", "-", "-o", "yaml", "--request=GET", "http://a/"},
-		`--assume-components "worker" is not one of router, engine, decoder`:                        {"-f", "-", "--assume-components=worker"},
-		"--assume-port 0 is not a port":                                                             {"-f", "-", "--assume-port=0"},
-		"--selector: found '=='":                                                                    {"-f", "-", "-l", "=="},
-		"configuration: line 1, column 9: config: a list has no fields":                             {"-f", "testdata/world", "--config", file(t, "config: [1]")},
+		"--assume-port has an effect only with --filename": {"--assume-port=1"},
+		"--header has an effect only with --request":       {"-f", "-", "-H", "a: b"},
+		"--planned has an effect only with --request":      {"-f", "-", "--planned"},
+		"--selector has an effect only without --request, which considers all services": {
+			"-f", "-", "-l", "a=b", "--request=GET", "http://a/",
+		},
+		`--output "wide" is not one of yaml, json`: {"-f", "-", "-o", "wide"},
+		`--output "yaml" is not one of text, json`: {
+			"-f", "-", "-o", "yaml", "--request=GET", "http://a/",
+		},
+		`--assume-components "worker" is not one of router, engine, decoder`: {
+			"-f", "-", "--assume-components=worker",
+		},
+		"--assume-port 0 is not a port":                                 {"-f", "-", "--assume-port=0"},
+		"--selector: found '=='":                                        {"-f", "-", "-l", "=="},
+		"configuration: line 1, column 9: config: a list has no fields": {"-f", "testdata/world", "--config", file(t, "config: [1]")},
 		"give --request METHOD URL, such as --request GET http://chat.models.example.com/v1/models": {"-f", "-", "--request="},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -139,7 +161,8 @@ func TestFlagsThatHaveNoEffectAreRefused(t *testing.T) {
 // plan predicts the condition, also for kinds that the program may not write and Gateways that do not exist.
 func TestPlanForeseesTheCondition(t *testing.T) {
 	t.Parallel()
-	const class = "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: t}, spec: {controller: traefik.io/ingress-controller}}"
+	const class = "{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: t}, spec: {controller: " +
+		"traefik.io/ingress-controller}}"
 	service := strings.Replace(lean, "spec: {", "spec: {engine: {}, ", 1) + "\n---\n" + class
 	const byPath = "ingressDomain: example.com\nstrategy: ingress\ningressClassName: t\nperISVCSubdomain: false\n"
 	tests := []struct {
@@ -154,8 +177,9 @@ func TestPlanForeseesTheCondition(t *testing.T) {
 			want: "install the CRD, or add middlewares to --kinds",
 		},
 		{
-			name: "a Gateway of Istio that does not exist", config: "ingressDomain: example.com\nstrategy: virtualservice\ningressGateway: istio/public\n",
-			want: "condition False GatewayNotFound: ", writes: []string{"VirtualService"},
+			name:   "a Gateway of Istio that does not exist",
+			config: "ingressDomain: example.com\nstrategy: virtualservice\ningressGateway: istio/public\n",
+			want:   "condition False GatewayNotFound: ", writes: []string{"VirtualService"},
 		},
 	}
 	for _, tt := range tests {
@@ -185,13 +209,15 @@ func TestPlanWithThePermissionsOfThePod(t *testing.T) {
 	require.NoError(t, err)
 	gateway, err := os.ReadFile("testdata/world/gateway.yaml")
 	require.NoError(t, err)
-	configMap := "{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: fairlead}, data: {config: 'ingressDomain: example.com\n\nomeIngressGateway: gateways/public'}}"
+	configMap := "{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: fairlead}, data: {config: 'ingressDomain: " +
+		"example.com\n\nomeIngressGateway: gateways/public'}}"
 	route := "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: x, namespace: y}, spec: {}}"
 	api, kubeconfig := startAPIServer(t, []string{"ingresses", "inferencepools"}, string(text), string(gateway), configMap, route)
 	out, log, err := run(t, "", "plan", kubeconfig, "--config-map", "fairlead/ours")
 	require.ErrorIs(t, err, dryrun.ErrDiffers, log)
 	assert.Contains(t, out, "name: chat-router\n")
-	assert.Contains(t, log, "ingresses.networking.k8s.io: skipped, because this user may not list them; the plan treats the kind as not available\n")
+	assert.Contains(t, log,
+		"ingresses.networking.k8s.io: skipped, because this user may not list them; the plan treats the kind as not available\n")
 	assert.Zero(t, api.count("DELETE")+api.count("POST")+api.count("PATCH"))
 
 	_, kubeconfig = startAPIServer(t, []string{"inferenceservices"}, string(text))

@@ -47,7 +47,8 @@ func (p *planner) replaceObjects(objects []*unstructured.Unstructured) []*unstru
 	}
 	for _, u := range planned {
 		if existing[identityOf(u)] {
-			fmt.Fprintf(p.log, "%s/%s: %s %s exists and has another owner: it stays\n", u.GetNamespace(), u.GetName(), u.GetKind(), u.GetName())
+			fmt.Fprintf(p.log, "%s/%s: %s %s exists and has another owner: it stays\n", u.GetNamespace(), u.GetName(), u.GetKind(),
+				u.GetName())
 			continue
 		}
 		result = append(result, u)

@@ -73,7 +73,8 @@ func (p *planner) printDifferences(r *result) bool {
 		case live == nil:
 			fmt.Fprintf(p.log, "%s: %s %s would be created\n", r.name, o.Object.GetKind(), o.Object.GetName())
 		case apply.Differs(o.Object, live.Object):
-			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(), dryrun.Diff(live.Object, o.Object))
+			fmt.Fprintf(p.log, "%s: %s %s would be changed\n%s", r.name, o.Object.GetKind(), o.Object.GetName(),
+				dryrun.Diff(live.Object, o.Object))
 		default:
 			continue
 		}

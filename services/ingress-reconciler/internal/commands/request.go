@@ -30,10 +30,12 @@ type requestOptions struct {
 }
 
 func (o *requestOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.method, "request", "", "Method of a request whose URL is the argument. Explain which object and backend answer the request.")
+	fs.StringVar(&o.method, "request", "",
+		"Method of a request whose URL is the argument. Explain which object and backend answer the request.")
 	fs.StringArrayVarP(&o.headers, "header", "H", nil, "With --request, a header as 'Name: value'. May be repeated.")
 	fs.StringVar(&o.entrance, "entrance", "",
-		"With --request, the Gateway or Istio Gateway (namespace/name) or IngressClass (name) that receives the request. Empty: each that serves the host.")
+		"With --request, the Gateway or Istio Gateway (namespace/name) or IngressClass (name) that receives the request. Empty: each "+
+			"that serves the host.")
 	fs.BoolVar(&o.planned, "planned", false, "With --request, use the objects of the plan instead of those in the cluster.")
 }
 
@@ -192,7 +194,8 @@ func (o *requestOptions) selectsEntrance(e semantics.Entrance) bool {
 // a load balancer, and all listeners count.
 func hasListener(objects []*unstructured.Unstructured, e semantics.Entrance, port int64) bool {
 	return slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
-		if u.GetKind() != "Gateway" || u.GroupVersionKind().Group != render.HTTPRoutes.Group || u.GetNamespace() != e.Gateway.Namespace || u.GetName() != e.Gateway.Name {
+		if u.GetKind() != "Gateway" || u.GroupVersionKind().Group != render.HTTPRoutes.Group || u.GetNamespace() != e.Gateway.Namespace ||
+			u.GetName() != e.Gateway.Name {
 			return false
 		}
 		listeners, _, _ := unstructured.NestedSlice(u.Object, "spec", "listeners")

@@ -16,20 +16,25 @@ import (
 func requested(t *testing.T, manifests string, args ...string) (out, log string, err error) {
 	t.Helper()
 	return run(t, manifests, append([]string{
-		"plan", "--config", examples + "/values.yaml", "-f", examples + "/service.yaml", "-f", examples + "/gateway.yaml", "-f", "-", "--request",
+		"plan", "--config", examples + "/values.yaml", "-f", examples + "/service.yaml", "-f", examples + "/gateway.yaml", "-f", "-",
+		"--request",
 	}, args...)...)
 }
 
 const (
 	chatURL = "http://chat.models.llm.example.com"
 	// other is a route of another owner, for a longer path of the same host.
-	other = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: other, namespace: models, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {parentRefs: [{name: public, namespace: gateways}],
-		hostnames: [chat.models.llm.example.com], rules: [{matches: [{path: {type: PathPrefix, value: /v1}, headers: [{name: X-Model, value: a}]}], backendRefs: [{name: canary, port: 80}]}]}}`
+	other = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: other, namespace: models,
+	creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {parentRefs: [{name: public, namespace: gateways}],
+		hostnames: [chat.models.llm.example.com], rules: [{matches: [{path: {type: PathPrefix, value: /v1}, headers: [{name: X-Model,
+		value: a}]}], backendRefs: [{name: canary, port: 80}]}]}}`
 	// same is an older route for the same host and path.
-	same = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: zz, namespace: models, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {parentRefs: [{name: public, namespace: gateways}],
+	same = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: zz, namespace: models,
+	creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {parentRefs: [{name: public, namespace: gateways}],
 		hostnames: [chat.models.llm.example.com], rules: [{backendRefs: [{name: canary, port: 80}]}]}}`
 	// second is another Gateway for all hosts.
-	second = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: second, namespace: gateways}, spec: {gatewayClassName: x, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"
+	second = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: second, namespace: gateways}, spec: " +
+		"{gatewayClassName: x, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"
 )
 
 func TestRequest(t *testing.T) {
@@ -78,21 +83,51 @@ func TestHostileRequests(t *testing.T) {
 		{name: "method with a sign", args: []string{"GET\x00", chatURL}, want: `method "GET\x00" does not consist of letters`},
 		{name: "no URL", args: []string{"GET"}, want: errNoRequest.Error()},
 		{name: "two URLs", args: []string{"GET", chatURL, chatURL}, want: errNoRequest.Error()},
-		{name: "no scheme", args: []string{"GET", "chat.example.com/"}, want: `URL "chat.example.com/" is not of the form http://host/path or https://host/path`},
-		{name: "another scheme", args: []string{"GET", "ftp://chat.example.com/"}, want: `URL "ftp://chat.example.com/" is not of the form http://host/path or https://host/path`},
-		{name: "no host", args: []string{"GET", "http:///a"}, want: `URL "http:///a" is not of the form http://host/path or https://host/path`},
-		{name: "credentials", args: []string{"GET", "http://a:b@c/"}, want: `URL "http://a:b@c/" is not of the form http://host/path or https://host/path`},
+		{
+			name: "no scheme", args: []string{"GET", "chat.example.com/"},
+			want: `URL "chat.example.com/" is not of the form http://host/path or https://host/path`,
+		},
+		{
+			name: "another scheme", args: []string{"GET", "ftp://chat.example.com/"},
+			want: `URL "ftp://chat.example.com/" is not of the form http://host/path or https://host/path`,
+		},
+		{
+			name: "no host", args: []string{"GET", "http:///a"},
+			want: `URL "http:///a" is not of the form http://host/path or https://host/path`,
+		},
+		{
+			name: "credentials", args: []string{"GET", "http://a:b@c/"},
+			want: `URL "http://a:b@c/" is not of the form http://host/path or https://host/path`,
+		},
 		{name: "port too large", args: []string{"GET", "http://a:99999/"}, want: `URL "http://a:99999/": 99999 is not a port`},
-		{name: "control character", args: []string{"GET", "http://a/\n"}, want: `URL: parse "http://a/\n": net/url: invalid control character in URL`},
-		{name: "long URL", args: []string{"GET", "http://a/" + strings.Repeat("a", maxURL)}, want: "the URL has 8201 bytes: at most 8192 are allowed"},
+		{
+			name: "control character", args: []string{"GET", "http://a/\n"},
+			want: `URL: parse "http://a/\n": net/url: invalid control character in URL`,
+		},
+		{
+			name: "long URL", args: []string{"GET", "http://a/" + strings.Repeat("a", maxURL)},
+			want: "the URL has 8201 bytes: at most 8192 are allowed",
+		},
 		{name: "dots", args: []string{"GET", chatURL + "/a/../b"}, want: `Gateway gateways/public port 80: path "/a/../b"`},
 		{name: "escapes", args: []string{"GET", chatURL + "/%2e"}, want: `path "/%2e" is not absolute, or can be written in another way`},
 		{name: "many headers", args: append([]string{"GET", chatURL}, many...), want: "101 headers: at most 100 are allowed"},
-		{name: "long header", args: []string{"GET", chatURL, "-H", "A: " + strings.Repeat("a", maxHeader)}, want: "has 8195 bytes: at most 8192 are allowed"},
+		{
+			name: "long header", args: []string{"GET", chatURL, "-H", "A: " + strings.Repeat("a", maxHeader)},
+			want: "has 8195 bytes: at most 8192 are allowed",
+		},
 		{name: "header without a name", args: []string{"GET", chatURL, "-H", ": a"}, want: `header ": a" is not of the form 'Name: value'`},
-		{name: "header without a value", args: []string{"GET", chatURL, "-H", "X-Model"}, want: `header "X-Model" is not of the form 'Name: value'`},
-		{name: "header with a space", args: []string{"GET", chatURL, "-H", "X Model: a"}, want: `header "X Model: a" is not of the form 'Name: value'`},
-		{name: "header with a line break", args: []string{"GET", chatURL, "-H", "X: a\r\nY: b"}, want: `header "X: a\r\nY: b" has a control character`},
+		{
+			name: "header without a value", args: []string{"GET", chatURL, "-H", "X-Model"},
+			want: `header "X-Model" is not of the form 'Name: value'`,
+		},
+		{
+			name: "header with a space", args: []string{"GET", chatURL, "-H", "X Model: a"},
+			want: `header "X Model: a" is not of the form 'Name: value'`,
+		},
+		{
+			name: "header with a line break", args: []string{"GET", chatURL, "-H", "X: a\r\nY: b"},
+			want: `header "X: a\r\nY: b" has a control character`,
+		},
 		{name: "header Host", args: []string{"GET", chatURL, "-H", "host: a"}, want: "header Host: put the host into the URL"},
 		{name: "header twice", args: []string{"GET", chatURL, "-H", "X-A: a", "-H", "x-a: b"}, want: "header X-A is given twice"},
 		{name: "host that is none", args: []string{"GET", "http://a_b/"}, want: "a_b"},
@@ -112,9 +147,13 @@ func TestHostileRequests(t *testing.T) {
 // In a cluster, plan --request uses the existing objects. With --planned it uses the planned objects.
 func TestRequestInACluster(t *testing.T) {
 	t.Parallel()
-	service := `{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {engine: {}}, status: {conditions: [{type: EngineReady, status: "True"}]}}`
-	backend := `{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat, component: engine}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, controller: true}]}, spec: {ports: [{port: 8080}]}}`
-	gateway := "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: public, namespace: gateways}, spec: {gatewayClassName: x, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}"
+	service := `{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1, ` +
+		`creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {engine: {}}, status: {conditions: [{type: EngineReady, status: "True"}]}}`
+	backend := `{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: ` +
+		`chat, component: engine}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, ` +
+		`controller: true}]}, spec: {ports: [{port: 8080}]}}`
+	gateway := "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: public, namespace: gateways}, spec: " +
+		"{gatewayClassName: x, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}"
 	config := file(t, "ingressDomain: llm.example.com\nomeIngressGateway: gateways/public\n")
 	args := []string{"plan", "--config", config, "--request", "GET", chatURL + "/v1/x", "-H", "X-Model: a", "-o", "json"}
 	answered := func(out string) string {
@@ -141,8 +180,12 @@ func TestRequestInACluster(t *testing.T) {
 	assert.Equal(t, "chat-fairlead-12b6f8a0 chat-engine", answered(out))
 
 	t.Log("A live object that the plan replaces, and a live object that the plan does not contain")
-	stale := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: models, creationTimestamp: "2026-01-01T00:00:00Z", labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: engine},
-		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, controller: true}]}, spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [chat.models.llm.example.com], rules: [{backendRefs: [{name: stale, port: 80}]}]}}`
+	stale := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: models,
+	creationTimestamp: "2026-01-01T00:00:00Z", labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry,
+	fairlead.dev/component: engine},
+		ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u-1, controller: true}]},
+		spec: {parentRefs: [{name: public, namespace: gateways}], hostnames: [chat.models.llm.example.com],
+		rules: [{backendRefs: [{name: stale, port: 80}]}]}}`
 	for _, name := range []string{"chat-fairlead-12b6f8a0", "chat-fairlead-00000000"} {
 		_, kubeconfig = startAPIServer(t, nil, service, backend, gateway, fmt.Sprintf(stale, name))
 		out, _, err = run(t, "", append(args, kubeconfig)...)

@@ -50,7 +50,8 @@ func newStatus(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	fs := cmd.Flags()
 	o.kube.AddFlags(fs)
 	o.addFlags(fs)
-	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.StringSliceVarP(&o.files, "filename", "f", nil,
+		"File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
 	fs.StringVarP(&o.output, "output", "o", "", "Format: wide for a table with the message of the condition, or json. Empty: a table.")
 	return cmd
 }

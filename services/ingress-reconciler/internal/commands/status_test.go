@@ -12,7 +12,9 @@ import (
 
 const statusWorld = `
 {apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, labels: {team: a}}, status: {conditions: [
-  {type: fairlead.dev/Exposed, status: "True", reason: Programmed, message: "http://chat.example.com/, https://b.example.com/ (header X-Model: chat); Gateway gateways/public: accepted (HTTPRoute chat-fairlead-1)"}]}}
+  {type: fairlead.dev/Exposed, status: "True", reason: Programmed, message: "http://chat.example.com/, https://b.example.com/ ` +
+	`(header X-Model: chat);
+    Gateway gateways/public: accepted (HTTPRoute chat-fairlead-1)"}]}}
 ---
 {apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: refused, namespace: a}, status: {conditions: [
   {type: fairlead.dev/Exposed, status: "False", reason: NoDomain, message: "no domain\e[2J is configured"}]}}
@@ -23,11 +25,16 @@ const statusWorld = `
 ---
 {apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, metadata: {name: kserve, namespace: models}}
 ---
-{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat-fairlead-2, namespace: models, labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}}
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat-fairlead-2, namespace: models,
+  labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService,
+  name: chat, uid: u, controller: true}]}}
 ---
-{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat-fairlead-1, namespace: models, labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}}
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat-fairlead-1, namespace: models,
+  labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService,
+  name: chat, uid: u, controller: true}]}}
 ---
-{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}}
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: chat, namespace: models,
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}}
 `
 
 func TestStatus(t *testing.T) {
@@ -35,7 +42,8 @@ func TestStatus(t *testing.T) {
 	want := `NAMESPACE   NAME      EXPOSED   REASON       URLS                                                                  OBJECTS
 a           refused   False     NoDomain     -                                                                     -
 models      broken    -         -            -                                                                     -
-models      chat      True      Programmed   http://chat.example.com/,https://b.example.com/ (header X-Model: chat)   HTTPRoute/chat-fairlead-1,HTTPRoute/chat-fairlead-2
+models      chat      True      Programmed   http://chat.example.com/,https://b.example.com/ ` +
+		`(header X-Model: chat)   HTTPRoute/chat-fairlead-1,HTTPRoute/chat-fairlead-2
 models      fresh     -         -            -                                                                     -
 `
 	out, _, err := run(t, statusWorld, "status", "-f", "-")

@@ -48,8 +48,8 @@ func Default() *Config {
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Work: controller.DefaultOptions(),
 		Sources: Sources{
-			OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local", Discovery: 30 * time.Second,
-			Kinds: slices.Clone(kinds),
+			OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local",
+			Discovery: 30 * time.Second, Kinds: slices.Clone(kinds),
 		},
 	}
 }
@@ -64,15 +64,19 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Sources.Discovery, "discovery-interval", c.Sources.Discovery,
 		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of InferenceServices to reconcile concurrently.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile an InferenceService after errors.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
+		"Longest delay between attempts to reconcile an InferenceService after errors.")
 }
 
 // AddFlags binds the flags that affect plans.
 func (s *Sources) AddFlags(fs *pflag.FlagSet) {
-	fs.Var(&s.ConfigMap, "config-map", "ConfigMap with the configuration in key config, as namespace/name. Empty: use OME's configuration and the defaults.")
-	fs.Var(&s.OMEConfigMap, "ome-config-map", "OME's ConfigMap, as namespace/name. The program never writes to it. Empty: inherit no settings.")
+	fs.Var(&s.ConfigMap, "config-map",
+		"ConfigMap with the configuration in key config, as namespace/name. Empty: use OME's configuration and the defaults.")
+	fs.Var(&s.OMEConfigMap, "ome-config-map",
+		"OME's ConfigMap, as namespace/name. The program never writes to it. Empty: inherit no settings.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "DNS domain of the cluster.")
-	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds, "Kinds of objects that the program may write. It neither reads nor writes other kinds, and needs no permissions for them.")
+	fs.StringSliceVar(&s.Kinds, "kinds", s.Kinds,
+		"Kinds of objects that the program may write. It neither reads nor writes other kinds, and needs no permissions for them.")
 }
 
 // Validate returns an error for each flag with an invalid value.

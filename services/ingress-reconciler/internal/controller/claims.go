@@ -13,7 +13,9 @@ func AllClaims(observer *observe.Observer, config settings.Config) map[ownership
 	for _, name := range observer.ServiceNames() {
 		if o, found := observer.ObserveAny(name, config); found {
 			p := plan.Build(&o.Input)
-			claims[ownership.Owner(name)] = ownership.Claims{Created: o.Input.Service.Created, Asks: p.RequestedClaims(observer.LiveClaims(name))}
+			claims[ownership.Owner(name)] = ownership.Claims{
+				Created: o.Input.Service.Created, Asks: p.RequestedClaims(observer.LiveClaims(name)),
+			}
 		}
 	}
 	for _, name := range observer.OwnerNames() {

@@ -157,7 +157,8 @@ func isUnchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *corev1.Service:
 		return equalVersions(old, current, func(a, b *corev1.Service) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) &&
+				reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 		})
 	case *unstructured.Unstructured:
@@ -189,7 +190,8 @@ func isUnchangedGateway(old, current any) bool {
 	switch old := old.(type) {
 	case *gatewayv1.Gateway:
 		return equalVersions(old, current, func(a, b *gatewayv1.Gateway) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
+			return reflect.DeepEqual(a.Spec, b.Spec) &&
+				gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
 		})
 	case *gatewayv1.GatewayClass:
 		return equalVersions(old, current, func(a, b *gatewayv1.GatewayClass) bool {

@@ -33,7 +33,9 @@ func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
 }
 
 func newSlice(addresses ...string) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Labels: map[string]string{"ome.io/inferenceservice": "chat"}}}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Labels: map[string]string{"ome.io/inferenceservice": "chat"}},
+	}
 	for _, a := range addresses {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
 	}
@@ -60,9 +62,15 @@ func TestIgnoredUpdates(t *testing.T) {
 		{name: "attached routes", old: newGateway(func(*gatewayv1.Gateway) {}), current: newGateway(func(g *gatewayv1.Gateway) {
 			g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", AttachedRoutes: 7}}
 		}), want: true},
-		{name: "another condition", old: newGateway(func(*gatewayv1.Gateway) {}), current: newGateway(condition("Accepted", "True")), want: true},
+		{
+			name: "another condition", old: newGateway(func(*gatewayv1.Gateway) {}), current: newGateway(condition("Accepted", "True")),
+			want: true,
+		},
 		{name: "programmed", old: newGateway(condition("Programmed", "False")), current: newGateway(condition("Programmed", "True"))},
-		{name: "a listener", old: newGateway(func(*gatewayv1.Gateway) {}), current: newGateway(func(g *gatewayv1.Gateway) { g.Spec.Listeners[0].Port = 81 })},
+		{
+			name: "a listener", old: newGateway(func(*gatewayv1.Gateway) {}),
+			current: newGateway(func(g *gatewayv1.Gateway) { g.Spec.Listeners[0].Port = 81 }),
+		},
 		{name: "made anew", old: newGateway(func(*gatewayv1.Gateway) {}), current: newGateway(func(g *gatewayv1.Gateway) { g.UID = "2" })},
 		{name: "features of a class", old: &gatewayv1.GatewayClass{}, current: &gatewayv1.GatewayClass{Status: gatewayv1.GatewayClassStatus{
 			SupportedFeatures: []gatewayv1.SupportedFeature{{Name: "HTTPRoutePathRewrite"}},
@@ -70,21 +78,51 @@ func TestIgnoredUpdates(t *testing.T) {
 		{name: "a class's condition", old: &gatewayv1.GatewayClass{}, current: &gatewayv1.GatewayClass{Status: gatewayv1.GatewayClassStatus{
 			Conditions: []metav1.Condition{{Type: "Accepted"}},
 		}}, want: true},
-		{name: "a namespace's annotation", old: &metav1.PartialObjectMetadata{}, current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}, want: true},
-		{name: "a namespace's label", old: &metav1.PartialObjectMetadata{}, current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}},
-		{name: "a Service's status", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"}}, want: true},
-		{name: "a Service's port", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}},
-		{name: "a Service's selector", old: &corev1.Service{}, current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}},
-		{name: "a Service that is going", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}},
-		{name: "a Service's annotation for Traefik", old: &corev1.Service{}, current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}},
+		{
+			name: "a namespace's annotation", old: &metav1.PartialObjectMetadata{},
+			current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}, want: true,
+		},
+		{
+			name: "a namespace's label", old: &metav1.PartialObjectMetadata{},
+			current: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}},
+		},
+		{
+			name: "a Service's status", old: &corev1.Service{},
+			current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"}}, want: true,
+		},
+		{
+			name: "a Service's port", old: &corev1.Service{},
+			current: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		},
+		{
+			name: "a Service's selector", old: &corev1.Service{},
+			current: &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}},
+		},
+		{
+			name: "a Service that is going", old: &corev1.Service{},
+			current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}},
+		},
+		{
+			name: "a Service's annotation for Traefik", old: &corev1.Service{},
+			current: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}},
+		},
 		{name: "the status of somebody else's route", old: newRoute("{}"), current: newRoute("{status: {parents: []}}"), want: true},
 		{name: "the spec of somebody else's route", old: newRoute("{}"), current: newRoute("{spec: {hostnames: [a]}}")},
 		{name: "an annotation of somebody else's route", old: newRoute("{}"), current: newRoute("{metadata: {annotations: {a: b}}}")},
-		{name: "somebody else's route is being deleted", old: newRoute("{}"), current: newRoute(`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`)},
-		{name: "the status of a service's route", old: newRoute("{metadata: {" + owned + "}}"), current: newRoute("{metadata: {" + owned + "}, status: {parents: []}}")},
+		{
+			name: "somebody else's route is being deleted", old: newRoute("{}"),
+			current: newRoute(`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`),
+		},
+		{
+			name: "the status of a service's route", old: newRoute("{metadata: {" + owned + "}}"),
+			current: newRoute("{metadata: {" + owned + "}, status: {parents: []}}"),
+		},
 		{name: "an endpoint's address", old: newSlice("10.0.0.1"), current: newSlice("10.0.0.2"), want: true},
 		{name: "the first endpoint", old: newSlice(), current: newSlice("10.0.0.2")},
-		{name: "an object that could not be decoded before", old: &metav1.PartialObjectMetadata{}, current: newGateway(func(*gatewayv1.Gateway) {})},
+		{
+			name: "an object that could not be decoded before", old: &metav1.PartialObjectMetadata{},
+			current: newGateway(func(*gatewayv1.Gateway) {}),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +153,8 @@ func TestOwner(t *testing.T) {
 	yes := true
 	of := func(version, kind string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "models", OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "chat", Controller: &yes}},
+			Namespace:       "models",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "chat", Controller: &yes}},
 		}}
 	}
 	assert.Equal(t, []cache.ObjectName{chat}, ownerName(of("ome.io/v1beta1", "InferenceService")))
@@ -139,7 +178,8 @@ func TestEndpointsConcernTheServiceOfTheirLabel(t *testing.T) {
 // requests the certificate.
 func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 	t.Parallel()
-	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: models, name: %s, creationTimestamp: "%s", labels: {fairlead.dev/managed-by: ingress-reconciler}%s},
+	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: models, name: %s, creationTimestamp: "%s",
+	labels: {fairlead.dev/managed-by: ingress-reconciler}%s},
 		spec: {tls: [{hosts: [a.example.com], secretName: tls}], rules: [{host: a.example.com}, {host: b.example.com}]}}`
 	const owned = ", ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]"
 	object := func(name, created, more string) *unstructured.Unstructured {
@@ -151,14 +191,18 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 	byHost, bySecret := cache.ObjectName{Namespace: "models", Name: "by-host"}, cache.ObjectName{Namespace: "models", Name: "by-secret"}
 	users := dependents.New()
 	users.SetDependencies(byHost, []dependents.Object{{Kind: dependents.Host, Name: cache.ObjectName{Name: "b.example.com"}}})
-	users.SetDependencies(bySecret, []dependents.Object{{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
+	users.SetDependencies(bySecret,
+		[]dependents.Object{{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: "models", Name: "tls"}}})
 	h := handlers{requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(caches.Managed[render.Ingresses], namespace, host, secret)
 	}, index: users}
 	assert.Equal(t, []cache.ObjectName{byHost}, h.namesForHosts(object("c", "2026-01-01T00:00:00Z", "")), "somebody else's")
 	everyHost := cache.ObjectName{Namespace: "models", Name: "every-host"}
 	users.SetDependencies(everyHost, []dependents.Object{{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}}})
-	route := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: b}, spec: {}}"))}
+	route := &unstructured.Unstructured{
+		Object: golden.Decode[map[string]any](t,
+			[]byte("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: b}, spec: {}}")),
+	}
 	assert.Equal(t, []cache.ObjectName{everyHost}, h.namesForHosts(route), "without hostnames it has those of listeners")
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.namesForHosts(first), "it requests the certificate")
 	assert.Equal(t, []cache.ObjectName{bySecret}, h.namesForHosts(object("c", "2025-01-01T00:00:00Z", owned)), "it did, and was deleted")
@@ -175,7 +219,8 @@ func TestStoredRoutesAreContested(t *testing.T) {
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: legacy, namespace: models, creationTimestamp: "2025-01-01T00:00:00Z"}
-spec: {rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: legacy, port: {number: 80}}}}]}}]}
+spec: {rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: legacy,
+  port: {number: 80}}}}]}}]}
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -184,9 +229,11 @@ spec: {rules: [{host: chat.models.example.com, http: 7}]}
 `
 	r := newRig(t, world+foreign, "ingressDomain: example.com\ntlsSecretName: tls")
 	r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.Anything, mock.Anything).RunAndReturn(
-		func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+		func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured,
+		) (*unstructured.Unstructured, apply.Result, error) {
 			wanted.SetCreationTimestamp(metav1.NewTime(start))
-			return wanted, apply.Created, unstructured.SetNestedSlice(wanted.Object, []any{map[string]any{"ip": "10.0.0.1"}}, "status", "loadBalancer", "ingress")
+			return wanted, apply.Created, unstructured.SetNestedSlice(wanted.Object, []any{map[string]any{"ip": "10.0.0.1"}}, "status",
+				"loadBalancer", "ingress")
 		})
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
 	written := r.expectStatus(nil)

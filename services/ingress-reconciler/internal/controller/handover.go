@@ -24,7 +24,8 @@ func (r *run) handOver(ctx context.Context, l *observe.Live) bool {
 	if !ok || r.servedByOME(claim.Host, claim.Path) {
 		return true
 	}
-	r.notes = append(r.notes, "no accepted route of OME serves "+claim.Host+claim.Path+": "+l.Object.GetKind()+" "+l.Object.GetName()+" stays")
+	r.notes = append(r.notes,
+		"no accepted route of OME serves "+claim.Host+claim.Path+": "+l.Object.GetKind()+" "+l.Object.GetName()+" stays")
 	if l.Resource != render.Ingresses {
 		return false
 	}

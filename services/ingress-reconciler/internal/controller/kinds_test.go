@@ -46,7 +46,10 @@ func TestKindsThatCannotBeWritten(t *testing.T) {
 	const shared = "ingressDomain: example.com\nperISVCSubdomain: false\ningressClassName: traefik\n"
 	tests := []struct{ name, resource, config, message string }{
 		{name: "the kind of the strategy", resource: "ingresses", config: "ingressDomain: example.com", message: "--kinds"},
-		{name: "a kind that the Ingress refers to", resource: "middlewares", config: shared, message: "install the CRD, or add middlewares to --kinds"},
+		{
+			name: "a kind that the Ingress refers to", resource: "middlewares", config: shared,
+			message: "install the CRD, or add middlewares to --kinds",
+		},
 	}
 	for _, tt := range tests {
 		for _, absent := range []bool{false, true} {
@@ -62,11 +65,13 @@ func TestKindsThatCannotBeWritten(t *testing.T) {
 				})
 				var written []string
 				r.applier.EXPECT().Apply(mock.Anything, mock.Anything, mock.Anything, mock.Anything).RunAndReturn(
-					func(_ context.Context, g schema.GroupVersionResource, o, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+					func(_ context.Context, g schema.GroupVersionResource, o, _ *unstructured.Unstructured,
+					) (*unstructured.Unstructured, apply.Result, error) {
 						written = append(written, g.Resource)
 						return o, apply.Created, nil
 					}).Maybe()
-				r.recorder.EXPECT().Event(mock.Anything, "Warning", "APIUnavailable", mock.MatchedBy(func(m string) bool { return strings.Contains(m, tt.message) })).Once()
+				r.recorder.EXPECT().Event(mock.Anything, "Warning", "APIUnavailable",
+					mock.MatchedBy(func(m string) bool { return strings.Contains(m, tt.message) })).Once()
 				status := r.expectStatus(nil)
 				err := r.Reconcile(t.Context(), chat)
 				require.ErrorContains(t, err, "requeue after 20s", "no event reports that the kind appears")

@@ -50,7 +50,8 @@ func TestPace(t *testing.T) {
 	var p conditionPacer
 	p.clearAll()
 	for i, name := range []string{"a", "b", "c"} {
-		assert.Equal(t, settleTime+time.Duration(i)*messageInterval, p.writeDelay(cache.ObjectName{Name: name}, programmed, *moved, start), name)
+		assert.Equal(t, settleTime+time.Duration(i)*messageInterval, p.writeDelay(cache.ObjectName{Name: name}, programmed, *moved, start),
+			name)
 	}
 	b := cache.ObjectName{Name: "b"}
 	assert.Zero(t, p.writeDelay(b, programmed, *refused, start.Add(time.Second)))
@@ -71,7 +72,8 @@ func TestAStateThatWaitsIsNotWrittenAtOnce(t *testing.T) {
 // The wait ends when the stored condition is right again, and with the service. Without a configuration it is the same.
 func TestWaitsEnd(t *testing.T) {
 	t.Parallel()
-	const stored = `, {type: fairlead.dev/Exposed, status: "False", reason: InvalidConfiguration, message: %s, severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z"}]`
+	const stored = `, {type: fairlead.dev/Exposed, status: "False", reason: InvalidConfiguration, message: %s, severity: Info, ` +
+		`lastTransitionTime: "2026-01-01T00:00:00Z"}]`
 	with := func(message string) string {
 		return strings.Replace(world, "}]}\n---", "}"+fmt.Sprintf(stored, message)+"}\n---", 1)
 	}

@@ -35,7 +35,8 @@ type configuration interface {
 
 // applier writes one object.
 type applier interface {
-	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
+	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
+	) (*unstructured.Unstructured, apply.Result, error)
 	Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
 }
@@ -217,7 +218,8 @@ func secretDependencies(p *plan.Plan, namespace string) []dependents.Object {
 	var objects []dependents.Object
 	for i := range p.Exposures {
 		if secret := p.Exposures[i].TLSSecret; secret != "" {
-			objects = append(objects, dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
+			objects = append(objects,
+				dependents.Object{Kind: dependents.Secret, Name: cache.ObjectName{Namespace: namespace, Name: secret}})
 		}
 	}
 	return objects
@@ -252,7 +254,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, s
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil // the service is gone
-	case apierrors.IsInvalid(err): // the list of conditions has changed: the API server applies the patch before it checks the resourceVersion
+	// the list of conditions has changed: the API server applies the patch before it checks the resourceVersion
+	case apierrors.IsInvalid(err):
 		return 0, controller.RequeueAfter(time.Second, "another client changed the conditions")
 	case err != nil:
 		r.Meter.CountWrite(isvc.Resource.Resource, "failed")

@@ -114,9 +114,14 @@ func (r *rig) applies(resource schema.GroupVersionResource, result apply.Result,
 	r.applier.EXPECT().Apply(mock.Anything, resource, mock.Anything, mock.Anything).RunAndReturn(stored(result, err))
 }
 
+// applyFunc is the signature of applier.Apply.
+type applyFunc = func(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
+) (*unstructured.Unstructured, apply.Result, error)
+
 // stored returns the result of Apply: the object or an error.
-func stored(result apply.Result, err error) func(context.Context, schema.GroupVersionResource, *unstructured.Unstructured, *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
-	return func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+func stored(result apply.Result, err error) applyFunc {
+	return func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured,
+	) (*unstructured.Unstructured, apply.Result, error) {
 		return wanted, result, err
 	}
 }
@@ -124,7 +129,8 @@ func stored(result apply.Result, err error) func(context.Context, schema.GroupVe
 // expectStatus expects one write of the condition, and returns a pointer to "status reason".
 func (r *rig) expectStatus(err error) *string {
 	var written string
-	r.status.EXPECT().PatchStatus(mock.Anything, chat, mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
+	r.status.EXPECT().PatchStatus(mock.Anything, chat,
+		mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
 		var operations []struct {
 			Path  string
 			Value any
@@ -157,8 +163,10 @@ func TestObjectCannotBeWritten(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, world, "ingressDomain: example.com\nadditionalIngressDomains: [example.org]\n")
-			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.com")), mock.Anything).RunAndReturn(stored(apply.Unchanged, tt.err)).Once()
-			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.org")), mock.Anything).RunAndReturn(stored(apply.Created, nil)).Once()
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.com")),
+				mock.Anything).RunAndReturn(stored(apply.Unchanged, tt.err)).Once()
+			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.MatchedBy(ofHost("chat.models.example.org")),
+				mock.Anything).RunAndReturn(stored(apply.Created, nil)).Once()
 			if tt.err != nil {
 				r.recorder.EXPECT().Event(mock.Anything, "Warning", strings.TrimPrefix(tt.says, "False "), mock.Anything).Once()
 			}
@@ -188,8 +196,16 @@ func ofHost(host string) func(*unstructured.Unstructured) bool {
 func TestNeverWritten(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, manifests, config string }{
-		{name: "a VirtualDeployment", manifests: strings.Replace(world, "spec: {engine: {}}", "spec: {engine: {}, deploymentMode: VirtualDeployment}", 1), config: "ingressDomain: example.com"},
-		{name: "a service that is being deleted", manifests: strings.Replace(world, "uid: chat, resource", "uid: chat, deletionTimestamp: \"2026-01-02T00:00:00Z\", resource", 1), config: "ingressDomain: example.com"},
+		{
+			name:      "a VirtualDeployment",
+			manifests: strings.Replace(world, "spec: {engine: {}}", "spec: {engine: {}, deploymentMode: VirtualDeployment}", 1),
+			config:    "ingressDomain: example.com",
+		},
+		{
+			name:      "a service that is being deleted",
+			manifests: strings.Replace(world, "uid: chat, resource", "uid: chat, deletionTimestamp: \"2026-01-02T00:00:00Z\", resource", 1),
+			config:    "ingressDomain: example.com",
+		},
 		{name: "a deleted service", manifests: world[strings.Index(world, "---\n")+4:], config: "ingressDomain: example.com"},
 	}
 	for _, tt := range tests {
@@ -203,13 +219,15 @@ func TestNeverWritten(t *testing.T) {
 func TestUnreadableService(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(world, "spec: {engine: {}}", "spec: {engine: 7}", 1), "ingressDomain: example.com")
-	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration", "read InferenceService: spec.engine is 7, want an object").Once()
+	r.recorder.EXPECT().Event(mock.Anything, "Warning", "InvalidConfiguration",
+		"read InferenceService: spec.engine is 7, want an object").Once()
 	assert.ErrorContains(t, r.Reconcile(t.Context(), chat), "spec.engine is 7")
 }
 
 func TestProblemIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	before := `, {type: fairlead.dev/Exposed, status: "False", severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z", reason: NoDomain, message: %s}]`
+	before := `, {type: fairlead.dev/Exposed, status: "False", severity: Info, lastTransitionTime: "2026-01-01T00:00:00Z", reason: ` +
+		`NoDomain, message: %s}]`
 	stored := func(message string) string {
 		return strings.Replace(world, `status: "True"}]`, `status: "True"}`+fmt.Sprintf(before, message), 1)
 	}
@@ -250,7 +268,8 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 
 func TestANewServiceIsNoWarning(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, strings.Replace(world, `conditions: [{type: EngineReady, status: "True"}]`, "conditions: []", 1), "ingressDomain: example.com")
+	r := newRig(t, strings.Replace(world, `conditions: [{type: EngineReady, status: "True"}]`, "conditions: []", 1),
+		"ingressDomain: example.com")
 	written := r.expectStatus(nil)
 	r.recorder.EXPECT().Event(mock.Anything, "Normal", "ComponentNotReady", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
@@ -333,25 +352,33 @@ kind: Ingress
 metadata:
   name: chat-fairlead-61a3afd9
   namespace: models
-  labels: {fairlead.dev/inferenceservice: chat, fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry, fairlead.dev/component: COMPONENT}
+  labels: {fairlead.dev/inferenceservice: chat, fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/slot: entry,
+    fairlead.dev/component: COMPONENT}
   annotations: {fairlead.dev/claim: chat.models.example.com/}
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
 `
 	for name, tt := range map[string]struct{ manifests, backend, requeue string }{
-		"the route goes to the engine": {services + "---" + strings.Replace(route, "COMPONENT", "engine", 1), "chat-engine", "requeue after 2m0s"},
+		"the route goes to the engine": {
+			services + "---" + strings.Replace(route, "COMPONENT", "engine", 1), "chat-engine", "requeue after 2m0s",
+		},
 		"the route goes to the engine, in OME 1.3": {
-			strings.Replace(services, "status: {", `status: {components: {engine: {scaleTargetRef: {kind: Deployment}}}, `, 1) + "---" + strings.Replace(route, "COMPONENT", "engine", 1),
+			strings.Replace(services, "status: {", `status: {components: {engine: {scaleTargetRef: {kind: Deployment}}}, `, 1) + "---" +
+				strings.Replace(route, "COMPONENT", "engine", 1),
 			"chat-engine", "requeue after 2m0s",
 		},
-		"the route goes to the runtime's router":    {services + "---" + strings.Replace(route, "COMPONENT", "router", 1), "chat-router", "requeue after 2m0s"},
+		"the route goes to the runtime's router": {
+			services + "---" + strings.Replace(route, "COMPONENT", "router", 1), "chat-router", "requeue after 2m0s",
+		},
 		"there is no route to the runtime's router": {services, "chat-router", "requeue after 2m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, strings.Replace(tt.manifests, `status: "True"}]`, `status: "True"}, {type: RouterReady, status: "True"}]`, 1), "ingressDomain: example.com")
+			r := newRig(t, strings.Replace(tt.manifests, `status: "True"}]`, `status: "True"}, {type: RouterReady, status: "True"}]`, 1),
+				"ingressDomain: example.com")
 			var backends []string
 			r.applier.EXPECT().Apply(mock.Anything, render.Ingresses, mock.Anything, mock.Anything).RunAndReturn(
-				func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+				func(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured,
+				) (*unstructured.Unstructured, apply.Result, error) {
 					var ingress networkingv1.Ingress
 					require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, &ingress))
 					backends = append(backends, ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name)
@@ -366,7 +393,8 @@ metadata:
 
 func TestReconcileAllTakesAllClaimsBeforeTheFirstWrite(t *testing.T) {
 	t.Parallel()
-	younger := strings.NewReplacer("name: chat", "name: other", "uid: chat", "uid: other", "2026-01-01", "2026-01-02", "inferenceservice: chat", "inferenceservice: other").Replace(world)
+	younger := strings.NewReplacer("name: chat", "name: other", "uid: chat", "uid: other", "2026-01-01", "2026-01-02",
+		"inferenceservice: chat", "inferenceservice: other").Replace(world)
 	const route = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -378,9 +406,10 @@ metadata:
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
 `
 	for name, older := range map[string]string{
-		"which are known":                         world,
-		"of an unreadable service":                strings.Replace(world, "{engine: {}}", "{engine: 7}", 1) + "---" + route,
-		"of a service with an invalid annotation": strings.Replace(world, "uid: chat,", `annotations: {ome.io/ingress-domain-template: "{{"}, uid: chat,`, 1) + "---" + route,
+		"which are known":          world,
+		"of an unreadable service": strings.Replace(world, "{engine: {}}", "{engine: 7}", 1) + "---" + route,
+		"of a service with an invalid annotation": strings.Replace(world, "uid: chat,",
+			`annotations: {ome.io/ingress-domain-template: "{{"}, uid: chat,`, 1) + "---" + route,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,8 +22,9 @@ const runtimeGracePeriod = 10 * time.Minute
 // adds no components, so a removed component never counts again. A new leader does not have this state: if existing routes bypass a router,
 // the previous leader may have changed them, so the router counts as removed from the start.
 type removedComponents struct {
-	mu       sync.Mutex
-	services map[cache.ObjectName]map[isvc.Role]time.Time // time of the removal by component; zero while the specification names the component
+	mu sync.Mutex
+	// time of the removal by component; zero while the specification names the component
+	services map[cache.ObjectName]map[isvc.Role]time.Time
 }
 
 // bypassedRoles returns the router if the existing routes of a service lead to another component, although the router has a Service.

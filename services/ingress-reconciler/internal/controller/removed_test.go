@@ -10,7 +10,8 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
-// In OME 1.2 no runtime adds a component, so a removed one never counts again, however slow OME is. In OME 1.3 it may belong to the runtime.
+// In OME 1.2 no runtime adds a component, so a removed one never counts again, however slow OME is. In OME 1.3 it may belong to the
+// runtime.
 func TestRemovedComponents(t *testing.T) {
 	t.Parallel()
 	both, alone := []isvc.Role{isvc.Router, isvc.Engine}, []isvc.Role{isvc.Engine}
@@ -58,7 +59,9 @@ func TestRemovedComponents(t *testing.T) {
 
 func TestRemovedBeforeThisTerm(t *testing.T) {
 	t.Parallel()
-	s := &isvc.Service{Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}, RuntimeComponents: true}
+	s := &isvc.Service{
+		Namespace: "models", Name: "chat", Components: map[isvc.Role]*isvc.Component{isvc.Engine: {}}, RuntimeComponents: true,
+	}
 	router, removedRouter := []isvc.Role{isvc.Router}, map[isvc.Role]bool{isvc.Router: true}
 	for at, want := range map[time.Duration]map[isvc.Role]bool{
 		0: removedRouter, runtimeGracePeriod - 1: removedRouter, runtimeGracePeriod: nil,

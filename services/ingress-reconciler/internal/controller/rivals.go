@@ -42,7 +42,9 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 	}
 	c := contest{
 		exposure: o.Exposure, stored: stored, rivals: rivals, withRoute: world,
-		withoutRoute: sync.OnceValues(func() (*semantics.World, error) { return semantics.FromObjects(r.routingObjects(o.Exposure, rivals)) }),
+		withoutRoute: sync.OnceValues(func() (*semantics.World, error) {
+			return semantics.FromObjects(r.routingObjects(o.Exposure, rivals))
+		}),
 	}
 	for _, a := range apiRequests {
 		path := o.Exposure.Path + a.path
@@ -55,11 +57,12 @@ func (r *run) contestedVerdict(o *render.Object, stored *unstructured.Unstructur
 		case winner == nil:
 			continue
 		case metav1.IsControlledBy(winner, &metav1.ObjectMeta{UID: r.observed.Input.Service.UID}):
-			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner), o.Exposure.Host,
-				path, reason)
+			r.warnOfConflict(o.Exposure, "%s of OME answers %s%s (%s): ingress-reconciler adopt deletes it", objectName(winner),
+				o.Exposure.Host, path, reason)
 		case path == o.Exposure.Path:
 			return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(
-				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host, path, reason)}
+				"%s answers %s%s, not this program's route (%s): delete it, or choose another host", objectName(winner), o.Exposure.Host,
+				path, reason)}
 		default:
 			r.warnOfConflict(o.Exposure, "%s answers %s%s (%s)", objectName(winner), o.Exposure.Host, path, reason)
 		}
@@ -82,7 +85,8 @@ func (r *run) findRivals(o *render.Object) []*unstructured.Unstructured {
 }
 
 func (r *run) warnOfConflict(e *plan.Exposure, format string, args ...any) {
-	r.plan.Reasons = append(r.plan.Reasons, plan.Reason{Role: e.Role, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(format, args...), Warning: true})
+	r.plan.Reasons = append(r.plan.Reasons,
+		plan.Reason{Role: e.Role, Reason: plan.ReasonHostConflict, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
 func objectName(u *unstructured.Unstructured) string {
@@ -191,7 +195,10 @@ func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructur
 	add := func(typed any, kind string) {
 		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err == nil {
 			u := &unstructured.Unstructured{Object: content}
-			u.SetAPIVersion(map[string]string{"Gateway": render.HTTPRoutes.GroupVersion().String(), "IngressClass": render.Ingresses.GroupVersion().String(), "Namespace": "v1"}[kind])
+			u.SetAPIVersion(map[string]string{
+				"Gateway": render.HTTPRoutes.GroupVersion().String(), "IngressClass": render.Ingresses.GroupVersion().String(),
+				"Namespace": "v1",
+			}[kind])
 			u.SetKind(kind)
 			objects = append(objects, u)
 		}
@@ -212,7 +219,8 @@ func (r *run) routingObjects(e *plan.Exposure, routes []*unstructured.Unstructur
 		namespaces[u.GetNamespace()] = true
 	}
 	for n := range namespaces {
-		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.reconciler.Observer.NamespaceLabels(n)}}, "Namespace")
+		add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: r.reconciler.Observer.NamespaceLabels(n)}},
+			"Namespace")
 	}
 	return objects
 }

@@ -78,7 +78,8 @@ func (r *run) applyObjects(ctx context.Context) {
 
 // unavailableVerdict is the verdict on an object of a kind that cannot be written.
 func (r *run) unavailableVerdict(o *render.Object) gatewayapi.Verdict {
-	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(), o.Resource.Resource)
+	message := fmt.Sprintf("%s %s cannot be created: install the CRD, or add %s to --kinds", o.Object.GetKind(), o.Object.GetName(),
+		o.Resource.Resource)
 	r.requestRequeue(recheckInterval, message)
 	return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonAPIUnavailable, Message: message}
 }
@@ -97,7 +98,10 @@ func (r *run) appliedVerdict(o *render.Object, stored *unstructured.Unstructured
 	switch {
 	case errors.Is(err, apply.ErrForeign):
 		r.requestRequeue(recheckInterval, "a foreign object with the name sends no event")
-		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: plan.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName())}
+		return gatewayapi.Verdict{
+			Acceptance: gatewayapi.Refused, Reason: plan.ReasonNameConflict,
+			Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", o.Object.GetKind(), o.Object.GetName()),
+		}
 	case err != nil:
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: ReasonNotWritten, Message: err.Error()}
 	case o.Exposure == nil:
@@ -126,7 +130,8 @@ func (r *run) countWrite(ctx context.Context, resource schema.GroupVersionResour
 		r.errs = append(r.errs, err)
 	case result != string(apply.Unchanged):
 		r.reconciler.Meter.CountWrite(resource.Resource, result)
-		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, resource.Resource), zap.String("object", name), zap.String("result", result))
+		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, resource.Resource), zap.String("object", name),
+			zap.String("result", result))
 	}
 }
 
@@ -215,9 +220,9 @@ func (r *run) conditionState() condition.State {
 		switch {
 		case w.Exposure != nil:
 			s.Routes = append(s.Routes, condition.Route{
-				URL: exposureURL(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(), Server: r.exposureServer(w.Exposure),
-				Verdict: reportedVerdict(w),
-				Detail:  cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
+				URL: exposureURL(w.Exposure), Object: w.Object.Object.GetKind() + " " + w.Object.Object.GetName(),
+				Server: r.exposureServer(w.Exposure), Verdict: reportedVerdict(w),
+				Detail: cmp.Or(r.observed.Input.Gateways[gatewayName(w.Exposure)].Programmed(), w.verdict.Message),
 			})
 		case w.verdict.Acceptance == gatewayapi.Refused:
 			s.Reasons = append(slices.Clone(s.Reasons), plan.Reason{Reason: w.verdict.Reason, Message: w.verdict.Message})
@@ -240,7 +245,8 @@ func (r *run) conditionState() condition.State {
 // reportedVerdict returns the verdict on a route. If the Gateway has not accepted it, the prediction explains why.
 func reportedVerdict(w *plannedObject) gatewayapi.Verdict {
 	v := w.verdict
-	if a := w.Exposure.Attachment; v.Acceptance != gatewayapi.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten && v.Reason != plan.ReasonNameConflict {
+	if a := w.Exposure.Attachment; v.Acceptance != gatewayapi.Accepted && a.Reason != "" && v.Reason != ReasonNotWritten &&
+		v.Reason != plan.ReasonNameConflict {
 		return gatewayapi.Verdict{Acceptance: gatewayapi.Refused, Reason: a.Reason, Message: a.Message}
 	}
 	return v

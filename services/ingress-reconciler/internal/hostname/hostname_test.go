@@ -26,10 +26,16 @@ func TestHost(t *testing.T) {
 		{name: "KServe's", give: "{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}", want: "chat-models.example.com"},
 		{name: "without blanks", give: "{{.Name}}.{{.IngressDomain}}", want: "chat.example.com"},
 		{name: "a constant", give: "llm.example.com", want: "llm.example.com"},
-		{name: "labels and annotations", give: "{{ .Name }}.{{ .Labels.tier }}.{{ .Annotations.team }}.example.com", want: "chat.gold.blue.example.com"},
+		{
+			name: "labels and annotations", give: "{{ .Name }}.{{ .Labels.tier }}.{{ .Annotations.team }}.example.com",
+			want: "chat.gold.blue.example.com",
+		},
 		{name: "index", give: `{{ index .Labels "app.kubernetes.io/name" }}.example.com`, want: "llm.example.com"},
 		{name: "printf", give: `{{ printf "%s-%s" .Name .Namespace }}.example.com`, want: "chat-models.example.com"},
-		{name: "if", give: `{{ if eq .Namespace "models" }}{{ .Name }}{{ else }}{{ .Name }}.{{ .Namespace }}{{ end }}.example.com`, want: "chat.example.com"},
+		{
+			name: "if", give: `{{ if eq .Namespace "models" }}{{ .Name }}{{ else }}{{ .Name }}.{{ .Namespace }}{{ end }}.example.com`,
+			want: "chat.example.com",
+		},
 		{name: "comment", give: `{{/* a host */}}{{ .Name }}.example.com`, want: "chat.example.com"},
 		{name: "a missing label", give: "{{ .Labels.absent }}.example.com", fails: `map has no entry for key "absent"`},
 		{name: "a missing label, by index", give: `{{ index .Labels "absent" }}.example.com`, fails: `host ".example.com"`},
@@ -38,9 +44,18 @@ func TestHost(t *testing.T) {
 		{name: "wildcard", give: "*.example.com", fails: `host "*.example.com"`},
 		{name: "no domain", give: "{{ .Name }}", fails: `host "chat" has no domain`},
 		{name: "a port", give: "{{ .Name }}.example.com:8080", fails: "host"},
-		{name: "a label too long", give: "{{ .Name }}-{{ .Namespace }}.example.com", values: Values{Name: long, Namespace: "models"}, fails: `has 67 characters, more than 63`},
-		{name: "a name too long", give: strings.Repeat("{{ .Name }}.", 5) + "com", values: Values{Name: long}, fails: "must be no more than 253"},
-		{name: "output that is too long", give: strings.Repeat("{{ .Name }}", 50), values: Values{Name: long}, fails: "output exceeds 1024 bytes"},
+		{
+			name: "a label too long", give: "{{ .Name }}-{{ .Namespace }}.example.com", values: Values{Name: long, Namespace: "models"},
+			fails: `has 67 characters, more than 63`,
+		},
+		{
+			name: "a name too long", give: strings.Repeat("{{ .Name }}.", 5) + "com", values: Values{Name: long},
+			fails: "must be no more than 253",
+		},
+		{
+			name: "output that is too long", give: strings.Repeat("{{ .Name }}", 50), values: Values{Name: long},
+			fails: "output exceeds 1024 bytes",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -73,8 +73,8 @@ type Set[T any] struct {
 // values returns the values in any order.
 func (s *Set[T]) values() []T {
 	values := []T{
-		s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses, s.IstioGateways,
-		s.Knative, s.Pools,
+		s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses,
+		s.IstioGateways, s.Knative, s.Pools,
 	}
 	for _, resource := range Written {
 		values = append(values, s.Managed[resource])
@@ -99,15 +99,26 @@ func Kinds(writable []string) Set[kit.Kind] {
 			Resource: endpointSlices, Name: "EndpointSlice", Selector: backend.LabelService, Transform: kit.Typed(trimSlice),
 			Indexers: cache.Indexers{byService: indexByService},
 		},
-		Namespaces:     kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
-		IngressClasses: kit.Kind{Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true, Off: off(render.Ingresses)},
-		Gateways:       kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
-		ListenerSets:   kit.Kind{Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimListenerSet), Off: off(render.HTTPRoutes)},
-		GatewayClasses: kit.Kind{Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes)},
-		IstioGateways:  kit.Kind{Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices)},
-		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
-		Pools:          kit.Kind{Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools)},
-		Managed:        map[schema.GroupVersionResource]kit.Kind{},
+		Namespaces: kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
+		IngressClasses: kit.Kind{
+			Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true,
+			Off: off(render.Ingresses),
+		},
+		Gateways: kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
+		ListenerSets: kit.Kind{
+			Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimListenerSet), Off: off(render.HTTPRoutes),
+		},
+		GatewayClasses: kit.Kind{
+			Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes),
+		},
+		IstioGateways: kit.Kind{
+			Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices),
+		},
+		Knative: kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
+		Pools: kit.Kind{
+			Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools),
+		},
+		Managed: map[schema.GroupVersionResource]kit.Kind{},
 	}
 	for _, resource := range Written {
 		kind := kit.Kind{
@@ -199,7 +210,8 @@ func ForeignRoutes(r Reader, host string) []any { return r.ByIndex(byHost, host)
 func OldestIngress(r Reader, namespace, host, secret string) *unstructured.Unstructured {
 	var oldest *unstructured.Unstructured
 	for _, obj := range r.ByIndex(bySecret, secretKey(namespace, host, secret)) {
-		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil && (oldest == nil || render.IsOlder(u, oldest)) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil &&
+			(oldest == nil || render.IsOlder(u, oldest)) {
 			oldest = u
 		}
 	}

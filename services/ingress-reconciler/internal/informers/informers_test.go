@@ -31,11 +31,14 @@ func read(t *testing.T, manifests ...string) Caches {
 // A cluster can have many Services. Of a Service that is not OME's, the cache keeps only the fields that identify an endpoint picker.
 func TestServiceTransform(t *testing.T) {
 	t.Parallel()
-	const spec = `spec: {clusterIP: 10.0.0.1, type: NodePort, selector: {app: x}, ports: [{name: grpc, port: 9002}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
+	const spec = `spec: {clusterIP: 10.0.0.1, type: NodePort, selector: {app: x}, ports: [{name: grpc, port: 9002}]}, status: ` +
+		`{loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
 	caches := read(t,
-		`{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat, component: engine}, annotations: {a: b},
+		`{apiVersion: v1, kind: Service, metadata: {name: chat-engine, namespace: models, labels: {ome.io/inferenceservice: chat,
+		component: engine}, annotations: {a: b},
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]}, `+spec+`}`,
-		`{apiVersion: v1, kind: Service, metadata: {name: picker, namespace: models, labels: {app: x}, annotations: {a: b}, finalizers: [x/y]}, `+spec+`}`)
+		`{apiVersion: v1, kind: Service, metadata: {name: picker, namespace: models, labels: {app: x}, annotations: {a: b}, finalizers: `+
+			`[x/y]}, `+spec+`}`)
 	get := func(name string) *corev1.Service {
 		obj, found := caches.Services.Get(cache.ObjectName{Namespace: "models", Name: name})
 		require.True(t, found)
@@ -49,7 +52,8 @@ func TestServiceTransform(t *testing.T) {
 	assert.Empty(t, engine.Status)
 	picker := get("picker")
 	assert.Equal(t, corev1.Service{
-		TypeMeta: picker.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "picker"}, Spec: corev1.ServiceSpec{Ports: ports},
+		TypeMeta: picker.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "picker"},
+		Spec: corev1.ServiceSpec{Ports: ports},
 	}, *picker)
 	assert.Len(t, ByOwner(caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
 }
@@ -57,7 +61,8 @@ func TestServiceTransform(t *testing.T) {
 // KServe also has InferenceServices. The index ignores their Knative Services, even if the names are the same.
 func TestInferenceServicesOfOthers(t *testing.T) {
 	t.Parallel()
-	const knative = `{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: %, kind: InferenceService, name: chat, uid: u, controller: true}]}}`
+	const knative = `{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ` +
+		`ownerReferences: [{apiVersion: %, kind: InferenceService, name: chat, uid: u, controller: true}]}}`
 	chat := cache.ObjectName{Namespace: "models", Name: "chat"}
 	for version, want := range map[string]int{"ome.io/v1beta1": 1, "serving.kserve.io/v1beta1": 0} {
 		caches := read(t, strings.Replace(knative, "%", version, 1))
@@ -78,9 +83,13 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 			"services ours", "inferencepools.inference.networking.k8s.io ours", "middlewares.traefik.io ours",
 			"ingresses.networking.k8s.io", "virtualservices.networking.istio.io",
 		}},
-		{name: "all but HTTPRoutes", writable: []string{"ingresses", "virtualservices", "middlewares", "inferencepools", "services"}, off: []string{
-			"gateways.gateway.networking.k8s.io", "listenersets.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io",
-		}},
+		{
+			name: "all but HTTPRoutes", writable: []string{"ingresses", "virtualservices", "middlewares", "inferencepools", "services"},
+			off: []string{
+				"gateways.gateway.networking.k8s.io", "listenersets.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io",
+				"httproutes.gateway.networking.k8s.io",
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +110,10 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 // A kind that is off counts as not served, even if objects of the kind exist.
 func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 	t.Parallel()
-	route := golden.Decode[map[string]any](t, []byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: models, labels: {fairlead.dev/managed-by: ingress-reconciler}}}`)) // without an owner: somebody else's
+	// without an owner: somebody else's
+	route := golden.Decode[map[string]any](t,
+		[]byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: models, labels: `+
+			`{fairlead.dev/managed-by: ingress-reconciler}}}`))
 	world := kit.Snapshot{Objects: []*unstructured.Unstructured{{Object: route}}}
 	for _, off := range []bool{false, true} {
 		writable := []string{"httproutes"}
@@ -121,13 +133,16 @@ func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 func TestOldestOf(t *testing.T) {
 	t.Parallel()
 	ingress := func(name, created, more string) string {
-		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: ` + name + `, namespace: models, creationTimestamp: "` + created + `",
-			labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: u, controller: true}]` + more + `},
+		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: ` + name + `, namespace: models, creationTimestamp: "` +
+			created + `",
+			labels: {fairlead.dev/managed-by: ingress-reconciler}, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService,
+			name: chat, uid: u, controller: true}]` + more + `},
 			spec: {tls: [{hosts: [a.example.com], secretName: tls}]}}`
 	}
 	const going = `, deletionTimestamp: "2026-01-02T00:00:00Z", finalizers: [a/b]`
 	managed := read(t,
-		ingress("d", "2026-01-03T00:00:00Z", ""), ingress("c", "2026-01-02T00:00:00Z", ""), ingress("b", "2026-01-02T00:00:00Z", ""), ingress("a", "2026-01-01T00:00:00Z", going),
+		ingress("d", "2026-01-03T00:00:00Z", ""), ingress("c", "2026-01-02T00:00:00Z", ""), ingress("b", "2026-01-02T00:00:00Z", ""),
+		ingress("a", "2026-01-01T00:00:00Z", going),
 	).Managed[render.Ingresses]
 	assert.Equal(t, "b", OldestIngress(managed, "models", "a.example.com", "tls").GetName())
 	assert.Nil(t, OldestIngress(managed, "models", "b.example.com", "tls"))
@@ -151,7 +166,8 @@ func TestRoutesOfOthersAreTrimmed(t *testing.T) {
 		"of another object": {more: `, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: chat, uid: u, controller: true}]`},
 	} {
 		u := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(`{apiVersion: networking.k8s.io/v1, kind: Ingress,
-			metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", a: b}, managedFields: [{manager: kubectl}]`+tt.more+`},
+			metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", a: b},
+			managedFields: [{manager: kubectl}]`+tt.more+`},
 			spec: {ingressClassName: nginx}, status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}`))}
 		trimmed, err := Kinds(nil).Managed[render.Ingresses].Transform(u)
 		require.NoError(t, err)

@@ -121,21 +121,30 @@ func TestStreaming(t *testing.T) {
 				nginx + "proxy-read-timeout": "604800", nginx + "proxy-send-timeout": "604800", nginx + "proxy-body-size": "0",
 				nginx + "proxy-buffering": "off", nginx + "proxy-request-buffering": "off",
 			},
-			&NGINX:          {org + "proxy-read-timeout": "604800s", org + "proxy-send-timeout": "604800s", org + "client-max-body-size": "0", org + "proxy-buffering": "False"},
+			&NGINX: {
+				org + "proxy-read-timeout": "604800s", org + "proxy-send-timeout": "604800s", org + "client-max-body-size": "0",
+				org + "proxy-buffering": "False",
+			},
 			&HAProxy:        {"haproxy.org/timeout-server": "604800s"},
 			&HAProxyIngress: {community + "timeout-server": "604800s"},
 			&Contour:        {"projectcontour.io/response-timeout": "infinity"},
 		}},
-		{name: "all is limited", give: Streaming{Timeout: time.Minute, MaxBody: 1024, Buffer: true}, annotations: map[*Controller]map[string]string{
-			&IngressNGINX: {
-				nginx + "proxy-read-timeout": "60", nginx + "proxy-send-timeout": "60", nginx + "proxy-body-size": "1024",
-				nginx + "proxy-buffering": "on", nginx + "proxy-request-buffering": "on",
+		{
+			name: "all is limited", give: Streaming{Timeout: time.Minute, MaxBody: 1024, Buffer: true},
+			annotations: map[*Controller]map[string]string{
+				&IngressNGINX: {
+					nginx + "proxy-read-timeout": "60", nginx + "proxy-send-timeout": "60", nginx + "proxy-body-size": "1024",
+					nginx + "proxy-buffering": "on", nginx + "proxy-request-buffering": "on",
+				},
+				&NGINX: {
+					org + "proxy-read-timeout": "60s", org + "proxy-send-timeout": "60s", org + "client-max-body-size": "1024",
+					org + "proxy-buffering": "True",
+				},
+				&HAProxy:        {"haproxy.org/timeout-server": "60s"},
+				&HAProxyIngress: {community + "timeout-server": "60s", community + "proxy-body-size": "1024"},
+				&Contour:        {"projectcontour.io/response-timeout": "60s"},
 			},
-			&NGINX:          {org + "proxy-read-timeout": "60s", org + "proxy-send-timeout": "60s", org + "client-max-body-size": "1024", org + "proxy-buffering": "True"},
-			&HAProxy:        {"haproxy.org/timeout-server": "60s"},
-			&HAProxyIngress: {community + "timeout-server": "60s", community + "proxy-body-size": "1024"},
-			&Contour:        {"projectcontour.io/response-timeout": "60s"},
-		}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +182,8 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	const nginx = "k8s.io/ingress-nginx"
 	all := []*networkingv1.IngressClass{
-		class("old", 1, "true", "example.com/a"), class("b", 2, "true", "example.com/b"), class("a", 2, "true", nginx), class("inner", 3, "false", nginx),
+		class("old", 1, "true", "example.com/a"), class("b", 2, "true", "example.com/b"), class("a", 2, "true", nginx),
+		class("inner", 3, "false", nginx),
 	}
 	tests := []struct {
 		name     string
@@ -182,9 +192,18 @@ func TestResolve(t *testing.T) {
 		want     Class
 		identity string
 	}{
-		{name: "by name", classes: all, give: new("inner"), want: Class{Name: "inner", SpecController: nginx, Controller: &IngressNGINX}, identity: nginx},
-		{name: "the newest default, of two the first by name", classes: all, want: Class{Name: "a", SpecController: nginx, Controller: &IngressNGINX}, identity: nginx},
-		{name: "an unknown controller", classes: all, give: new("b"), want: Class{Name: "b", SpecController: "example.com/b"}, identity: "example.com/b"},
+		{
+			name: "by name", classes: all, give: new("inner"),
+			want: Class{Name: "inner", SpecController: nginx, Controller: &IngressNGINX}, identity: nginx,
+		},
+		{
+			name: "the newest default, of two the first by name", classes: all,
+			want: Class{Name: "a", SpecController: nginx, Controller: &IngressNGINX}, identity: nginx,
+		},
+		{
+			name: "an unknown controller", classes: all, give: new("b"), want: Class{Name: "b", SpecController: "example.com/b"},
+			identity: "example.com/b",
+		},
 		{name: "no default", classes: all[3:]},
 		{name: "a name that is not there", classes: all, give: new("missing"), want: Class{Name: "missing"}, identity: "missing"},
 	}

@@ -18,7 +18,8 @@ const annotationMiddlewares = "traefik.ingress.kubernetes.io/router.middlewares"
 var Traefik = Controller{
 	Name:            "Traefik",
 	SpecControllers: []string{"traefik.io/ingress-controller"},
-	Reads:           traefik.SchemeGroupVersion.String(), // only with its provider kubernetesCRD; without the Middleware, Traefik does not serve the Ingress
+	// only with its provider kubernetesCRD; without the Middleware, Traefik does not serve the Ingress
+	Reads: traefik.SchemeGroupVersion.String(),
 	// Traefik compares prefixes by character, so "/a" would match "/ab". The Ingress has an Exact path "/a" and a Prefix "/a/".
 	StripPrefix: func(p Prefix) Stripped {
 		chain := p.Namespace + "-" + p.Name + "@kubernetescrd"

@@ -55,7 +55,11 @@ func Transform(obj any) (any, error) {
 	if !ok {
 		return obj, nil // already a Gateway, or the tombstone of a deleted object
 	}
-	g := &Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
+	g := &Gateway{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+		},
+	}
 	var typed struct {
 		Spec struct {
 			Servers []Server `json:"servers"`
@@ -82,7 +86,9 @@ func ParseName(text, namespace string) (gatewayNamespace, name string) {
 func (g *Gateway) PredictAttachment(namespace, host string) gatewayapi.Attachment {
 	switch {
 	case g == nil:
-		return gatewayapi.Attachment{Reason: gatewayapi.ReasonGatewayNotFound, Message: "the Istio Gateway does not exist: create it, or correct ingressGateway"}
+		return gatewayapi.Attachment{
+			Reason: gatewayapi.ReasonGatewayNotFound, Message: "the Istio Gateway does not exist: create it, or correct ingressGateway",
+		}
 	case g.Err != nil:
 		return gatewayapi.Attachment{} // the prediction is not possible
 	case len(g.Servers) == 0:

@@ -14,7 +14,9 @@ import (
 func read(t testing.TB, servers string) *Gateway {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: networking.istio.io/v1beta1, kind: Gateway, metadata: {namespace: istio, name: public, uid: u}, spec: {servers: "+servers+"}}"), &u.Object))
+	require.NoError(t,
+		yaml.Unmarshal([]byte("{apiVersion: networking.istio.io/v1beta1, kind: Gateway, metadata: {namespace: istio, name: public, uid: "+
+			"u}, spec: {servers: "+servers+"}}"), &u.Object))
 	obj, err := Transform(u)
 	require.NoError(t, err)
 	return obj.(*Gateway)
@@ -25,22 +27,56 @@ func TestAttach(t *testing.T) {
 	const host = "chat.models.example.com"
 	tests := []struct{ name, servers, scheme, reason, message string }{
 		{name: "any host", servers: "[{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]", scheme: "http"},
-		{name: "the host", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [a.example.com, Chat.Models.example.com]}]", scheme: "http"},
+		{
+			name: "the host", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [a.example.com, Chat.Models.example.com]}]",
+			scheme: "http",
+		},
 		{name: "a wildcard", servers: "[{port: {number: 80, protocol: HTTP2}, hosts: ['*.example.com']}]", scheme: "http"},
-		{name: "a wildcard does not match its domain", servers: "[{port: {number: 80, name: web, protocol: HTTP}, hosts: ['*.chat.models.example.com']}]", reason: gatewayapi.ReasonNoMatchingHostname,
-			message: "no server has host chat.models.example.com: server web has *.chat.models.example.com"},
-		{name: "a wildcard of a longer name", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*.notexample.com']}]", reason: gatewayapi.ReasonNoMatchingHostname},
+		{
+			name:    "a wildcard does not match its domain",
+			servers: "[{port: {number: 80, name: web, protocol: HTTP}, hosts: ['*.chat.models.example.com']}]",
+			reason:  gatewayapi.ReasonNoMatchingHostname,
+			message: "no server has host chat.models.example.com: server web has *.chat.models.example.com",
+		},
+		{
+			name: "a wildcard of a longer name", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*.notexample.com']}]",
+			reason: gatewayapi.ReasonNoMatchingHostname,
+		},
 		{name: "the namespace", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [models/*.example.com]}]", scheme: "http"},
-		{name: "another namespace", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [others/*.example.com]}]", reason: gatewayapi.ReasonListenerNotAllowed,
-			message: "server on port 80 does not accept VirtualServices of namespace models: see its hosts"},
-		{name: "the namespace of the Gateway", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [./*]}]", reason: gatewayapi.ReasonListenerNotAllowed},
+		{
+			name: "another namespace", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [others/*.example.com]}]",
+			reason:  gatewayapi.ReasonListenerNotAllowed,
+			message: "server on port 80 does not accept VirtualServices of namespace models: see its hosts",
+		},
+		{
+			name: "the namespace of the Gateway", servers: "[{port: {number: 80, protocol: HTTP}, hosts: [./*]}]",
+			reason: gatewayapi.ReasonListenerNotAllowed,
+		},
 		{name: "any namespace", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*/chat.models.example.com']}]", scheme: "http"},
-		{name: "TLS before plain text", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*']}, {port: {number: 443, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE}}]", scheme: "https"},
-		{name: "a redirect to TLS", servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}, {port: {number: 443, protocol: HTTPS}, hosts: ['*'], tls: {mode: MUTUAL}}]", scheme: "https"},
-		{name: "TLS that passes through", servers: "[{port: {number: 443, name: tls, protocol: HTTPS}, hosts: ['*']}]", reason: gatewayapi.ReasonProtocolNotSupported,
-			message: "server tls does not route HTTP requests: it has protocol HTTPS"},
+		{
+			name: "TLS before plain text",
+			servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*']}, {port: {number: 443, protocol: HTTPS}, hosts: ['*'], tls: " +
+				"{mode: SIMPLE}}]",
+			scheme: "https",
+		},
+		{
+			name: "a redirect to TLS",
+			servers: "[{port: {number: 80, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}, {port: {number: 443, protocol: " +
+				"HTTPS}, hosts: ['*'], tls: {mode: MUTUAL}}]",
+			scheme: "https",
+		},
+		{
+			name: "TLS that passes through", servers: "[{port: {number: 443, name: tls, protocol: HTTPS}, hosts: ['*']}]",
+			reason:  gatewayapi.ReasonProtocolNotSupported,
+			message: "server tls does not route HTTP requests: it has protocol HTTPS",
+		},
 		{name: "TCP", servers: "[{port: {number: 443, protocol: TCP}, hosts: ['*']}]", reason: gatewayapi.ReasonProtocolNotSupported},
-		{name: "the server that comes closest", servers: "[{port: {number: 1, protocol: TCP}, hosts: ['*']}, {port: {number: 2, protocol: HTTP}, hosts: [a]}, {port: {number: 3, protocol: TCP}, hosts: ['*']}]", reason: gatewayapi.ReasonNoMatchingHostname},
+		{
+			name: "the server that comes closest",
+			servers: "[{port: {number: 1, protocol: TCP}, hosts: ['*']}, {port: {number: 2, protocol: HTTP}, hosts: [a]}, {port: " +
+				"{number: 3, protocol: TCP}, hosts: ['*']}]",
+			reason: gatewayapi.ReasonNoMatchingHostname,
+		},
 		{name: "no servers", servers: "[]", reason: gatewayapi.ReasonListenerNotFound},
 		{name: "an object that cannot be read", servers: "7"},
 	}
@@ -70,7 +106,8 @@ func TestParseName(t *testing.T) {
 }
 
 func FuzzTransform(f *testing.F) {
-	f.Add([]byte(`{"kind":"Gateway","apiVersion":"networking.istio.io/v1beta1","spec":{"servers":[{"port":{"number":80,"protocol":"HTTP"},"hosts":["*/a"]}]}}`))
+	f.Add([]byte(`{"kind":"Gateway","apiVersion":"networking.istio.io/v1beta1","spec":{"servers":[{"port":{"number":80,"protocol":` +
+		`"HTTP"},"hosts":["*/a"]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		u := &unstructured.Unstructured{}
 		if u.UnmarshalJSON(data) != nil {

@@ -36,8 +36,11 @@ func TestRead(t *testing.T) {
 	}{
 		{name: "nothing", give: head + "}}"},
 		{
-			name: "engine, decoder and router", give: head + "}, spec: {engine: {minReplicas: 2, timeoutSeconds: 90}, decoder: {leader: {}}, router: {minReplicas: 0}}}",
-			want: map[Role]*Component{Engine: {MinReplicas: number(2), Timeout: 90 * time.Second}, Decoder: {Nodes: true}, Router: {MinReplicas: number(0)}},
+			name: "engine, decoder and router",
+			give: head + "}, spec: {engine: {minReplicas: 2, timeoutSeconds: 90}, decoder: {leader: {}}, router: {minReplicas: 0}}}",
+			want: map[Role]*Component{
+				Engine: {MinReplicas: number(2), Timeout: 90 * time.Second}, Decoder: {Nodes: true}, Router: {MinReplicas: number(0)},
+			},
 		},
 		{
 			name: "predictor", give: head + "}, spec: {predictor: {timeoutSeconds: 5, model: {}}}}",
@@ -48,36 +51,49 @@ func TestRead(t *testing.T) {
 			want: map[Role]*Component{Engine: {Nodes: true}},
 		},
 		{
-			name: "modes", give: head + ", annotations: {ome.io/deploymentMode: VirtualDeployment}}, spec: {engine: {annotations: {ome.io/deploymentMode: MultiNodeRayVLLM}}}}",
+			name: "modes",
+			give: head +
+				", annotations: {ome.io/deploymentMode: VirtualDeployment}}, spec: {engine: {annotations: {ome.io/deploymentMode: " +
+				"MultiNodeRayVLLM}}}}",
 			mode: VirtualDeployment, want: map[Role]*Component{Engine: {Mode: MultiNodeRayVLLM}},
 		},
 		{
-			name: "mode as OME's documentation writes it", give: head + ", annotations: {ome.io/deployment-mode: MultiNode}}}", mode: MultiNode,
+			name: "mode as OME's documentation writes it", give: head + ", annotations: {ome.io/deployment-mode: MultiNode}}}",
+			mode: MultiNode,
 		},
 		{
-			name: "both spellings", give: head + ", annotations: {ome.io/deployment-mode: MultiNode, ome.io/deploymentMode: RawDeployment}}}", mode: RawDeployment,
+			name: "both spellings",
+			give: head + ", annotations: {ome.io/deployment-mode: MultiNode, ome.io/deploymentMode: RawDeployment}}}", mode: RawDeployment,
 		},
 		{
-			name: "mode by the specification", give: head + ", annotations: {ome.io/deploymentMode: MultiNode}}, spec: {deploymentMode: OMENative}}", mode: OMENative,
+			name: "mode by the specification",
+			give: head + ", annotations: {ome.io/deploymentMode: MultiNode}}, spec: {deploymentMode: OMENative}}", mode: OMENative,
 		},
 		{
-			name: "an unknown mode", give: head + ", annotations: {ome.io/deploymentMode: PDDisaggregated}}, spec: {engine: {annotations: {ome.io/deploymentMode: \"\"}}}}",
+			name: "an unknown mode",
+			give: head +
+				", annotations: {ome.io/deploymentMode: PDDisaggregated}}, spec: {engine: {annotations: {ome.io/deploymentMode: \"\"}}}}",
 			want: map[Role]*Component{Engine: {}},
 		},
 		{
-			name: "timeouts that are none", give: head + "}, spec: {engine: {timeoutSeconds: 0}, router: {timeoutSeconds: -1}, decoder: {timeoutSeconds: 9223372036854775807}}}",
+			name: "timeouts that are none",
+			give: head +
+				"}, spec: {engine: {timeoutSeconds: 0}, router: {timeoutSeconds: -1}, decoder: {timeoutSeconds: 9223372036854775807}}}",
 			want: map[Role]*Component{Engine: {}, Router: {}, Decoder: {}},
 		},
 		{
-			name: "irrelevant fields", give: head + "}, spec: {engine: {runner: 7, annotations: {a: 1}}, model: [], runtime: 1.5}, status: {url: 7, address: []}}",
+			name: "irrelevant fields",
+			give: head + "}, spec: {engine: {runner: 7, annotations: {a: 1}}, model: [], runtime: 1.5}, status: {url: 7, address: []}}",
 			want: map[Role]*Component{Engine: {}},
 		},
 		{
-			name: "lean, its components by the runtime", give: head + "}, spec: {model: {name: llama}}, status: {components: {engine: {url: x}, router: {}, predictor: {}}}}",
+			name:     "lean, its components by the runtime",
+			give:     head + "}, spec: {model: {name: llama}}, status: {components: {engine: {url: x}, router: {}, predictor: {}}}}",
 			reported: map[Role]bool{Engine: true, Router: true},
 		},
 		{
-			name: "replicas that the user created", give: head + "}, spec: {replicaRefs: {engine: [qwen-a, qwen-b], router: [front], decoder: []}}}",
+			name: "replicas that the user created",
+			give: head + "}, spec: {replicaRefs: {engine: [qwen-a, qwen-b], router: [front], decoder: []}}}",
 			want: map[Role]*Component{Engine: {Mode: OMENative}, Router: {Mode: OMENative}},
 		},
 		{name: "replicas without an engine: OME ignores them", give: head + "}, spec: {replicaRefs: {router: [front]}}}"},
@@ -108,7 +124,8 @@ func TestReadMetadataAndConditions(t *testing.T) {
 apiVersion: ome.io/v1beta1
 kind: InferenceService
 metadata:
-  {namespace: models, name: chat, uid: u-1, generation: 7, creationTimestamp: "2026-11-01T10:00:00Z", deletionTimestamp: "2026-11-02T10:00:00Z", labels: {networking.knative.dev/visibility: cluster-local}, annotations: {a: b}}
+  {namespace: models, name: chat, uid: u-1, generation: 7, creationTimestamp: "2026-11-01T10:00:00Z",
+    deletionTimestamp: "2026-11-02T10:00:00Z", labels: {networking.knative.dev/visibility: cluster-local}, annotations: {a: b}}
 status:
   conditions:
   - {type: EngineReady, status: "True", severity: Info, lastTransitionTime: "2026-11-01T10:00:01Z", reason: Up, message: it is}
@@ -122,7 +139,10 @@ status:
 	assert.True(t, got.ClusterLocal())
 	assert.Equal(t, map[string]string{"a": "b"}, got.Annotations)
 	assert.Equal(t, []Condition{
-		{Type: "EngineReady", Status: metav1.ConditionTrue, Severity: "Info", LastTransitionTime: "2026-11-01T10:00:01Z", Reason: "Up", Message: "it is"},
+		{
+			Type: "EngineReady", Status: metav1.ConditionTrue, Severity: "Info", LastTransitionTime: "2026-11-01T10:00:01Z", Reason: "Up",
+			Message: "it is",
+		},
 		{Type: "RouterReady", Status: metav1.ConditionUnknown},
 	}, got.Conditions)
 	assert.True(t, got.IsReady(Engine))
@@ -150,13 +170,22 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 		{name: "ready but not serving", condition: "False", component: target + ", lifecycle: {readyReplicas: 1, servingReplicas: 0}"},
 		{name: "serving but not ready", condition: "False", component: target + ", lifecycle: {servingReplicas: 1}"},
 		{name: "no target: OME has withdrawn the replica", condition: "False", component: counts},
-		{name: "a Deployment", condition: "False", component: "scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: chat-engine}, " + counts},
-		{name: "another replica", condition: "False", component: "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: other}, " + counts},
+		{
+			name: "a Deployment", condition: "False",
+			component: "scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: chat-engine}, " + counts,
+		},
+		{
+			name: "another replica", condition: "False",
+			component: "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: other}, " + counts,
+		},
 		{
 			name: "a replica that the user created", condition: "False", spec: "replicaRefs: {engine: [qwen]}", want: true,
 			component: "scaleTargetRef: {apiVersion: ome.io/v1beta1, kind: InferenceReplica, name: qwen}, " + counts,
 		},
-		{name: "the service's own, though it refers to another", condition: "False", spec: "replicaRefs: {engine: [qwen]}", component: target + ", " + counts},
+		{
+			name: "the service's own, though it refers to another", condition: "False", spec: "replicaRefs: {engine: [qwen]}",
+			component: target + ", " + counts,
+		},
 		{name: "counts of another form", condition: "False", component: target + ", lifecycle: [1]"},
 		{name: "counts of another type", condition: "False", component: target + ", lifecycle: {readyReplicas: x, servingReplicas: 1.5}"},
 	}
@@ -167,7 +196,8 @@ func TestReadyBeforeAllInstancesAre(t *testing.T) {
 			if tt.condition != "" {
 				conditions = "{type: EngineReady, status: \"" + tt.condition + "\"}"
 			}
-			got, err := Read(parse(t, head+"}, spec: {"+tt.spec+"}, status: {conditions: ["+conditions+"], components: {engine: {"+tt.component+"}}}}"))
+			got, err := Read(parse(t,
+				head+"}, spec: {"+tt.spec+"}, status: {conditions: ["+conditions+"], components: {engine: {"+tt.component+"}}}}"))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got.IsReady(Engine))
 			assert.False(t, got.IsReady(Router))
@@ -188,7 +218,10 @@ func TestReadErrors(t *testing.T) {
 		{"status", head + "}, status: 1}", "status is 1, want an object"},
 		{"conditions", head + "}, status: {conditions: {}}}", "status.conditions is an object, want a list"},
 		{"condition", head + "}, status: {conditions: [x]}}", `status.conditions[0] is "x", want an object`},
-		{"condition's reason", head + "}, status: {conditions: [{type: Ready, reason: {}}]}}", "status.conditions[0].reason is an object, want a string"},
+		{
+			"condition's reason", head + "}, status: {conditions: [{type: Ready, reason: {}}]}}",
+			"status.conditions[0].reason is an object, want a string",
+		},
 		{"replicas", head + "}, spec: {replicaRefs: []}}", "spec.replicaRefs is a list, want an object"},
 		{"replicas of a role", head + "}, spec: {replicaRefs: {engine: qwen}}}", `spec.replicaRefs.engine is "qwen", want a list`},
 		{"name of a replica", head + "}, spec: {replicaRefs: {engine: [1]}}}", "spec.replicaRefs.engine[0] is 1, want a string"},
@@ -214,10 +247,13 @@ func TestComponentMode(t *testing.T) {
 	}{
 		{name: "no mode", role: Engine, want: RawDeployment},
 		{name: "leader", give: Service{Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: MultiNode},
-		{name: "no replicas, no Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine, want: RawDeployment},
 		{
-			name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine,
-			in: ModeContext{Knative: true}, want: Serverless,
+			name: "no replicas, no Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}},
+			role: Engine, want: RawDeployment,
+		},
+		{
+			name: "no replicas, and Knative", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}},
+			role: Engine, in: ModeContext{Knative: true}, want: Serverless,
 		},
 		{
 			name: "replicas, and a Knative Service that is left over",
@@ -233,7 +269,10 @@ func TestComponentMode(t *testing.T) {
 			name: "annotated, and Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless}}}, role: Engine,
 			in: ModeContext{Knative: true}, want: Serverless,
 		},
-		{name: "annotated, no Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless, Nodes: true}}}, role: Engine, want: MultiNode},
+		{
+			name: "annotated, no Knative", give: Service{Components: map[Role]*Component{Engine: {Mode: Serverless, Nodes: true}}},
+			role: Engine, want: MultiNode,
+		},
 		{
 			name: "engine with a decoder", give: Service{Components: map[Role]*Component{Engine: {MinReplicas: number(0)}}}, role: Engine,
 			in: ModeContext{Knative: true, Decoder: true}, want: RawDeployment,
@@ -242,12 +281,18 @@ func TestComponentMode(t *testing.T) {
 			name: "router before a decoder", give: Service{Components: map[Role]*Component{Router: {MinReplicas: number(0)}}}, role: Router,
 			in: ModeContext{Knative: true, Decoder: true}, want: Serverless,
 		},
-		{name: "the component's before the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, want: MultiNode},
-		{name: "the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine, want: OMENative},
+		{
+			name: "the component's before the whole's",
+			give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine, want: MultiNode,
+		},
+		{
+			name: "the whole's", give: Service{Mode: OMENative, Components: map[Role]*Component{Engine: {Nodes: true}}}, role: Engine,
+			want: OMENative,
+		},
 		{name: "the whole's, of a component by the runtime", give: Service{Mode: OMENative}, role: Router, want: OMENative},
 		{
-			name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}}, role: Engine,
-			in: ModeContext{Knative: true}, want: VirtualDeployment,
+			name: "virtual", give: Service{Mode: VirtualDeployment, Components: map[Role]*Component{Engine: {Mode: MultiNode}}},
+			role: Engine, in: ModeContext{Knative: true}, want: VirtualDeployment,
 		},
 	}
 	for _, tt := range tests {
@@ -259,7 +304,8 @@ func TestComponentMode(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add([]byte(`{"apiVersion":"ome.io/v1beta1","kind":"InferenceService","metadata":{"name":"a"},"spec":{"engine":{"minReplicas":1,"leader":{}}},"status":{"conditions":[{}]}}`))
+	f.Add([]byte(`{"apiVersion":"ome.io/v1beta1","kind":"InferenceService","metadata":{"name":"a"},"spec":{"engine":{"minReplicas":1,` +
+		`"leader":{}}},"status":{"conditions":[{}]}}`))
 	f.Add([]byte(`{"kind":"InferenceService","spec":null,"status":{"components":[],"conditions":{}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		u := &unstructured.Unstructured{}

@@ -32,10 +32,12 @@ type Metrics struct {
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		configValid: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fairlead_ingress_config_valid", Help: "1 if the text of a ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
+			Name: "fairlead_ingress_config_valid",
+			Help: "1 if the text of a ConfigMap is in force, 0 if it is invalid or the ConfigMap was deleted.",
 		}, []string{"config_map"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_ingress_writes_total", Help: "Writes of objects, by resource and result: created, updated, deleted, marked, failed.",
+			Name: "fairlead_ingress_writes_total",
+			Help: "Writes of objects, by resource and result: created, updated, deleted, marked, failed.",
 		}, []string{"resource", "result"}),
 		reasons: controller.NewReasons(r, "fairlead_ingress_services", "InferenceServices, by the reason of their condition."),
 		programmed: prometheus.NewHistogram(prometheus.HistogramOpts{

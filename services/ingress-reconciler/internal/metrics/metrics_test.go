@@ -112,7 +112,8 @@ func TestProgrammed(t *testing.T) {
 		m.ObserveProgrammed(after)
 	}
 	assertMetrics(t, r, `
-# HELP fairlead_ingress_time_to_programmed_seconds Time until the condition of a service becomes True, since a component became ready or the condition last changed.
+# HELP fairlead_ingress_time_to_programmed_seconds Time until the condition of a service becomes True, since a `+
+		`component became ready or the condition last changed.
 # TYPE fairlead_ingress_time_to_programmed_seconds histogram
 fairlead_ingress_time_to_programmed_seconds_bucket{le="0.5"} 2
 fairlead_ingress_time_to_programmed_seconds_bucket{le="1"} 3

@@ -33,7 +33,8 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := controller.New(controller.Params{
-		Options: controller.DefaultOptions(), Name: "inferenceservice", Log: zap.NewNop(), Metrics: controller.NewMetrics(r), Clock: clock.RealClock{},
+		Options: controller.DefaultOptions(), Name: "inferenceservice", Log: zap.NewNop(), Metrics: controller.NewMetrics(r),
+		Clock: clock.RealClock{},
 		Reconciler: reconcileFunc(func(context.Context, cache.ObjectName) error {
 			cancel()
 			return nil

@@ -141,7 +141,9 @@ func (o *Observer) ObserveAny(name cache.ObjectName, config settings.Config) (ou
 	case object == nil:
 		return out, false
 	case object.Err != nil:
-		out = o.Observe(&isvc.Service{Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time}, config)
+		out = o.Observe(&isvc.Service{
+			Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time,
+		}, config)
 		out.Input.SettingsErr = object.Err
 		return out, true
 	}
@@ -222,7 +224,8 @@ func (o *Observer) podlessServices(services []*corev1.Service) map[string]bool {
 	podless := map[string]bool{}
 	for _, s := range services {
 		slicesOf := filterType[*discoveryv1.EndpointSlice](informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s)))
-		podless[s.Name] = len(slicesOf) > 0 && !slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
+		podless[s.Name] = len(slicesOf) > 0 &&
+			!slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 	}
 	return podless
 }

@@ -35,7 +35,10 @@ func TestSuperseded(t *testing.T) {
 		want       time.Time
 	}{
 		{name: "never", give: "{}"},
-		{name: "at a time", give: "{metadata: {annotations: {fairlead.dev/superseded-at: '2026-05-04T12:00:00+02:00'}}}", want: time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)},
+		{
+			name: "at a time", give: "{metadata: {annotations: {fairlead.dev/superseded-at: '2026-05-04T12:00:00+02:00'}}}",
+			want: time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC),
+		},
 		{name: "at no time", give: "{metadata: {annotations: {fairlead.dev/superseded-at: yesterday}}}"},
 	}
 	for _, tt := range tests {
@@ -54,7 +57,8 @@ func TestSlots(t *testing.T) {
 		return Live{Slot: plan.Slot(slot), Object: object(t, "{metadata: {labels: {fairlead.dev/component: '"+role+"'}}}")}
 	}
 	assert.Equal(t, map[plan.Slot][]isvc.Role{plan.Entry: {isvc.Router, isvc.Engine}, "decoder": {isvc.Decoder}}, liveRoles([]Live{
-		live("entry", "router"), live("entry", "engine"), live("entry", "router"), live("entry", ""), live("decoder", "decoder"), live("engine", ""),
+		live("entry", "router"), live("entry", "engine"), live("entry", "router"), live("entry", ""), live("decoder", "decoder"),
+		live("engine", ""),
 	}), "each once, and none of an object that takes no requests")
 	assert.Empty(t, liveRoles(nil))
 }
@@ -62,10 +66,15 @@ func TestSlots(t *testing.T) {
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	route := func(kind, name, owner, claim, more string) *unstructured.Unstructured {
-		versions := map[string]string{"HTTPRoute": "gateway.networking.k8s.io/v1", "VirtualService": "networking.istio.io/v1beta1", "Middleware": "traefik.io/v1alpha1"}
-		return object(t, fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {namespace: models, name: %s, creationTimestamp: "2026-05-04T12:00:00Z",
+		versions := map[string]string{
+			"HTTPRoute": "gateway.networking.k8s.io/v1", "VirtualService": "networking.istio.io/v1beta1",
+			"Middleware": "traefik.io/v1alpha1",
+		}
+		return object(t, fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {namespace: models, name: %s,
+		creationTimestamp: "2026-05-04T12:00:00Z",
 			labels: {fairlead.dev/managed-by: ingress-reconciler}, annotations: {fairlead.dev/claim: %q%s},
-			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`, versions[kind], kind, name, claim, more, owner))
+			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`,
+			versions[kind], kind, name, claim, more, owner))
 	}
 	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		route("HTTPRoute", "a", "chat", "x.example.com/a/", ""),
@@ -102,7 +111,11 @@ func TestList(t *testing.T) {
 // observed returns the observation of service chat with these objects.
 func observed(t *testing.T, config string, manifests ...string) Observation {
 	t.Helper()
-	objects := []*unstructured.Unstructured{object(t, "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1}, spec: {engine: {}}}")}
+	objects := []*unstructured.Unstructured{
+		object(t,
+			"{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat, namespace: models, uid: u-1}, spec: {engine: "+
+				"{}}}"),
+	}
 	for _, m := range manifests {
 		objects = append(objects, object(t, m))
 	}
@@ -118,9 +131,11 @@ func observed(t *testing.T, config string, manifests ...string) Observation {
 func TestPoolsAndPickers(t *testing.T) {
 	t.Parallel()
 	const (
-		pool   = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: shared, namespace: models}, spec: {endpointPickerRef: {name: chat-epp, port: {number: 9002}, failureMode: FailOpen}}}"
+		pool = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: shared, namespace: models}, spec: " +
+			"{endpointPickerRef: {name: chat-epp, port: {number: 9002}, failureMode: FailOpen}}}"
 		picker = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: models}, spec: {ports: [{port: 9002}]}}"
-		going  = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: models, deletionTimestamp: '2026-05-04T12:00:00Z'}, spec: {ports: [{port: 9002}]}}"
+		going  = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: models, deletionTimestamp: " +
+			"'2026-05-04T12:00:00Z'}, spec: {ports: [{port: 9002}]}}"
 		other  = "{apiVersion: v1, kind: Service, metadata: {name: chat-epp, namespace: others}, spec: {ports: [{port: 9002}]}}"
 		broken = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: shared, namespace: models}, spec: []}"
 	)
@@ -160,7 +175,8 @@ func TestPoolsAndPickers(t *testing.T) {
 // A Knative Service of a deleted InferenceService with the same name may still exist.
 func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 	t.Parallel()
-	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"
+	const knative = "{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: chat-engine, namespace: models, " +
+		"ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %, controller: true}]}}"
 	for uid, want := range map[string]bool{"u-1": true, "u-0": false} {
 		assert.Equal(t, want, observed(t, "", strings.Replace(knative, "%", uid, 1)).Input.Knative[isvc.Engine], uid)
 	}
@@ -170,14 +186,22 @@ func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 	t.Parallel()
 	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
-		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: set}, spec: {parentRef: {name: public, namespace: gateways}}}"),
-		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: near}, spec: {parentRef: {name: near}}}"),
-		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: envoy}}"),
+		object(t,
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: set}, spec: {parentRef: "+
+				"{name: public, namespace: gateways}}}"),
+		object(t,
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: near}, spec: {parentRef: "+
+				"{name: near}}}"),
+		object(t,
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: "+
+				"{gatewayClassName: envoy}}"),
 		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: envoy}}"),
 	}}, nil)
 	require.NoError(t, err)
 	o := New(caches)
-	for set, want := range map[string]struct{ namespace, name, class string }{"set": {"gateways", "public", "envoy"}, "near": {"team", "near", ""}} {
+	for set, want := range map[string]struct{ namespace, name, class string }{
+		"set": {"gateways", "public", "envoy"}, "near": {"team", "near", ""},
+	} {
 		var out Observation
 		out.Input.Settings.Gateways = []settings.Parent{{GatewayRef: settings.GatewayRef{Namespace: "team", Name: set}}}
 		o.observeGateways(&out)

@@ -26,7 +26,9 @@ func TestAsks(t *testing.T) {
 func TestWantsDoNotDependOnReadiness(t *testing.T) {
 	t.Parallel()
 	in := input(t, byGateway+"additionalIngressDomains: [example.org]\n", isvc.Engine)
-	want := []WantedClaim{{Claim: at("chat.models.example.com"), Role: isvc.Engine}, {Claim: at("chat.models.example.org"), Role: isvc.Engine}}
+	want := []WantedClaim{
+		{Claim: at("chat.models.example.com"), Role: isvc.Engine}, {Claim: at("chat.models.example.org"), Role: isvc.Engine},
+	}
 	assert.Equal(t, want, build(t, in).WantedClaims)
 	in.Service.Conditions = nil
 	assert.Equal(t, want, build(t, in).WantedClaims, "not ready")
@@ -62,7 +64,10 @@ func TestRefuse(t *testing.T) {
 	assert.Empty(t, p.Exposures)
 	assert.Empty(t, p.Strategy)
 	assert.Equal(t, []Reason{
-		{Role: isvc.Engine, Reason: ReasonHostConflict, Message: "chat.models.example.com/ overlaps chat.models.example.com/v1/, which belongs to InferenceService victim/chat"},
+		{
+			Role: isvc.Engine, Reason: ReasonHostConflict,
+			Message: "chat.models.example.com/ overlaps chat.models.example.com/v1/, which belongs to InferenceService victim/chat",
+		},
 		{Reason: ReasonHostConflict, Message: "old.example.com/ belongs to InferenceService victim/chat"},
 	}, p.Reasons)
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
@@ -89,4 +91,24 @@ func (b *builder) sharedHost(domain string) string {
 		return domain
 	}
 	return b.Settings.SharedHostPrefix + "." + domain
+}
+
+// tlsSecretName returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own
+// Secret: if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
+func (c *collector) tlsSecretName(host string) (name string, err error) {
+	tls := &c.Settings.TLS
+	switch {
+	case tls.Secret != nil:
+		if name, err = tls.Secret.Render(c.templateValues(c.Service.Name, c.Settings.Domain)); err != nil {
+			return "", err
+		}
+	case tls.Issuer != "":
+		name = host + "-tls"
+	default:
+		return "", nil
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", fmt.Errorf("%q: %s", name, problems[0])
+	}
+	return name, nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	openyurt "fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/gatewayapi"
@@ -120,7 +119,8 @@ func (b *builder) collectExposures(slot Slot, r isvc.Role, name string) []Exposu
 		b.freezeSlots(slot)
 	}
 	slices.SortFunc(c.exposures, func(x, y Exposure) int {
-		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name), compareRefs(x.Gateway, y.Gateway))
+		return cmp.Or(cmp.Compare(x.Host, y.Host), cmp.Compare(x.Path, y.Path), cmp.Compare(x.Model.Name, y.Model.Name),
+			compareRefs(x.Gateway, y.Gateway))
 	})
 	return c.exposures
 }
@@ -225,8 +225,9 @@ func (c *collector) checkAllowed(e *Exposure, by tenantChoice) bool {
 	case s.ClusterLocal(e.Host):
 		c.addReason(c.role, ReasonClusterLocal, "host %s is inside the cluster domain", e.Host)
 	case (by.host || s.Restricted) && !s.Domains.Contain(e.Host):
-		c.addReason(c.role, ReasonHostNotAllowed, "host %s is outside the domains of namespace %s (%s): an administrator can add it to allowedDomains",
-			e.Host, c.Service.Namespace, cmp.Or(strings.Join(s.Domains, ", "), "none"))
+		c.addReason(c.role, ReasonHostNotAllowed,
+			"host %s is outside the domains of namespace %s (%s): an administrator can add it to allowedDomains", e.Host,
+			c.Service.Namespace, cmp.Or(strings.Join(s.Domains, ", "), "none"))
 	case by.path && ownership.FirstElement(e.Path) != c.Service.Namespace:
 		c.addReason(c.role, ReasonPathNotAllowed, "path %s does not begin with /%s/: only an administrator can configure other paths",
 			e.Path, c.Service.Namespace)
@@ -348,13 +349,15 @@ func (c *collector) attachIngress(e *Exposure) (rewrites bool, err error) {
 	e.URL = c.clientURL(e)
 	if reads := e.Class.MayLackGroup(); e.Path != root && reads != "" {
 		c.addWarning(c.role, ReasonPathRewriteUnsupported,
-			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass with %s: %s, or none",
+			"%s does not say whether its controller reads %s: if it does not, requests for path %s get 404. Annotate the IngressClass "+
+				"with %s: %s, or none",
 			c.dataPlane(e), reads, e.Path, openyurt.AnnotationServed, reads)
 	}
 	return e.Class.StripsPrefixes(), nil
 }
 
-// labelSolver marks the Ingress that cert-manager creates while it proves that a host is its own. Its path is no less exact as an expression.
+// labelSolver marks the Ingress that cert-manager creates while it proves that a host is its own. Its path is no less exact as an
+// expression.
 const labelSolver = "acme.cert-manager.io/http01-solver"
 
 // mayRewritePath reports whether an Ingress may rewrite its path. If the rewrite changes how the controller matches all paths of the host,
@@ -377,24 +380,4 @@ func (c *collector) mayRewritePath(e *Exposure) bool {
 		return false
 	}
 	return true
-}
-
-// tlsSecretName returns the Secret with the certificate of a host, or "" if none is configured. With an issuer each host has its own
-// Secret: if two Ingresses request one Secret for different hosts, cert-manager issues a certificate only for the first.
-func (c *collector) tlsSecretName(host string) (name string, err error) {
-	tls := &c.Settings.TLS
-	switch {
-	case tls.Secret != nil:
-		if name, err = tls.Secret.Render(c.templateValues(c.Service.Name, c.Settings.Domain)); err != nil {
-			return "", err
-		}
-	case tls.Issuer != "":
-		name = host + "-tls"
-	default:
-		return "", nil
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return "", fmt.Errorf("%q: %s", name, problems[0])
-	}
-	return name, nil
 }

@@ -143,7 +143,8 @@ func TestPathsByController(t *testing.T) {
 	}
 	in := input(t, example+"perISVCSubdomain: false\n", isvc.Engine)
 	assert.Equal(t, []string{"engine PathRewriteUnsupported"}, reasons(build(t, in)), "the class is unknown")
-	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(build(t, input(t, example, isvc.Engine))), "every data plane supports a separate host")
+	assert.Equal(t, []string{"http://chat.models.example.com/"}, urls(build(t, input(t, example, isvc.Engine))),
+		"every data plane supports a separate host")
 }
 
 func TestIngressClassThatIsMissing(t *testing.T) {
@@ -152,7 +153,9 @@ func TestIngressClassThatIsMissing(t *testing.T) {
 	got := build(t, in)
 	assert.Len(t, got.Exposures, 1, "a controller may serve the name without an IngressClass")
 	assert.Equal(t, []string{"IngressClassNotFound (warning)"}, reasons(got))
-	in.Classes = []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}}}
+	in.Classes = []*networkingv1.IngressClass{{
+		ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"},
+	}}
 	assert.Empty(t, build(t, in).Reasons)
 }
 
@@ -162,7 +165,10 @@ func TestTLS(t *testing.T) {
 		{name: "none", url: "http://chat.models.example.com/"},
 		{name: "a scheme alone", config: "urlScheme: https", url: "https://chat.models.example.com/"},
 		{name: "a Secret", config: "tlsSecretName: wildcard", secret: "wildcard", url: "https://chat.models.example.com/"},
-		{name: "a Secret of each service", config: "tlsSecretName: '{{ .Namespace }}-{{ .Name }}'", secret: "models-chat", url: "https://chat.models.example.com/"},
+		{
+			name: "a Secret of each service", config: "tlsSecretName: '{{ .Namespace }}-{{ .Name }}'", secret: "models-chat",
+			url: "https://chat.models.example.com/",
+		},
 		{name: "an issuer", config: "tlsIssuer: Issuer/ca", secret: "chat.models.example.com-tls", url: "https://chat.models.example.com/"},
 		{name: "a name that is none", config: "tlsSecretName: '{{ .Name }}_'", reason: "engine InvalidConfiguration"},
 		{name: "a name that cannot be made", config: "tlsSecretName: '{{ .Labels.team }}'", reason: "engine InvalidConfiguration"},
@@ -183,7 +189,8 @@ func TestTLS(t *testing.T) {
 			assert.Empty(t, got.Reasons)
 		})
 	}
-	got := build(t, input(t, example+"tlsIssuer: Issuer/ca\ncomponentHosts: true\nadditionalIngressDomains: [example.org]", isvc.Router, isvc.Engine))
+	got := build(t,
+		input(t, example+"tlsIssuer: Issuer/ca\ncomponentHosts: true\nadditionalIngressDomains: [example.org]", isvc.Router, isvc.Engine))
 	secrets := map[string]bool{}
 	for _, e := range got.Exposures {
 		secrets[e.TLSSecret] = true
@@ -215,7 +222,10 @@ func TestPathTemplate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := input(t, byIstio, isvc.Engine)
-			v := settings.Values{PathTemplate: &tt.template, IngressDomain: new("example.com"), Strategy: settings.VirtualService, IngressGateway: new("a/b")}
+			v := settings.Values{
+				PathTemplate: &tt.template, IngressDomain: new("example.com"), Strategy: settings.VirtualService,
+				IngressGateway: new("a/b"),
+			}
 			var err error
 			in.Settings, err = (&settings.Config{Document: &settings.Document{Values: v}}).ResolveSettings(in.Service)
 			require.NoError(t, err)
@@ -269,9 +279,14 @@ func TestModels(t *testing.T) {
 // A template without the name renders the same host for the entry and the components.
 func TestComponentsDoNotShareAHost(t *testing.T) {
 	t.Parallel()
-	in := input(t, byGateway+"additionalIngressGateways: [{omeIngressGateway: gateways/inner}]\ndomainTemplate: chat.example.net\ncomponentHosts: true\n", isvc.Router, isvc.Engine)
+	in := input(t,
+		byGateway+
+			"additionalIngressGateways: [{omeIngressGateway: gateways/inner}]\ndomainTemplate: chat.example.net\ncomponentHosts: true\n",
+		isvc.Router, isvc.Engine)
 	got := build(t, in)
-	assert.Equal(t, []string{"chat.example.net/ -> chat-router:8080 by gateways/inner", "chat.example.net/ -> chat-router:8080 by gateways/public"}, lines(got))
+	assert.Equal(t,
+		[]string{"chat.example.net/ -> chat-router:8080 by gateways/inner", "chat.example.net/ -> chat-router:8080 by gateways/public"},
+		lines(got))
 	assert.Equal(t, []string{"engine HostConflict"}, reasons(got))
 	assert.Equal(t, []WantedClaim{{Claim: ownership.Claim{Host: "chat.example.net", Path: "/"}, Role: isvc.Router}}, got.WantedClaims)
 
@@ -302,34 +317,75 @@ func TestHostsThatATenantMayHave(t *testing.T) {
 		reasons      []string
 	}{
 		{name: "the administrator's", want: []string{"chat.models.example.com/"}},
-		{name: "the administrator's, outside of the domain", config: "domainTemplate: '{{ .Name }}.fixed.net'", want: []string{"chat.fixed.net/"}},
+		{
+			name: "the administrator's, outside of the domain", config: "domainTemplate: '{{ .Name }}.fixed.net'",
+			want: []string{"chat.fixed.net/"},
+		},
 		{name: "a domain below a configured one", annotations: domain("team.example.com"), want: []string{"chat.models.team.example.com/"}},
 		{name: "another domain", annotations: domain("evil.net"), reasons: []string{"engine HostNotAllowed"}},
 		{name: "the end of a name is no domain", annotations: domain("evilexample.com"), reasons: []string{"engine HostNotAllowed"}},
-		{name: "a template", annotations: map[string]string{"ome.io/ingress-domain-template": "www.bank.net"}, reasons: []string{"engine HostNotAllowed"}},
-		{name: "a template below a configured domain", annotations: map[string]string{"ome.io/ingress-domain-template": "www.example.com"}, want: []string{"www.example.com/"}},
-		{name: "a template by the administrator, with a label", config: "domainTemplate: '{{ .Labels.host }}'", reasons: []string{"engine HostNotAllowed"}},
+		{
+			name: "a template", annotations: map[string]string{"ome.io/ingress-domain-template": "www.bank.net"},
+			reasons: []string{"engine HostNotAllowed"},
+		},
+		{
+			name:        "a template below a configured domain",
+			annotations: map[string]string{"ome.io/ingress-domain-template": "www.example.com"}, want: []string{"www.example.com/"},
+		},
+		{
+			name: "a template by the administrator, with a label", config: "domainTemplate: '{{ .Labels.host }}'",
+			reasons: []string{"engine HostNotAllowed"},
+		},
 		{name: "a label by index", config: "domainTemplate: '{{ index .Labels \"host\" }}'", reasons: []string{"engine HostNotAllowed"}},
-		{name: "a label in a condition", config: "domainTemplate: '{{ if eq .Labels.host \"a\" }}a.net{{ else }}b.net{{ end }}'", reasons: []string{"engine HostNotAllowed"}},
+		{
+			name: "a label in a condition", config: "domainTemplate: '{{ if eq .Labels.host \"a\" }}a.net{{ else }}b.net{{ end }}'",
+			reasons: []string{"engine HostNotAllowed"},
+		},
 		{name: "additional domains, one of them configured", config: "additionalIngressDomains: [example.org]",
 			annotations: map[string]string{"ome.io/ingress-additional-domains": "example.org, evil.net"},
 			want:        []string{"chat.models.example.com/", "chat.models.example.org/"}, reasons: []string{"engine HostNotAllowed"}},
-		{name: "an additional domain that is the administrator's, too", annotations: map[string]string{"ome.io/ingress-additional-domains": "example.com"}, want: []string{"chat.models.example.com/"}},
+		{
+			name:        "an additional domain that is the administrator's, too",
+			annotations: map[string]string{"ome.io/ingress-additional-domains": "example.com"}, want: []string{"chat.models.example.com/"},
+		},
 		{name: "Gateways with domains of their own", annotations: map[string]string{
-			"ome.io/ingress-additional-gateways": `[{"omeIngressGateway": "gateways/public", "ingressDomain": "evil.net"}, {"omeIngressGateway": "gateways/public"}]`,
+			"ome.io/ingress-additional-gateways": `[{"omeIngressGateway": "gateways/public", "ingressDomain": "evil.net"}, ` +
+				`{"omeIngressGateway": "gateways/public"}]`,
 		}, want: []string{"chat.models.example.com/"}, reasons: []string{"engine HostNotAllowed"}},
-		{name: "a prefix of the shared host", config: "perISVCSubdomain: false", annotations: map[string]string{"ome.io/ingress-shared-host-prefix": "other"}, want: []string{"other.example.com/models/chat/"}},
-		{name: "an override that replaces the annotation", config: "overrides: [{ingressDomain: fixed.net}]", annotations: domain("evil.net"), want: []string{"chat.models.fixed.net/"}},
-		{name: "a domain of an override", config: "overrides: [{additionalIngressDomains: [fixed.net]}]", annotations: domain("fixed.net"), want: []string{"chat.models.fixed.net/"}},
+		{
+			name: "a prefix of the shared host", config: "perISVCSubdomain: false",
+			annotations: map[string]string{"ome.io/ingress-shared-host-prefix": "other"}, want: []string{"other.example.com/models/chat/"},
+		},
+		{
+			name: "an override that replaces the annotation", config: "overrides: [{ingressDomain: fixed.net}]",
+			annotations: domain("evil.net"), want: []string{"chat.models.fixed.net/"},
+		},
+		{
+			name: "a domain of an override", config: "overrides: [{additionalIngressDomains: [fixed.net]}]",
+			annotations: domain("fixed.net"), want: []string{"chat.models.fixed.net/"},
+		},
 
 		{name: "allowed", config: "allowedDomains: {models: [team.net]}\ndomainTemplate: chat.team.net", want: []string{"chat.team.net/"}},
-		{name: "allowed, by an annotation", config: "allowedDomains: {models: [team.net]}", annotations: domain("team.net"), want: []string{"chat.models.team.net/"}},
-		{name: "not allowed, though it is the administrator's", config: "allowedDomains: {models: [team.net]}", reasons: []string{"engine HostNotAllowed"}},
-		{name: "allowed to all others", config: "allowedDomains: {'*': [team.net], others: [example.com]}", annotations: domain("team.net"), want: []string{"chat.models.team.net/"}},
+		{
+			name: "allowed, by an annotation", config: "allowedDomains: {models: [team.net]}", annotations: domain("team.net"),
+			want: []string{"chat.models.team.net/"},
+		},
+		{
+			name: "not allowed, though it is the administrator's", config: "allowedDomains: {models: [team.net]}",
+			reasons: []string{"engine HostNotAllowed"},
+		},
+		{
+			name: "allowed to all others", config: "allowedDomains: {'*': [team.net], others: [example.com]}",
+			annotations: domain("team.net"), want: []string{"chat.models.team.net/"},
+		},
 		{name: "no namespace but another", config: "allowedDomains: {others: [example.com]}", reasons: []string{"engine HostNotAllowed"}},
-		{name: "allowed by a template", config: "allowedDomains: {'*': ['{{ .Namespace }}.example.com']}", want: []string{"chat.models.example.com/"}},
+		{
+			name: "allowed by a template", config: "allowedDomains: {'*': ['{{ .Namespace }}.example.com']}",
+			want: []string{"chat.models.example.com/"},
+		},
 		{name: "not allowed by a template", config: "allowedDomains: {'*': ['{{ .Namespace }}.example.com']}",
-			annotations: map[string]string{"ome.io/ingress-domain-template": "chat.victim.example.com"}, reasons: []string{"engine HostNotAllowed"}},
+			annotations: map[string]string{"ome.io/ingress-domain-template": "chat.victim.example.com"},
+			reasons:     []string{"engine HostNotAllowed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -360,9 +416,18 @@ func TestPathsThatATenantMayHave(t *testing.T) {
 		{name: "another namespace", annotations: path("/victim/chat/v1")},
 		{name: "any other path", annotations: path("/v1")},
 		{name: "the beginning of a name is no element", annotations: path("/models-of-others")},
-		{name: "a template of the administrator, with an annotation", config: "pathTemplate: '/{{ .Annotations.path }}'", annotations: map[string]string{"path": "v1"}},
-		{name: "the same, below the namespace", config: "pathTemplate: '/{{ .Annotations.path }}'", annotations: map[string]string{"path": "models"}, want: "example.com/models/"},
-		{name: "an override that replaces the annotation", config: "overrides: [{pathTemplate: /v2}]", annotations: path("/v1"), want: "example.com/v2/"},
+		{
+			name: "a template of the administrator, with an annotation", config: "pathTemplate: '/{{ .Annotations.path }}'",
+			annotations: map[string]string{"path": "v1"},
+		},
+		{
+			name: "the same, below the namespace", config: "pathTemplate: '/{{ .Annotations.path }}'",
+			annotations: map[string]string{"path": "models"}, want: "example.com/models/",
+		},
+		{
+			name: "an override that replaces the annotation", config: "overrides: [{pathTemplate: /v2}]", annotations: path("/v1"),
+			want: "example.com/v2/",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -397,7 +462,9 @@ func TestLimits(t *testing.T) {
 	}
 	assert.Len(t, tenant(t, byGateway, domains(16)).Exposures, 17)
 	assert.Len(t, tenant(t, byGateway, gateways(8)).Exposures, 9)
-	for name, annotations := range map[string]map[string]string{"domains": domains(17), "many domains": domains(10_000), "Gateways": gateways(9), "long text": gateways(1000)} {
+	for name, annotations := range map[string]map[string]string{
+		"domains": domains(17), "many domains": domains(10_000), "Gateways": gateways(9), "long text": gateways(1000),
+	} {
 		got := tenant(t, byGateway, annotations)
 		assert.Empty(t, got.Exposures, name)
 		assert.Equal(t, []string{"LimitExceeded"}, reasons(got), name)
@@ -417,7 +484,9 @@ func BenchmarkRefuseDomains(b *testing.B) {
 	for i := range 2000 {
 		domains = append(domains, fmt.Sprintf("d%d.example.com", i))
 	}
-	service := &isvc.Service{Namespace: "models", Name: "chat", Annotations: map[string]string{"ome.io/ingress-additional-domains": strings.Join(domains, ",")}}
+	service := &isvc.Service{
+		Namespace: "models", Name: "chat", Annotations: map[string]string{"ome.io/ingress-additional-domains": strings.Join(domains, ",")},
+	}
 	d, err := settings.Parse([]byte(byGateway))
 	require.NoError(b, err)
 	config := &settings.Config{Document: d, ClusterDomain: "cluster.local"}
@@ -432,7 +501,9 @@ func BenchmarkRefuseDomains(b *testing.B) {
 
 func TestKindsThatAreNotServed(t *testing.T) {
 	t.Parallel()
-	for strategy, config := range map[settings.Strategy]string{settings.HTTPRoute: byGateway, settings.Ingress: example, settings.VirtualService: byIstio} {
+	for strategy, config := range map[settings.Strategy]string{
+		settings.HTTPRoute: byGateway, settings.Ingress: example, settings.VirtualService: byIstio,
+	} {
 		in := input(t, config, isvc.Engine)
 		in.Unserved = map[settings.Strategy]bool{strategy: true}
 		got := build(t, in)
@@ -474,12 +545,30 @@ func TestTheEntryChanges(t *testing.T) {
 	}{
 		{name: "new, and not ready", there: []isvc.Role{isvc.Engine}, reason: []string{"engine ComponentNotReady"}},
 		{name: "there, and not ready any more", there: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Engine}, want: []string{toEngine}},
-		{name: "a router comes", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Engine}, reason: []string{"router ComponentNotReady"}},
-		{name: "and is ready", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Router}, live: []isvc.Role{isvc.Engine}, want: []string{toRouter}},
-		{name: "some of its objects point at it", there: []isvc.Role{isvc.Router, isvc.Engine}, live: []isvc.Role{isvc.Engine, isvc.Router}, want: []string{toRouter}},
-		{name: "the router is down", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Router}, want: []string{toRouter}},
-		{name: "the router goes", there: []isvc.Role{isvc.Engine}, ready: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Router}, want: []string{toEngine}},
-		{name: "the router goes, and the engine is not ready", there: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Router}, want: []string{toEngine}},
+		{
+			name: "a router comes", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Engine},
+			live: []isvc.Role{isvc.Engine}, reason: []string{"router ComponentNotReady"},
+		},
+		{
+			name: "and is ready", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Router},
+			live: []isvc.Role{isvc.Engine}, want: []string{toRouter},
+		},
+		{
+			name: "some of its objects point at it", there: []isvc.Role{isvc.Router, isvc.Engine},
+			live: []isvc.Role{isvc.Engine, isvc.Router}, want: []string{toRouter},
+		},
+		{
+			name: "the router is down", there: []isvc.Role{isvc.Router, isvc.Engine}, ready: []isvc.Role{isvc.Engine},
+			live: []isvc.Role{isvc.Router}, want: []string{toRouter},
+		},
+		{
+			name: "the router goes", there: []isvc.Role{isvc.Engine}, ready: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Router},
+			want: []string{toEngine},
+		},
+		{
+			name: "the router goes, and the engine is not ready", there: []isvc.Role{isvc.Engine}, live: []isvc.Role{isvc.Router},
+			want: []string{toEngine},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -487,7 +576,8 @@ func TestTheEntryChanges(t *testing.T) {
 			in := input(t, example, tt.there...)
 			in.Service.Conditions, in.Live[Entry] = nil, tt.live
 			for _, r := range tt.ready {
-				in.Service.Conditions = append(in.Service.Conditions, isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: "True"})
+				in.Service.Conditions = append(in.Service.Conditions,
+					isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: "True"})
 			}
 			got := build(t, in)
 			assert.ElementsMatch(t, tt.want, lines(got))
@@ -503,7 +593,8 @@ func TestComponentsAreKeptOneByOne(t *testing.T) {
 	in := input(t, example+"componentHosts: true\n", isvc.Router, isvc.Engine, isvc.Decoder)
 	in.Services = append(in.Services[:1], in.Services[2:]...) // no engine
 	got := build(t, in)
-	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080", "chat-decoder.models.example.com/ -> chat-decoder:8080"}, lines(got))
+	assert.Equal(t, []string{"chat.models.example.com/ -> chat-router:8080", "chat-decoder.models.example.com/ -> chat-decoder:8080"},
+		lines(got))
 	assert.Equal(t, []string{"engine ServiceNotFound"}, reasons(got))
 	assert.Equal(t, []Slot{"engine"}, got.FrozenSlots)
 

@@ -87,20 +87,21 @@ var Slots = []Slot{Entry, Slot(isvc.Router), Slot(isvc.Engine), Slot(isvc.Decode
 type Input struct {
 	Service     *isvc.Service
 	Settings    settings.Settings
-	SettingsErr error                      // error in the settings of the service
-	Services    []*corev1.Service          // Services that the InferenceService controls, and other Services with the names of its components
-	Podless     map[string]bool            // names of Services that select no pods
-	Knative     map[isvc.Role]bool         // components that are Knative Services
-	Live        map[Slot][]isvc.Role       // components that existing routes point to
-	Removed     map[isvc.Role]bool         // components that were removed from the specification
-	Unserved    map[settings.Strategy]bool // strategies whose kind is not available
-	Gateways    map[types.NamespacedName]gatewayapi.Gateway
-	Istio       map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not served
-	Labels      map[string]string                              // of the namespace; nil: unknown
-	Classes     []*networkingv1.IngressClass
-	Pools       map[string]*inferencev1.InferencePool // InferencePools that the settings name, by name; nil: the kind is not served
-	Pickers     map[string]*corev1.Service            // Services of endpoint pickers, by name
-	Routed      map[ownership.Claim]bool              // claims that existing routes serve
+	SettingsErr error // error in the settings of the service
+	// Services that the InferenceService controls, and other Services with the names of its components
+	Services []*corev1.Service
+	Podless  map[string]bool            // names of Services that select no pods
+	Knative  map[isvc.Role]bool         // components that are Knative Services
+	Live     map[Slot][]isvc.Role       // components that existing routes point to
+	Removed  map[isvc.Role]bool         // components that were removed from the specification
+	Unserved map[settings.Strategy]bool // strategies whose kind is not available
+	Gateways map[types.NamespacedName]gatewayapi.Gateway
+	Istio    map[types.NamespacedName]*istiogateway.Gateway // the Istio Gateway that the settings name; nil: the kind is not served
+	Labels   map[string]string                              // of the namespace; nil: unknown
+	Classes  []*networkingv1.IngressClass
+	Pools    map[string]*inferencev1.InferencePool // InferencePools that the settings name, by name; nil: the kind is not served
+	Pickers  map[string]*corev1.Service            // Services of endpoint pickers, by name
+	Routed   map[ownership.Claim]bool              // claims that existing routes serve
 
 	// Foreign returns the Ingresses for a host that this program did not write. nil: there are none.
 	Foreign func(host string) []*unstructured.Unstructured
@@ -234,7 +235,8 @@ func (b *builder) buildPlan() {
 // addNotices adds reasons that do not depend on routes.
 func (b *builder) addNotices(entry isvc.Role) {
 	if entry == isvc.Engine && b.hasComponent(isvc.Decoder) {
-		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter, "there is no router: requests go to the engine, which must reach the decoder by itself")
+		b.addWarning(isvc.Engine, ReasonDecoderWithoutRouter,
+			"there is no router: requests go to the engine, which must reach the decoder by itself")
 	}
 	for _, text := range b.Settings.Ignored {
 		b.addWarning("", ReasonAnnotationIgnored, "%s", text)
@@ -265,7 +267,8 @@ func (b *builder) checkDisabled() bool {
 		b.addReason("", ReasonDisabled, "the configuration sets enabled: false for this service")
 	case s.OMEActs:
 		b.plan.HandedToOME = true
-		b.addReason("", ReasonOMEIngressEnabled, "OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")
+		b.addReason("", ReasonOMEIngressEnabled,
+			"OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller")
 	case s.Domain == "":
 		b.plan.Disabled = false
 		b.freezeSlots(Slots...)

@@ -99,7 +99,10 @@ func TestEntryComponent(t *testing.T) {
 		exposesNothing bool
 	}{
 		{name: "engine", give: []isvc.Role{e}, entry: "chat-engine"},
-		{name: "engine and decoder", give: []isvc.Role{e, d}, entry: "chat-engine", hosts: []string{"decoder"}, reasons: []string{"engine DecoderWithoutRouter (warning)"}},
+		{
+			name: "engine and decoder", give: []isvc.Role{e, d}, entry: "chat-engine", hosts: []string{"decoder"},
+			reasons: []string{"engine DecoderWithoutRouter (warning)"},
+		},
 		{name: "router and engine", give: []isvc.Role{r, e}, entry: "chat-router", hosts: []string{"engine"}},
 		{name: "router, engine and decoder", give: []isvc.Role{r, e, d}, entry: "chat-router", hosts: []string{"engine", "decoder"}},
 		{name: "router alone", give: []isvc.Role{r}, entry: "chat-router"},
@@ -107,7 +110,9 @@ func TestEntryComponent(t *testing.T) {
 		{name: "nothing", reasons: []string{ReasonNoEntry}, exposesNothing: true},
 	}
 	for _, tt := range tests {
-		for _, strategy := range []string{"auto", "ingress", "virtualservice\ningressGateway: istio/public", "httproute\nomeIngressGateway: gateways/public"} {
+		for _, strategy := range []string{
+			"auto", "ingress", "virtualservice\ningressGateway: istio/public", "httproute\nomeIngressGateway: gateways/public",
+		} {
 			t.Run(tt.name+" "+strategy, func(t *testing.T) {
 				t.Parallel()
 				config, by := example+"strategy: "+strategy+"\n", ""
@@ -143,12 +148,18 @@ func TestStrategy(t *testing.T) {
 	}{
 		{name: "pods", want: settings.Ingress},
 		{name: "pods, and a Gateway", config: "omeIngressGateway: a/b", want: settings.HTTPRoute},
-		{name: "pods of several nodes", change: func(in *Input) { in.Service.Components[isvc.Engine].Nodes = true }, want: settings.Ingress},
+		{
+			name: "pods of several nodes", change: func(in *Input) { in.Service.Components[isvc.Engine].Nodes = true },
+			want: settings.Ingress,
+		},
 		{name: "Knative", config: "omeIngressGateway: a/b\ningressGateway: istio/public", change: func(in *Input) {
 			in.Service.Components[isvc.Engine].MinReplicas, in.Knative[isvc.Engine] = &zero, true
 		}, want: settings.VirtualService},
 		{name: "no Knative", change: func(in *Input) { in.Service.Components[isvc.Engine].MinReplicas = &zero }, want: settings.Ingress},
-		{name: "as configured", config: "strategy: virtualservice\ningressGateway: istio/public\nomeIngressGateway: a/b", want: settings.VirtualService},
+		{
+			name: "as configured", config: "strategy: virtualservice\ningressGateway: istio/public\nomeIngressGateway: a/b",
+			want: settings.VirtualService,
+		},
 		{name: "Gateway API without a Gateway", config: "enableGatewayAPI: true", want: ""},
 	}
 	for _, tt := range tests {
@@ -172,7 +183,10 @@ func TestNotExposed(t *testing.T) {
 		keep         []Slot
 	}{
 		{name: "deleted", change: func(in *Input) { in.Service.Deleting = true }, want: []string{}, keep: Slots},
-		{name: "wrong", change: func(in *Input) { in.SettingsErr = errors.New("template") }, want: []string{ReasonInvalidConfiguration}, keep: Slots},
+		{
+			name: "wrong", change: func(in *Input) { in.SettingsErr = errors.New("template") }, want: []string{ReasonInvalidConfiguration},
+			keep: Slots,
+		},
 		{name: "off", config: "enabled: false", want: []string{ReasonDisabled}},
 		{name: "OME's", change: func(in *Input) { in.Settings.OMEActs = true }, want: []string{ReasonOMEIngressEnabled}},
 		{name: "virtual", change: func(in *Input) { in.Service.Mode = isvc.VirtualDeployment }, want: []string{ReasonVirtualDeployment}},
@@ -180,12 +194,30 @@ func TestNotExposed(t *testing.T) {
 			in.Service.Labels = map[string]string{"networking.knative.dev/visibility": "cluster-local"}
 		}, want: []string{ReasonClusterLocal}},
 		{name: "no domain", change: func(in *Input) { in.Settings.Domain = "" }, want: []string{ReasonNoDomain}, keep: Slots},
-		{name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"}, keep: []Slot{Entry}},
-		{name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"}, keep: []Slot{Entry}},
-		{name: "a foreign Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil }, want: []string{"router NameConflict"}, keep: []Slot{Entry}},
-		{name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
-		{name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'", want: []string{"router InvalidHost"}, keep: []Slot{Entry}},
-		{name: "a host of the cluster's own", change: func(in *Input) { in.Settings.Domain = "svc.cluster.local" }, want: []string{"router ClusterLocal"}},
+		{
+			name: "not ready", change: func(in *Input) { in.Service.Conditions = nil }, want: []string{"router ComponentNotReady"},
+			keep: []Slot{Entry},
+		},
+		{
+			name: "no Service", change: func(in *Input) { in.Services = in.Services[1:] }, want: []string{"router ServiceNotFound"},
+			keep: []Slot{Entry},
+		},
+		{
+			name: "a foreign Service", change: func(in *Input) { in.Services[0].OwnerReferences = nil },
+			want: []string{"router NameConflict"}, keep: []Slot{Entry},
+		},
+		{
+			name: "a host too long", config: "domainTemplate: '" + strings.Repeat("a", 64) + ".{{ .IngressDomain }}'",
+			want: []string{"router InvalidHost"}, keep: []Slot{Entry},
+		},
+		{
+			name: "a label that is missing", config: "domainTemplate: '{{ .Labels.team }}.{{ .IngressDomain }}'",
+			want: []string{"router InvalidHost"}, keep: []Slot{Entry},
+		},
+		{
+			name: "a host of the cluster's own", change: func(in *Input) { in.Settings.Domain = "svc.cluster.local" },
+			want: []string{"router ClusterLocal"},
+		},
 		{name: "not allowed", config: "allowedDomains: {models: [example.org]}", want: []string{"router HostNotAllowed"}},
 	}
 	for _, tt := range tests {
@@ -220,19 +252,49 @@ func TestHostsAndPaths(t *testing.T) {
 		name, config string
 		want         []string
 	}{
-		{name: "a template", config: example + "domainTemplate: '{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}'", want: []string{"chat-models.example.com/"}},
+		{
+			name: "a template", config: example + "domainTemplate: '{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}'",
+			want: []string{"chat-models.example.com/"},
+		},
 		{name: "shared", config: example + "perISVCSubdomain: false", want: []string{"llm.example.com/models/chat/"}},
-		{name: "shared, without a prefix", config: example + "perISVCSubdomain: false\nsharedHostPrefix: ''", want: []string{"example.com/models/chat/"}},
-		{name: "a host and a path", config: example + "pathTemplate: '/serving/{{ .Namespace }}/{{ .Name }}'", want: []string{"chat.models.example.com/", "example.com/serving/models/chat/"}},
-		{name: "more domains", config: example + "additionalIngressDomains: [example.org, example.com]", want: []string{"chat.models.example.com/", "chat.models.example.org/"}},
-		{name: "one host for all domains", config: example + "additionalIngressDomains: [example.org]\ndomainTemplate: chat.example.net", want: []string{"chat.example.net/"}},
-		{name: "Gateways", config: example + "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}, {omeIngressGateway: e/f, ingressDomain: example.org}]", want: []string{
-			"chat.models.example.com/ by a/b", "chat.models.example.com/ by c/d", "chat.models.example.org/ by e/f",
-		}},
-		{name: "Gateways, one host", config: "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: e/f, ingressDomain: example.org}]\ndomainTemplate: chat.example.net\n" + example, want: []string{
-			"chat.example.net/ by a/b", "chat.example.net/ by e/f",
-		}},
-		{name: "Gateways and more domains", config: example + "omeIngressGateway: a/b\nadditionalIngressDomains: [example.org]", want: []string{"chat.models.example.com/ by a/b", "chat.models.example.org/ by a/b"}},
+		{
+			name: "shared, without a prefix", config: example + "perISVCSubdomain: false\nsharedHostPrefix: ''",
+			want: []string{"example.com/models/chat/"},
+		},
+		{
+			name: "a host and a path", config: example + "pathTemplate: '/serving/{{ .Namespace }}/{{ .Name }}'",
+			want: []string{"chat.models.example.com/", "example.com/serving/models/chat/"},
+		},
+		{
+			name: "more domains", config: example + "additionalIngressDomains: [example.org, example.com]",
+			want: []string{"chat.models.example.com/", "chat.models.example.org/"},
+		},
+		{
+			name:   "one host for all domains",
+			config: example + "additionalIngressDomains: [example.org]\ndomainTemplate: chat.example.net",
+			want:   []string{"chat.example.net/"},
+		},
+		{
+			name: "Gateways",
+			config: example +
+				"omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: c/d}, {omeIngressGateway: e/f, ingressDomain: " +
+				"example.org}]",
+			want: []string{
+				"chat.models.example.com/ by a/b", "chat.models.example.com/ by c/d", "chat.models.example.org/ by e/f",
+			},
+		},
+		{
+			name: "Gateways, one host",
+			config: "omeIngressGateway: a/b\nadditionalIngressGateways: [{omeIngressGateway: e/f, ingressDomain: " +
+				"example.org}]\ndomainTemplate: chat.example.net\n" + example,
+			want: []string{
+				"chat.example.net/ by a/b", "chat.example.net/ by e/f",
+			},
+		},
+		{
+			name: "Gateways and more domains", config: example + "omeIngressGateway: a/b\nadditionalIngressDomains: [example.org]",
+			want: []string{"chat.models.example.com/ by a/b", "chat.models.example.org/ by a/b"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,8 +315,10 @@ func TestHostsAndPaths(t *testing.T) {
 // class is the cluster's default IngressClass.
 func class(controller string) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
-		Spec:       networkingv1.IngressClassSpec{Controller: controller},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"},
+		},
+		Spec: networkingv1.IngressClassSpec{Controller: controller},
 	}
 }
 

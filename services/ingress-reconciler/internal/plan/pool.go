@@ -69,7 +69,8 @@ func (b *builder) choosePool() (name, reason, message string) {
 		return b.namedPool(p.Name)
 	}
 	if entry, _ := b.entryRole(); entry != isvc.Engine {
-		b.addWarning(entry, ReasonPoolUnsupported, "requests go to the %s: an InferencePool of the engine would bypass it. Remove the %s or inferencePool", entry, entry)
+		b.addWarning(entry, ReasonPoolUnsupported,
+			"requests go to the %s: an InferencePool of the engine would bypass it. Remove the %s or inferencePool", entry, entry)
 		return "", "", ""
 	}
 	return b.planPool(p.EndpointPickerRef)
@@ -86,7 +87,8 @@ func (b *builder) planPool(ref *settings.EndpointPicker) (name, reason, message 
 	case err != nil:
 		return "", ReasonPoolUnsupported, err.Error()
 	case engine.TargetPort.Number == 0:
-		return "", ReasonPoolUnsupported, fmt.Sprintf("Service %s has the target port %s by name: an InferencePool needs a number", engine.Name, engine.TargetPort.Name)
+		return "", ReasonPoolUnsupported, fmt.Sprintf("Service %s has the target port %s by name: an InferencePool needs a number",
+			engine.Name, engine.TargetPort.Name)
 	}
 	picker := *ref
 	if picker.Name, err = pickerName(b.Service, &b.Settings); err != nil {
@@ -116,12 +118,17 @@ func (b *builder) namedPool(name string) (pool, reason, message string) {
 	match := pods.MatchSelector(selector)
 	switch {
 	case entry != isvc.Engine && (match == backend.MatchNone || b.podsOf(isvc.Engine).MatchSelector(selector) != backend.MatchNone):
-		b.addWarning(entry, ReasonPoolUnsupported, "requests go to the %s: InferencePool %s would bypass it. Add %s: %s to the selector of the pool", entry, name, backend.LabelComponent, entry)
+		b.addWarning(entry, ReasonPoolUnsupported,
+			"requests go to the %s: InferencePool %s would bypass it. Add %s: %s to the selector of the pool", entry, name,
+			backend.LabelComponent, entry)
 		return "", "", ""
 	case match == backend.MatchNone:
-		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s selects no pods of the %s: %s", name, entry, pods.DescribeMismatch(selector))
+		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s selects no pods of the %s: %s", name, entry,
+			pods.DescribeMismatch(selector))
 	case pods.IncludesWorkers(selector):
-		b.addWarning(entry, ReasonPoolMismatch, "InferencePool %s also selects worker pods, which do not serve requests: add the selector of OME's Service to that of the pool", name)
+		b.addWarning(entry, ReasonPoolMismatch,
+			"InferencePool %s also selects worker pods, which do not serve requests: add the selector of OME's Service to that of the pool",
+			name)
 	}
 	if service, port, ok := pickerOf(found); ok {
 		if problem := b.pickerProblem(service, port); problem != "" {
@@ -199,7 +206,8 @@ func (b *builder) pickerProblem(name string, port int32) string {
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Port == port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
 	}) {
-		return fmt.Sprintf("Service %s of the endpoint picker has no TCP port %d: correct the port of the Service or of endpointPickerRef", name, port)
+		return fmt.Sprintf("Service %s of the endpoint picker has no TCP port %d: correct the port of the Service or of endpointPickerRef",
+			name, port)
 	}
 	return ""
 }
@@ -223,8 +231,8 @@ func (b *builder) planFallback(entry isvc.Role) {
 		return
 	}
 	b.plan.Fallback = &Fallback{
-		Name: FallbackName(b.Service.Name, f.Suffix), Type: f.Type, Selector: pods.Labels, Port: service.Port, TargetPort: service.TargetPort,
-		AppProtocol: service.AppProtocol, Annotations: b.Settings.FallbackAnnotations(),
+		Name: FallbackName(b.Service.Name, f.Suffix), Type: f.Type, Selector: pods.Labels, Port: service.Port,
+		TargetPort: service.TargetPort, AppProtocol: service.AppProtocol, Annotations: b.Settings.FallbackAnnotations(),
 	}
 }
 
@@ -238,7 +246,8 @@ func (b *builder) warnOfWorkers() {
 	}
 	for _, r := range slices.Sorted(maps.Keys(roles)) {
 		if b.podsOf(r).Workers {
-			b.addWarning(r, ReasonWorkersSelected, "OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s",
+			b.addWarning(r, ReasonWorkersSelected,
+				"OME's Service %s also sends requests to worker pods: add leader: {} and worker: {} to spec.%s",
 				backend.ServiceName(b.Service.Name, r), r)
 		}
 	}

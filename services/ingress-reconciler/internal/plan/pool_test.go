@@ -67,13 +67,19 @@ func TestPoolsThatAreCreated(t *testing.T) {
 	t.Parallel()
 	none := served(nil)
 	pool := func(port int32, selector labels) *Pool {
-		return &Pool{Name: "chat-fairlead", TargetPort: port, Selector: selector, Picker: settings.EndpointPicker{Name: "picker", Port: 9002, FailureMode: "FailClose"}}
+		return &Pool{
+			Name: "chat-fairlead", TargetPort: port, Selector: selector,
+			Picker: settings.EndpointPicker{Name: "picker", Port: 9002, FailureMode: "FailClose"},
+		}
 	}
 	selected := func(selector labels) func(in *Input) {
 		return func(in *Input) { in.Services[len(in.Services)-1].Spec.Selector = selector }
 	}
 	raw := labels{"app": "chat-engine", "ome.io/inferenceservice": "chat", "component": "engine"}
-	leaders := labels{"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative", "ome.io/runner": "leader", "ome.io/pod-ordinal": "0"}
+	leaders := labels{
+		"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative", "ome.io/runner": "leader",
+		"ome.io/pod-ordinal": "0",
+	}
 	tests := []struct {
 		name, config string
 		roles        []isvc.Role
@@ -85,30 +91,67 @@ func TestPoolsThatAreCreated(t *testing.T) {
 		{name: "by Ingress", config: example + namedPool, change: none, want: "engine InferencePoolUnsupported"},
 		{name: "by VirtualService", config: byIstio + namedPool, change: none, want: "engine InferencePoolUnsupported"},
 		{name: "of an engine", config: byGateway + namedPool, change: none, want: "chat-fairlead", pool: pool(8080, raw)},
-		{name: "of leaders of OME 1.2", config: byGateway + namedPool, change: then(none, selected(labels{"ray.io/node-type": "head"})), want: "chat-fairlead", pool: pool(8080, labels{
-			"ray.io/node-type": "head", "ome.io/inferenceservice": "chat", "component": "engine",
-		})},
-		{name: "of leaders of OME 1.3", config: byGateway + namedPool, change: then(none, selected(leaders)), want: "chat-fairlead", pool: pool(8080, leaders)},
+		{
+			name: "of leaders of OME 1.2", config: byGateway + namedPool, change: then(none, selected(labels{"ray.io/node-type": "head"})),
+			want: "chat-fairlead", pool: pool(8080, labels{
+				"ray.io/node-type": "head", "ome.io/inferenceservice": "chat", "component": "engine",
+			}),
+		},
+		{
+			name: "of leaders of OME 1.3", config: byGateway + namedPool, change: then(none, selected(leaders)), want: "chat-fairlead",
+			pool: pool(8080, leaders),
+		},
 		{name: "of the heads of Ray", config: byGateway + namedPool, change: then(none, func(in *Input) {
 			in.Service.Components[isvc.Engine].Mode = isvc.MultiNodeRayVLLM
 			in.Services[0].Spec.Ports[0].TargetPort = intstr.FromInt32(8000)
 		}), want: "chat-fairlead", pool: pool(8000, raw)},
-		{name: "with a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none, want: "chat-fairlead,engine DecoderWithoutRouter (warning)", pool: pool(8080, raw)},
-		{name: "with a router", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "with a router and a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine, isvc.Decoder}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "of no engine", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router}, change: none, want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "of an engine without a Service", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Services = nil }), want: "engine ServiceNotFound"},
-		{name: "of a Service without a selector", config: byGateway + namedPool, change: then(none, selected(nil)), want: "engine InferencePoolUnsupported"},
+		{
+			name: "with a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Decoder, isvc.Engine}, change: none,
+			want: "chat-fairlead,engine DecoderWithoutRouter (warning)", pool: pool(8080, raw),
+		},
+		{
+			name: "with a router", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine}, change: none,
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "with a router and a decoder", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router, isvc.Engine, isvc.Decoder},
+			change: none, want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "of no engine", config: byGateway + namedPool, roles: []isvc.Role{isvc.Router}, change: none,
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "of an engine without a Service", config: byGateway + namedPool,
+			change: then(none, func(in *Input) { in.Services = nil }), want: "engine ServiceNotFound",
+		},
+		{
+			name: "of a Service without a selector", config: byGateway + namedPool, change: then(none, selected(nil)),
+			want: "engine InferencePoolUnsupported",
+		},
 		{name: "of a port by name", config: byGateway + namedPool, change: then(none, func(in *Input) {
 			in.Services[0].Spec.Ports[0].TargetPort = intstr.FromString("http1")
 		}), want: "engine InferencePoolUnsupported"},
-		{name: "not ready", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Service.Conditions = nil }), want: "engine ComponentNotReady"},
-		{name: "without a picker", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Pickers = nil }), want: "engine EndpointPickerNotFound"},
-		{name: "with a picker of another port", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Pickers["picker"] = picker(9003) }), want: "engine EndpointPickerNotFound"},
+		{
+			name: "not ready", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Service.Conditions = nil }),
+			want: "engine ComponentNotReady",
+		},
+		{
+			name: "without a picker", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Pickers = nil }),
+			want: "engine EndpointPickerNotFound",
+		},
+		{
+			name: "with a picker of another port", config: byGateway + namedPool,
+			change: then(none, func(in *Input) { in.Pickers["picker"] = picker(9003) }), want: "engine EndpointPickerNotFound",
+		},
 		{name: "with a picker of another protocol", config: byGateway + namedPool, change: then(none, func(in *Input) {
 			in.Pickers["picker"].Spec.Ports[0].Protocol = corev1.ProtocolUDP
 		}), want: "engine EndpointPickerNotFound"},
-		{name: "with a picker of several ports", config: byGateway + namedPool, change: then(none, func(in *Input) { in.Pickers["picker"] = picker(9090, 9002) }), want: "chat-fairlead", pool: pool(8080, raw)},
+		{
+			name: "with a picker of several ports", config: byGateway + namedPool,
+			change: then(none, func(in *Input) { in.Pickers["picker"] = picker(9090, 9002) }), want: "chat-fairlead",
+			pool: pool(8080, raw),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,7 +187,9 @@ func TestPoolsThatExist(t *testing.T) {
 	t.Parallel()
 	both := []isvc.Role{isvc.Router, isvc.Engine}
 	leaders := func(in *Input) {
-		in.Services[0].Spec.Selector = labels{"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/runner": "leader", "ome.io/pod-ordinal": "0"}
+		in.Services[0].Spec.Selector = labels{
+			"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/runner": "leader", "ome.io/pod-ordinal": "0",
+		}
 	}
 	tests := []struct {
 		name, config string
@@ -155,28 +200,61 @@ func TestPoolsThatExist(t *testing.T) {
 		{name: "of the engine", change: served(labels{"component": "engine", "ome.io/inferenceservice": "chat"}), want: "shared"},
 		{name: "by labels that are not known", change: served(labels{"tier": "gold"}), want: "shared"},
 		{name: "of other pods", change: served(labels{"app": "x"}), want: "shared,engine InferencePoolMismatch (warning)"},
-		{name: "of another service", change: served(labels{"ome.io/inferenceservice": "code"}), want: "shared,engine InferencePoolMismatch (warning)"},
-		{name: "of workers, too", change: then(served(labels{"component": "engine", "ome.io/inferenceservice": "chat"}), leaders), want: "shared,engine InferencePoolMismatch (warning)"},
+		{
+			name: "of another service", change: served(labels{"ome.io/inferenceservice": "code"}),
+			want: "shared,engine InferencePoolMismatch (warning)",
+		},
+		{
+			name: "of workers, too", change: then(served(labels{"component": "engine", "ome.io/inferenceservice": "chat"}), leaders),
+			want: "shared,engine InferencePoolMismatch (warning)",
+		},
 		{name: "of leaders", change: then(served(labels{"component": "engine", "ome.io/runner": "leader"}), leaders), want: "shared"},
 		{name: "missing", change: served(nil), want: "engine InferencePoolNotFound"},
 		{name: "not served", want: "engine APIUnavailable"},
 		{name: "by Ingress", config: example, change: served(labels{}), want: "engine InferencePoolUnsupported"},
-		{name: "of the router", roles: both, change: served(labels{"component": "router", "ome.io/inferenceservice": "chat"}), want: "shared"},
+		{
+			name: "of the router", roles: both, change: served(labels{"component": "router", "ome.io/inferenceservice": "chat"}),
+			want: "shared",
+		},
 		{name: "of the router, by OME's selector", roles: both, change: served(labels{"app": "chat-router"}), want: "shared"},
-		{name: "of the router, and labels that are not known", roles: both, change: served(labels{"component": "router", "tier": "gold"}), want: "shared"},
-		{name: "of the engine, with a router", roles: both, change: served(labels{"component": "engine"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "of both", roles: both, change: served(labels{"ome.io/inferenceservice": "chat"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "of other pods, with a router", roles: both, change: served(labels{"app": "x"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
-		{name: "by labels that are not known, with a router", roles: both, change: served(labels{"tier": "gold"}), want: "chat-router,router InferencePoolUnsupported (warning)"},
+		{
+			name: "of the router, and labels that are not known", roles: both,
+			change: served(labels{"component": "router", "tier": "gold"}), want: "shared",
+		},
+		{
+			name: "of the engine, with a router", roles: both, change: served(labels{"component": "engine"}),
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "of both", roles: both, change: served(labels{"ome.io/inferenceservice": "chat"}),
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "of other pods, with a router", roles: both, change: served(labels{"app": "x"}),
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
+		{
+			name: "by labels that are not known, with a router", roles: both, change: served(labels{"tier": "gold"}),
+			want: "chat-router,router InferencePoolUnsupported (warning)",
+		},
 		{name: "of a router without an engine", roles: both[:1], change: served(labels{"component": "router"}), want: "shared"},
-		{name: "whose picker is missing", change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers = nil }), want: "engine EndpointPickerNotFound"},
-		{name: "whose picker has another port", change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers["picker"] = picker(1) }), want: "engine EndpointPickerNotFound"},
+		{
+			name: "whose picker is missing", change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers = nil }),
+			want: "engine EndpointPickerNotFound",
+		},
+		{
+			name:   "whose picker has another port",
+			change: then(served(labels{"component": "engine"}), func(in *Input) { in.Pickers["picker"] = picker(1) }),
+			want:   "engine EndpointPickerNotFound",
+		},
 		{name: "whose picker is no Service", change: then(served(nil), func(in *Input) {
-			in.Pools["shared"] = existing(labels{"component": "engine"}, func(p *inferencev1.InferencePool) { p.Spec.EndpointPickerRef.Kind = "Other" })
+			in.Pools["shared"] = existing(labels{"component": "engine"},
+				func(p *inferencev1.InferencePool) { p.Spec.EndpointPickerRef.Kind = "Other" })
 			in.Pickers = nil
 		}), want: "shared"},
 		{name: "without a picker", change: then(served(nil), func(in *Input) {
-			in.Pools["shared"] = existing(labels{"component": "engine"}, func(p *inferencev1.InferencePool) { p.Spec.EndpointPickerRef = nil })
+			in.Pools["shared"] = existing(labels{"component": "engine"},
+				func(p *inferencev1.InferencePool) { p.Spec.EndpointPickerRef = nil })
 			in.Pickers = nil
 		}), want: "shared"},
 	}
@@ -205,10 +283,17 @@ func TestPickerOfEachService(t *testing.T) {
 	assert.Equal(t, settings.EndpointPicker{Name: "chat-gold-epp", Port: 9, FailureMode: "FailClose"}, got.Pool.Picker)
 
 	in.Pickers = nil
-	assert.Equal(t, []Reason{{Role: isvc.Engine, Reason: ReasonPickerNotFound, Message: "InferencePool chat-fairlead: Service chat-gold-epp of the endpoint picker does not exist: create it, or correct endpointPickerRef"}}, build(t, in).Reasons)
+	assert.Equal(t,
+		[]Reason{{
+			Role: isvc.Engine, Reason: ReasonPickerNotFound,
+			Message: "InferencePool chat-fairlead: Service chat-gold-epp of the endpoint picker does not exist: create it, or correct " +
+				"endpointPickerRef",
+		}},
+		build(t, in).Reasons)
 
 	for tier, want := range map[string]string{
-		"": `inferencePool.endpointPickerRef.name: render template: `, "A": `inferencePool.endpointPickerRef.name: "chat-A-epp" is not the name of a Service: `,
+		"":                      `inferencePool.endpointPickerRef.name: render template: `,
+		"A":                     `inferencePool.endpointPickerRef.name: "chat-A-epp" is not the name of a Service: `,
 		strings.Repeat("x", 60): `is not the name of a Service: `,
 	} {
 		in.Service.Labels = labels{"tier": tier}
@@ -237,7 +322,11 @@ func TestPickerServiceToLookUp(t *testing.T) {
 		{name: "a pool that is created, without the kind", config: namedPool, want: "picker"},
 		{name: "a pool that exists", config: pooled, change: served(labels{}), want: "picker"},
 		{name: "a pool that does not", config: pooled, change: served(nil)},
-		{name: "a pool with a picker of another kind", config: pooled, change: then(served(labels{}), func(in *Input) { in.Pools["shared"].Spec.EndpointPickerRef.Group = new(inferencev1.Group("x")) })},
+		{
+			name: "a pool with a picker of another kind", config: pooled,
+			change: then(served(labels{}),
+				func(in *Input) { in.Pools["shared"].Spec.EndpointPickerRef.Group = new(inferencev1.Group("x")) }),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -258,7 +347,8 @@ func TestAPoolIsForTheEntryAlone(t *testing.T) {
 	in := input(t, byGateway+"componentHosts: true\n"+pooled, isvc.Decoder, isvc.Engine)
 	served(labels{"component": "engine"})(in)
 	assert.Equal(t, []string{
-		"chat.models.example.com/ -> shared:8080 by gateways/public", "chat-decoder.models.example.com/ -> chat-decoder:8080 by gateways/public",
+		"chat.models.example.com/ -> shared:8080 by gateways/public",
+		"chat-decoder.models.example.com/ -> chat-decoder:8080 by gateways/public",
 	}, lines(build(t, in)))
 }
 
@@ -282,7 +372,10 @@ func TestWorkersThatOMEsServiceSelects(t *testing.T) {
 		Role: isvc.Engine, Reason: ReasonWorkersSelected, Warning: true,
 		Message: "OME's Service chat-engine also sends requests to worker pods: add leader: {} and worker: {} to spec.engine",
 	}}, got.Reasons)
-	leaders := labels{"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative", "ome.io/runner": "leader", "ome.io/pod-ordinal": "0"}
+	leaders := labels{
+		"ome.io/inferenceservice": "chat", "component": "engine", "ome.io/managed-by": "OMENative", "ome.io/runner": "leader",
+		"ome.io/pod-ordinal": "0",
+	}
 	assert.Equal(t, leaders, got.Fallback.Selector)
 
 	got = build(t, of(byGateway+namedPool))
@@ -298,8 +391,9 @@ func TestFallback(t *testing.T) {
 	got := build(t, in)
 	require.NotNil(t, got.Fallback)
 	assert.Equal(t, &Fallback{
-		Name: "chat-external", Type: "LoadBalancer", Selector: labels{"app": "chat-router", "ome.io/inferenceservice": "chat", "component": "router"},
-		Port: 8080, TargetPort: backend.Port{Name: "http1"},
+		Name: "chat-external", Type: "LoadBalancer",
+		Selector: labels{"app": "chat-router", "ome.io/inferenceservice": "chat", "component": "router"}, Port: 8080,
+		TargetPort: backend.Port{Name: "http1"},
 	}, got.Fallback)
 
 	in.Service.Conditions = nil
@@ -347,7 +441,11 @@ func TestPoolAndFallbackNames(t *testing.T) {
 // The name is longer than a label value, so no pod can have it as a label.
 func TestANameTooLongToSelectBy(t *testing.T) {
 	t.Parallel()
-	in := input(t, byGateway+"domainTemplate: long.{{ .IngressDomain }}\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}\n", isvc.Engine)
+	in := input(t,
+		byGateway+
+			"domainTemplate: long.{{ .IngressDomain }}\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: "+
+			"true}\n",
+		isvc.Engine)
 	served(nil)(in)
 	in.Service.Name = strings.Repeat("n", 64)
 	in.Services[0].Name = backend.ServiceName(in.Service.Name, isvc.Engine)

@@ -21,7 +21,8 @@ func (b *builder) warnOfNoPods(r isvc.Role, to Backend) {
 		return
 	}
 	i := slices.IndexFunc(b.Services, func(s *corev1.Service) bool { return s.Name == to.Name })
-	b.addWarning(r, ReasonNoPods, "Service %s selects no pods, so requests fail: no pod has the labels %s", to.Name, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: b.Services[i].Spec.Selector}))
+	b.addWarning(r, ReasonNoPods, "Service %s selects no pods, so requests fail: no pod has the labels %s", to.Name,
+		metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: b.Services[i].Spec.Selector}))
 }
 
 // checkProtocol adds a reason for a backend that speaks only gRPC: a warning if the data plane speaks gRPC to it.
@@ -29,7 +30,8 @@ func (b *builder) checkProtocol(e *Exposure) {
 	if !e.Backend.GRPC || e.Backend.Knative != "" {
 		return
 	}
-	text := fmt.Sprintf("port %s of Service %s speaks only gRPC: clients of the REST API cannot use it", cmp.Or(e.Backend.PortName, fmt.Sprint(e.Backend.Port)), e.Backend.Name)
+	text := fmt.Sprintf("port %s of Service %s speaks only gRPC: clients of the REST API cannot use it",
+		cmp.Or(e.Backend.PortName, fmt.Sprint(e.Backend.Port)), e.Backend.Name)
 	remedy := fmt.Sprintf(`set servicePortAppProtocols: {%s: kubernetes.io/h2c} in the InferenceService`, e.Backend.PortName)
 	c := e.Class.Controller
 	speaks := e.Backend.SpeaksHTTP2()

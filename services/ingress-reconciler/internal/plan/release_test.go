@@ -27,13 +27,26 @@ func inherit(t *testing.T, in *Input, config, ome string) {
 // OME 1.3 uses the shared host for HTTPRoutes only, and its chart always sets it.
 func TestTheSharedHostOfOME(t *testing.T) {
 	t.Parallel()
-	const ome = `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.local", "perISVCSubdomain": false, "sharedHostPrefix": "models"}`
+	const ome = `{"disableIngressCreation": true, "ingressDomain": "svc.cluster.local", "perISVCSubdomain": false, "sharedHostPrefix": ` +
+		`"models"}`
 	tests := []struct{ name, config, want string }{
-		{name: "HTTPRoute", config: "omeIngressGateway: gateways/public", want: "models.example.com/models/chat/ -> chat-engine:8080 by gateways/public"},
-		{name: "HTTPRoute, overridden", config: "omeIngressGateway: gateways/public\nperISVCSubdomain: true", want: "chat.models.example.com/ -> chat-engine:8080 by gateways/public"},
+		{
+			name: "HTTPRoute", config: "omeIngressGateway: gateways/public",
+			want: "models.example.com/models/chat/ -> chat-engine:8080 by gateways/public",
+		},
+		{
+			name: "HTTPRoute, overridden", config: "omeIngressGateway: gateways/public\nperISVCSubdomain: true",
+			want: "chat.models.example.com/ -> chat-engine:8080 by gateways/public",
+		},
 		{name: "Ingress", config: "strategy: ingress", want: "chat.models.example.com/ -> chat-engine:8080"},
-		{name: "VirtualService", config: "strategy: virtualservice\ningressGateway: istio/public", want: "chat.models.example.com/ -> chat-engine:8080"},
-		{name: "VirtualService, overridden", config: "strategy: virtualservice\ningressGateway: istio/public\nperISVCSubdomain: false", want: "llm.example.com/models/chat/ -> chat-engine:8080"},
+		{
+			name: "VirtualService", config: "strategy: virtualservice\ningressGateway: istio/public",
+			want: "chat.models.example.com/ -> chat-engine:8080",
+		},
+		{
+			name: "VirtualService, overridden", config: "strategy: virtualservice\ningressGateway: istio/public\nperISVCSubdomain: false",
+			want: "llm.example.com/models/chat/ -> chat-engine:8080",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +63,8 @@ func TestTheSharedHostOfOME(t *testing.T) {
 // OME applies the domain of a namespace to HTTPRoutes, not to Ingresses.
 func TestTheDomainOfANamespaceOfOME(t *testing.T) {
 	t.Parallel()
-	const ome = `{"disableIngressCreation": true, "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": "gateways/public", "ingressDomain": "models.example.com"}}}}`
+	const ome = `{"disableIngressCreation": true, "namespaceIngressGateways": {"models": {"primary": {"omeIngressGateway": ` +
+		`"gateways/public", "ingressDomain": "models.example.com"}}}}`
 	in := input(t, example, isvc.Engine)
 	inherit(t, in, "strategy: httproute", ome)
 	assert.Equal(t, []string{"chat.models.models.example.com/ -> chat-engine:8080 by gateways/public"}, lines(build(t, in)))
@@ -74,7 +88,8 @@ func TestNamesLongerThanALabel(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			in := input(t, example+"modelBasedRoutingHeaderName: X-Model\nstrategy: virtualservice\ningressGateway: istio/public\n", isvc.Engine)
+			in := input(t, example+"modelBasedRoutingHeaderName: X-Model\nstrategy: virtualservice\ningressGateway: istio/public\n",
+				isvc.Engine)
 			in.Service.Name = tt.service
 			in.Services[0].Name = backend.ServiceName(tt.service, isvc.Engine)
 			got := build(t, in)

@@ -45,9 +45,11 @@ func newWorld(controller string) *world {
 			}}},
 		},
 		class: &networkingv1.IngressClass{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
-			ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
-			Spec:       networkingv1.IngressClassSpec{Controller: controller},
+			TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"},
+			},
+			Spec: networkingv1.IngressClassSpec{Controller: controller},
 		},
 	}
 }
@@ -57,8 +59,14 @@ var strategies = []struct {
 	name, config, controller string
 	entrance                 semantics.Entrance
 }{
-	{name: "httproute", config: "omeIngressGateway: gateways/public", entrance: semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}}},
-	{name: "virtualservice", config: "strategy: virtualservice\ningressGateway: istio/public", entrance: semantics.Entrance{IstioGateway: "istio/public"}},
+	{
+		name: "httproute", config: "omeIngressGateway: gateways/public",
+		entrance: semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}},
+	},
+	{
+		name: "virtualservice", config: "strategy: virtualservice\ningressGateway: istio/public",
+		entrance: semantics.Entrance{IstioGateway: "istio/public"},
+	},
 	{name: "ingress-nginx", controller: "k8s.io/ingress-nginx", entrance: semantics.Entrance{IngressClass: "default"}},
 	{name: "traefik", controller: "traefik.io/ingress-controller", entrance: semantics.Entrance{IngressClass: "default"}},
 }
@@ -74,7 +82,8 @@ func (w *world) expose(t *testing.T, name, config string, roles []isvc.Role, lab
 	}
 	for _, r := range roles {
 		s.Components[r] = &isvc.Component{}
-		s.Conditions = append(s.Conditions, isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
+		s.Conditions = append(s.Conditions,
+			isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
 		in.Services = append(in.Services, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "models", Name: backend.ServiceName(name, r), Labels: map[string]string{backend.LabelComponent: string(r)},
@@ -144,7 +153,10 @@ func TestRequestsReachTheEntry(t *testing.T) {
 							config := "ingressDomain: example.com\n" + shared + hosts + strategy.config
 							objects := w.expose(t, "chat", config, roles, map[string]string{"networking.knative.dev/visibility": local})
 							for _, name := range []string{"chat", "chat-router", "chat-engine", "chat-decoder"} {
-								request := semantics.Request{Entrance: strategy.entrance, Host: name + ".models.example.com", Path: "/v1/chat/completions", Method: http.MethodPost}
+								request := semantics.Request{
+									Entrance: strategy.entrance, Host: name + ".models.example.com", Path: "/v1/chat/completions",
+									Method: http.MethodPost,
+								}
 								if shared != "" {
 									request.Host, request.Path = "llm.example.com", "/models/"+name+request.Path
 								}
@@ -207,8 +219,10 @@ func TestStrategiesAgree(t *testing.T) {
 				t.Parallel()
 				w := newWorld(strategy.controller)
 				config := "ingressDomain: example.com\nperISVCSubdomain: false\n" + strategy.config
-				objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil), w.expose(t, "chat2", config, []isvc.Role{isvc.Engine}, nil)...)
-				got := w.ask(t, objects, semantics.Request{Entrance: strategy.entrance, Host: "llm.example.com", Path: tt.path, Method: http.MethodGet})
+				objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil),
+					w.expose(t, "chat2", config, []isvc.Role{isvc.Engine}, nil)...)
+				got := w.ask(t, objects,
+					semantics.Request{Entrance: strategy.entrance, Host: "llm.example.com", Path: tt.path, Method: http.MethodGet})
 				if tt.want == "" {
 					assert.NotContains(t, got, ":8080")
 					return
@@ -226,14 +240,22 @@ func TestManyModelsOnOneHost(t *testing.T) {
 			t.Parallel()
 			w := newWorld("")
 			config := "ingressDomain: example.com\nmodelBasedRoutingHeaderName: X-Gateway-Model-Name\n" + strategy.config
-			objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil), w.expose(t, "code", config, []isvc.Role{isvc.Router, isvc.Engine}, nil)...)
-			for model, want := range map[string]string{"chat": "chat-engine:8080 /v1/completions", "code": "code-router:8080 /v1/completions"} {
+			objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil),
+				w.expose(t, "code", config, []isvc.Role{isvc.Router, isvc.Engine}, nil)...)
+			for model, want := range map[string]string{
+				"chat": "chat-engine:8080 /v1/completions", "code": "code-router:8080 /v1/completions",
+			} {
 				assert.Equal(t, want, w.ask(t, objects, semantics.Request{
 					Entrance: strategy.entrance, Host: "llm.example.com", Path: "/v1/completions", Method: http.MethodPost,
 					Header: map[string]string{"X-Gateway-Model-Name": model},
 				}))
 			}
-			assert.NotContains(t, w.ask(t, objects, semantics.Request{Entrance: strategy.entrance, Host: "llm.example.com", Path: "/v1/completions", Method: http.MethodPost}), ":8080")
+			assert.NotContains(t,
+				w.ask(t, objects,
+					semantics.Request{
+						Entrance: strategy.entrance, Host: "llm.example.com", Path: "/v1/completions", Method: http.MethodPost,
+					}),
+				":8080")
 		})
 	}
 }
@@ -272,7 +294,9 @@ pathTemplate: '/models/chat/{{ if eq .Name "chat" }}v2{{ else }}v2/{{ .Name }}{{
 				t.Parallel()
 				w := newWorld(strategy.controller)
 				objects := w.expose(t, "chat", config, []isvc.Role{isvc.Router, isvc.Engine}, nil)
-				request := semantics.Request{Entrance: strategy.entrance, Host: "example.com", Path: tt.path, Method: http.MethodGet, Header: map[string]string{}}
+				request := semantics.Request{
+					Entrance: strategy.entrance, Host: "example.com", Path: tt.path, Method: http.MethodGet, Header: map[string]string{},
+				}
 				if tt.model != "" {
 					request.Header["X-Gateway-Model-Name"] = tt.model
 				}
@@ -294,9 +318,11 @@ func TestModelsAndPathsOfOtherServices(t *testing.T) {
 	w, strategy := newWorld(""), strategies[0]
 	require.Equal(t, "httproute", strategy.name)
 	config := "ingressDomain: example.com\nperISVCSubdomain: false\nmodelBasedRoutingHeaderName: X-Gateway-Model-Name\n" + strategy.config
-	objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil), w.expose(t, "code", config, []isvc.Role{isvc.Engine}, nil)...)
+	objects := append(w.expose(t, "chat", config, []isvc.Role{isvc.Engine}, nil),
+		w.expose(t, "code", config, []isvc.Role{isvc.Engine}, nil)...)
 	for path, want := range map[string]string{
-		"/v1/models": "chat-engine:8080 /v1/models", "/models/code/v1/models": "code-engine:8080 /v1/models", "/models/chat/v1/models": "chat-engine:8080 /v1/models",
+		"/v1/models": "chat-engine:8080 /v1/models", "/models/code/v1/models": "code-engine:8080 /v1/models",
+		"/models/chat/v1/models": "chat-engine:8080 /v1/models",
 	} {
 		assert.Equal(t, want, w.ask(t, objects, semantics.Request{
 			Entrance: strategy.entrance, Host: "llm.example.com", Path: path, Header: map[string]string{"X-Gateway-Model-Name": "chat"},

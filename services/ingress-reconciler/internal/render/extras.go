@@ -34,7 +34,8 @@ func (r *renderer) inferencePool(p *plan.Pool) *inferencev1.InferencePool {
 			Selector:    inferencev1.LabelSelector{MatchLabels: selector},
 			TargetPorts: []inferencev1.Port{{Number: inferencev1.PortNumber(p.TargetPort)}},
 			EndpointPickerRef: &inferencev1.EndpointPickerRef{
-				Kind: "Service", Name: inferencev1.ObjectName(p.Picker.Name), Port: &inferencev1.Port{Number: inferencev1.PortNumber(p.Picker.Port)},
+				Kind: "Service", Name: inferencev1.ObjectName(p.Picker.Name),
+				Port:        &inferencev1.Port{Number: inferencev1.PortNumber(p.Picker.Port)},
 				FailureMode: inferencev1.EndpointPickerFailureMode(p.Picker.FailureMode),
 			},
 		},
@@ -51,7 +52,10 @@ func (r *renderer) fallbackService(f *plan.Fallback) *corev1.Service {
 		ObjectMeta: r.objectMeta(f.Name, f.Annotations),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceType(f.Type), Selector: f.Selector,
-			Ports: []corev1.ServicePort{{Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To(cmp.Or(f.AppProtocol, "http"))}},
+			Ports: []corev1.ServicePort{{
+				Name: "http", Port: f.Port, TargetPort: target, Protocol: corev1.ProtocolTCP,
+				AppProtocol: ptr.To(cmp.Or(f.AppProtocol, "http")),
+			}},
 		},
 	}
 }

@@ -69,11 +69,13 @@ func routeMatch(e *plan.Exposure) gatewayv1.HTTPRouteMatch {
 func backendReference(b *plan.Backend) gatewayv1.BackendObjectReference {
 	if b.Pool != "" {
 		return gatewayv1.BackendObjectReference{
-			Group: ptr.To(gatewayv1.Group(InferencePools.Group)), Kind: ptr.To(gatewayv1.Kind("InferencePool")), Name: gatewayv1.ObjectName(b.Pool),
+			Group: ptr.To(gatewayv1.Group(InferencePools.Group)), Kind: ptr.To(gatewayv1.Kind("InferencePool")),
+			Name: gatewayv1.ObjectName(b.Pool),
 		}
 	}
 	return gatewayv1.BackendObjectReference{
-		Group: ptr.To(gatewayv1.Group("")), Kind: ptr.To(gatewayv1.Kind("Service")), Name: gatewayv1.ObjectName(b.Name), Port: ptr.To(b.Port),
+		Group: ptr.To(gatewayv1.Group("")), Kind: ptr.To(gatewayv1.Kind("Service")), Name: gatewayv1.ObjectName(b.Name),
+		Port: ptr.To(b.Port),
 	}
 }
 

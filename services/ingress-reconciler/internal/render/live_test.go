@@ -26,7 +26,8 @@ func liveIngress(change func(*unstructured.Unstructured)) *unstructured.Unstruct
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
 		"metadata": map[string]any{
-			"namespace": "models", "name": "chat-fairlead-fcf94e91", "annotations": map[string]any{annotationClaim: "chat.models.example.com/"},
+			"namespace": "models", "name": "chat-fairlead-fcf94e91",
+			"annotations": map[string]any{annotationClaim: "chat.models.example.com/"},
 		},
 		"spec": map[string]any{"ingressClassName": "nginx"},
 	}}
@@ -58,8 +59,9 @@ func ingressClass(name, controller string, isDefault bool) *networkingv1.Ingress
 func entry(t *testing.T, config string, classes []*networkingv1.IngressClass, live ...*unstructured.Unstructured) (name, class string) {
 	t.Helper()
 	in := given{
-		Config:  golden.Decode[map[string]any](t, []byte("ingressDomain: example.com\n"+config)),
-		Service: golden.Decode[map[string]any](t, []byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {engine: {}}}")),
+		Config: golden.Decode[map[string]any](t, []byte("ingressDomain: example.com\n"+config)),
+		Service: golden.Decode[map[string]any](t,
+			[]byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {engine: {}}}")),
 		Classes: classes,
 	}
 	p, params := in.plan(t)
@@ -76,7 +78,8 @@ func TestAnIngressOfTheSameControllerKeepsItsName(t *testing.T) {
 	t.Parallel()
 	const old = "chat-fairlead-fcf94e91"
 	classes := []*networkingv1.IngressClass{
-		ingressClass("nginx", nginxController, true), ingressClass("nginx-internal", nginxController, false), ingressClass("traefik", "traefik.io/ingress-controller", false),
+		ingressClass("nginx", nginxController, true), ingressClass("nginx-internal", nginxController, false),
+		ingressClass("traefik", "traefik.io/ingress-controller", false),
 	}
 	tests := []struct {
 		name, config string
@@ -87,20 +90,32 @@ func TestAnIngressOfTheSameControllerKeepsItsName(t *testing.T) {
 	}{
 		{name: "the default class, by a name of an earlier release", classes: classes, keeps: true, class: "nginx"},
 		{name: "its class by name", config: "ingressClassName: nginx", classes: classes, keeps: true, class: "nginx"},
-		{name: "another class of its controller", config: "ingressClassName: nginx-internal", classes: classes, keeps: true, class: "nginx-internal"},
+		{
+			name: "another class of its controller", config: "ingressClassName: nginx-internal", classes: classes, keeps: true,
+			class: "nginx-internal",
+		},
 		{name: "a class of another controller", config: "ingressClassName: traefik", classes: classes, class: "traefik"},
 		{name: "its class, which is not there", config: "ingressClassName: nginx", keeps: true, class: "nginx"},
 		{name: "another class, which is not there", config: "ingressClassName: gone", classes: classes, class: "gone"},
 		{name: "no class, and no default", classes: classes[1:], keeps: true, class: "nginx"},
 		{name: "another host", config: "domainTemplate: other.example.com", classes: classes, class: "nginx"},
-		{name: "one without a class, which is of the default", classes: classes, keeps: true, class: "nginx", live: func(u *unstructured.Unstructured) {
-			unstructured.RemoveNestedField(u.Object, "spec", "ingressClassName")
-		}},
+		{
+			name: "one without a class, which is of the default", classes: classes, keeps: true, class: "nginx",
+			live: func(u *unstructured.Unstructured) {
+				unstructured.RemoveNestedField(u.Object, "spec", "ingressClassName")
+			},
+		},
 		{name: "an object of another owner", classes: classes, class: "nginx", live: func(u *unstructured.Unstructured) {
 			u.SetOwnerReferences([]metav1.OwnerReference{{UID: types.UID("other"), Controller: new(true)}})
 		}},
-		{name: "an object without an owner", classes: classes, class: "nginx", live: func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }},
-		{name: "an object without a claim", classes: classes, class: "nginx", live: func(u *unstructured.Unstructured) { u.SetAnnotations(nil) }},
+		{
+			name: "an object without an owner", classes: classes, class: "nginx",
+			live: func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
+		},
+		{
+			name: "an object without a claim", classes: classes, class: "nginx",
+			live: func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +130,8 @@ func TestAnIngressOfTheSameControllerKeepsItsName(t *testing.T) {
 func TestANewIngressIsNamedAfterItsController(t *testing.T) {
 	t.Parallel()
 	classes := []*networkingv1.IngressClass{
-		ingressClass("a", nginxController, true), ingressClass("b", nginxController, false), ingressClass("c", "traefik.io/ingress-controller", false),
+		ingressClass("a", nginxController, true), ingressClass("b", nginxController, false),
+		ingressClass("c", "traefik.io/ingress-controller", false),
 	}
 	byDefault, _ := entry(t, "", classes)
 	a, _ := entry(t, "ingressClassName: a", classes)

@@ -116,8 +116,8 @@ var (
 
 // Kinds are the kinds of the objects.
 var Kinds = map[schema.GroupVersionResource]string{
-	HTTPRoutes: "HTTPRoute", Ingresses: "Ingress", VirtualServices: "VirtualService", Middlewares: "Middleware", InferencePools: "InferencePool",
-	Services: "Service",
+	HTTPRoutes: "HTTPRoute", Ingresses: "Ingress", VirtualServices: "VirtualService", Middlewares: "Middleware",
+	InferencePools: "InferencePool", Services: "Service",
 }
 
 // Object is one object of a plan.

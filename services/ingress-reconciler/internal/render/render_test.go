@@ -80,7 +80,8 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	s, err := isvc.Read(u)
 	require.NoError(t, err)
 	input := &plan.Input{
-		Service: s, Knative: map[isvc.Role]bool{}, Live: map[plan.Slot][]isvc.Role{}, Pools: map[string]*inferencev1.InferencePool{}, Labels: map[string]string{},
+		Service: s, Knative: map[isvc.Role]bool{}, Live: map[plan.Slot][]isvc.Role{}, Pools: map[string]*inferencev1.InferencePool{},
+		Labels: map[string]string{},
 	}
 	for _, r := range in.Knative {
 		input.Knative[r] = true
@@ -89,7 +90,8 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 		if s.Components[r] == nil {
 			continue
 		}
-		s.Conditions = append(s.Conditions, isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
+		s.Conditions = append(s.Conditions,
+			isvc.Condition{Type: strings.ToUpper(string(r[:1])) + string(r[1:]) + "Ready", Status: metav1.ConditionTrue})
 		if !input.Knative[r] {
 			input.Services = append(input.Services, in.service(s, r))
 		}
@@ -97,8 +99,10 @@ func (in *given) plan(t *testing.T) (*plan.Plan, Params) {
 	input.Classes = in.Classes
 	if in.Class != "" {
 		input.Classes = []*networkingv1.IngressClass{{
-			ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
-			Spec:       networkingv1.IngressClassSpec{Controller: in.Class},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "default", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"},
+			},
+			Spec: networkingv1.IngressClassSpec{Controller: in.Class},
 		}}
 	}
 	if in.Listener != nil {
@@ -147,8 +151,10 @@ func (in *given) gateways() map[types.NamespacedName]gatewayapi.Gateway {
 		class.Status.SupportedFeatures = append(class.Status.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
 	}
 	return map[types.NamespacedName]gatewayapi.Gateway{{Namespace: "gateways", Name: "public"}: {
-		Gateway: &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "gateways", Name: "public"}, Spec: gatewayv1.GatewaySpec{Listeners: in.Listener}},
-		Class:   class,
+		Gateway: &gatewayv1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "gateways", Name: "public"}, Spec: gatewayv1.GatewaySpec{Listeners: in.Listener},
+		},
+		Class: class,
 	}}
 }
 
@@ -218,7 +224,8 @@ func assertObject(t *testing.T, o *Object, s *isvc.Service) {
 func assertStrict(t *testing.T, o *Object) {
 	t.Helper()
 	typed := map[string]any{
-		"HTTPRoute": &gatewayv1.HTTPRoute{}, "Ingress": &networkingv1.Ingress{}, "InferencePool": &inferencev1.InferencePool{}, "Service": &corev1.Service{},
+		"HTTPRoute": &gatewayv1.HTTPRoute{}, "Ingress": &networkingv1.Ingress{}, "InferencePool": &inferencev1.InferencePool{},
+		"Service": &corev1.Service{},
 	}[o.Object.GetKind()]
 	switch {
 	case typed != nil:
@@ -240,16 +247,19 @@ func assertStrict(t *testing.T, o *Object) {
 
 // strategies are configurations, by strategy.
 var strategies = map[string]string{
-	"httproute": "omeIngressGateway: gateways/public", "ingress": "strategy: ingress", "virtualservice": "strategy: virtualservice\ningressGateway: istio/public",
+	"httproute": "omeIngressGateway: gateways/public", "ingress": "strategy: ingress",
+	"virtualservice": "strategy: virtualservice\ningressGateway: istio/public",
 }
 
 // serve renders a service with an engine, a decoder and a router under a configuration.
 func serve(t *testing.T, name, config string, change ...func(*given)) []Object {
 	t.Helper()
 	in := given{
-		Config:  golden.Decode[map[string]any](t, []byte("ingressDomain: example.com\ncomponentHosts: true\n"+config)),
-		Service: golden.Decode[map[string]any](t, []byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: \""+name+"\"}, spec: {engine: {}, decoder: {}, router: {}}}")),
-		Class:   "traefik.io/ingress-controller",
+		Config: golden.Decode[map[string]any](t, []byte("ingressDomain: example.com\ncomponentHosts: true\n"+config)),
+		Service: golden.Decode[map[string]any](t,
+			[]byte("{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: \""+name+
+				"\"}, spec: {engine: {}, decoder: {}, router: {}}}")),
+		Class: "traefik.io/ingress-controller",
 	}
 	for _, f := range change {
 		f(&in)
@@ -344,7 +354,9 @@ fallbackService: {enabled: true, copyAnnotations: [example.com/lb, example.com/b
 		objects := serve(t, "chat", copied+config, func(in *given) {
 			meta := in.Service["metadata"].(map[string]any)
 			meta["labels"] = map[string]any{"tier": "gold", "team": "tenant", "component": "engine", "example.com/other": "x"}
-			meta["annotations"] = map[string]any{"example.com/route": "r", "example.com/lb": "l", "example.com/both": "tenant", "other": "x"}
+			meta["annotations"] = map[string]any{
+				"example.com/route": "r", "example.com/lb": "l", "example.com/both": "tenant", "other": "x",
+			}
 		})
 		require.Len(t, objects, 4, strategy)
 		for _, o := range objects {
@@ -373,16 +385,18 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 	const issuer = "cert-manager.io/cluster-issuer"
 	hostile := map[string]any{
 		"nginx.ingress.kubernetes.io/server-alias": "chat.victim.example.com", "nginx.ingress.kubernetes.io/configuration-snippet": "x",
-		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/auth-url": "http://evil.example", "konghq.com/host-aliases": "chat.victim.example.com",
-		"haproxy-ingress.github.io/server-alias-regex": ".*", "external-dns.alpha.kubernetes.io/hostname": "login.bank.example",
-		"external-dns.alpha.kubernetes.io/target": "203.0.113.9", issuer: "prod", "cert-manager.io/issuer": "prod", "nginx.org/server-snippets": "x",
+		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/auth-url": "http://evil.example",
+		"konghq.com/host-aliases": "chat.victim.example.com", "haproxy-ingress.github.io/server-alias-regex": ".*",
+		"external-dns.alpha.kubernetes.io/hostname": "login.bank.example", "external-dns.alpha.kubernetes.io/target": "203.0.113.9",
+		issuer: "prod", "cert-manager.io/issuer": "prod", "nginx.org/server-snippets": "x",
 		"traefik.ingress.kubernetes.io/router.priority": "99999", "alb.ingress.kubernetes.io/group.name": "victim",
 		"service.beta.kubernetes.io/load-balancer-source-ranges": "0.0.0.0/0", "nginx.ingress.kubernetes.io/limit-rps": "5",
 	}
 	for _, controller := range ingressclass.Controllers() {
 		t.Run(controller.Name, func(t *testing.T) {
 			t.Parallel()
-			objects := serve(t, "eve", "strategy: ingress\ntlsIssuer: ClusterIssuer/admin\nfallbackService: {enabled: true, type: LoadBalancer}", func(in *given) {
+			objects := serve(t, "eve", "strategy: ingress\ntlsIssuer: ClusterIssuer/admin\nfallbackService: {enabled: true, type: "+
+				"LoadBalancer}", func(in *given) {
 				in.Class = controller.SpecControllers[0]
 				in.Service["metadata"].(map[string]any)["annotations"] = hostile
 			})
@@ -408,8 +422,10 @@ func TestAnnotationsOfAHostileTenant(t *testing.T) {
 func TestPrecedenceOfAnnotations(t *testing.T) {
 	t.Parallel()
 	const prefix = "nginx.ingress.kubernetes.io/"
-	const timeout, size, target, limit = prefix + "proxy-read-timeout", prefix + "proxy-body-size", prefix + "rewrite-target", prefix + "limit-rps"
-	objects := serve(t, "chat", "perISVCSubdomain: false\ncopyAnnotations: [nginx.ingress.kubernetes.io/*]\nannotations: {"+size+": 1g, "+target+": /}", func(in *given) {
+	const timeout, size, target, limit = prefix +
+		"proxy-read-timeout", prefix + "proxy-body-size", prefix + "rewrite-target", prefix + "limit-rps"
+	objects := serve(t, "chat", "perISVCSubdomain: false\ncopyAnnotations: [nginx.ingress.kubernetes.io/*]\nannotations: {"+size+": 1g, "+
+		target+": /}", func(in *given) {
 		in.Class = "k8s.io/ingress-nginx"
 		in.Service["metadata"].(map[string]any)["annotations"] = map[string]any{timeout: "60", size: "2g", target: "/x", limit: "5"}
 	})
@@ -449,7 +465,8 @@ func TestMiddlewaresOfTheAdministrator(t *testing.T) {
 
 func TestReferencedObjectsComeFirst(t *testing.T) {
 	t.Parallel()
-	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: picker}}\nfallbackService: {enabled: true}", func(in *given) {
+	objects := serve(t, "chat", "omeIngressGateway: gateways/public\ninferencePool: {endpointPickerRef: {name: "+
+		"picker}}\nfallbackService: {enabled: true}", func(in *given) {
 		in.Pickers = map[string]int32{"picker": 9002}
 		delete(in.Service["spec"].(map[string]any), "router")
 	})

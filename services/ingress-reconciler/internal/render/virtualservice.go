@@ -58,15 +58,21 @@ func (r *renderer) istioRule(e *plan.Exposure, model plan.Model) *istioapi.HTTPR
 	host := func(service string) string {
 		return service + "." + r.Service.Namespace + ".svc." + r.Settings.ClusterDomain
 	}
-	to, rewrite := &istioapi.Destination{Host: host(e.Backend.Name), Port: &istioapi.PortSelector{Number: uint32(e.Backend.Port)}}, &istioapi.HTTPRewrite{}
+	to, rewrite := &istioapi.Destination{
+		Host: host(e.Backend.Name), Port: &istioapi.PortSelector{Number: uint32(e.Backend.Port)},
+	}, &istioapi.HTTPRewrite{}
 	if e.Backend.Knative != "" {
 		to.Host, to.Port.Number = r.Settings.KnativeGateway, knativePort
 		rewrite.Authority = host(e.Backend.Knative)
 	}
 	rule := &istioapi.HTTPRoute{
-		Match:   uriMatches(e.Path, model),
-		Route:   []*istioapi.HTTPRouteDestination{{Destination: to}},
-		Headers: &istioapi.Headers{Request: &istioapi.Headers_HeaderOperations{Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace}}},
+		Match: uriMatches(e.Path, model),
+		Route: []*istioapi.HTTPRouteDestination{{Destination: to}},
+		Headers: &istioapi.Headers{
+			Request: &istioapi.Headers_HeaderOperations{
+				Set: map[string]string{headerName: r.Service.Name, headerNamespace: r.Service.Namespace},
+			},
+		},
 	}
 	if e.Timeout > 0 { // Istio has no timeout by default, and its CRD rejects 0s
 		rule.Timeout = durationpb.New(e.Timeout)
@@ -86,7 +92,9 @@ func uriMatches(path string, model plan.Model) []*istioapi.HTTPMatchRequest {
 	match := func(uri *istioapi.StringMatch) *istioapi.HTTPMatchRequest {
 		m := &istioapi.HTTPMatchRequest{Uri: uri}
 		if model.Header != "" {
-			m.Headers = map[string]*istioapi.StringMatch{strings.ToLower(model.Header): {MatchType: &istioapi.StringMatch_Exact{Exact: model.Name}}}
+			m.Headers = map[string]*istioapi.StringMatch{
+				strings.ToLower(model.Header): {MatchType: &istioapi.StringMatch_Exact{Exact: model.Name}},
+			}
 		}
 		return m
 	}

@@ -26,9 +26,11 @@ type conformance struct {
 
 // conformancePlanes are the objects that the whole-system test installs with the data planes.
 const conformancePlanes = `
-{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: envoy, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}
+{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: envoy,
+  listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}
 ---
-{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: traefik, name: traefik}, spec: {gatewayClassName: traefik, listeners: [{name: web, port: 8000, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}
+{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: traefik, name: traefik}, spec: {gatewayClassName: traefik,
+  listeners: [{name: web, port: 8000, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}
 ---
 {apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: traefik}, spec: {controller: traefik.io/ingress-controller}}
 ---

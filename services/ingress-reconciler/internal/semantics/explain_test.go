@@ -33,12 +33,20 @@ func TestExplain(t *testing.T) {
 		{
 			name: "Gateway API", at: atThePublicGateway,
 			give: []string{
-				gateway(everywhere), route("m/wild@1", `hostnames: ["*.example.com"], rules: [{matches: [`+prefix("/v1/x")+`], `+to("wild")+`}]`),
-				route("m/a@3", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+`], `+to("younger")+`}, {matches: [`+prefix("/")+`], `+to("short")+`}]`),
-				route("m/b@2", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+`, {path: {value: /v1}, headers: [{name: X-Model, value: chat}], method: POST}], `+to("older")+`}]`),
+				gateway(everywhere),
+				route("m/wild@1", `hostnames: ["*.example.com"], rules: [{matches: [`+prefix("/v1/x")+`], `+to("wild")+`}]`),
+				route("m/a@3",
+					`hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+`], `+to("younger")+`}, {matches: [`+prefix("/")+`], `+
+						to("short")+`}]`),
+				route("m/b@2",
+					`hostnames: [a.example.com], rules: [{matches: [`+prefix("/v1")+
+						`, {path: {value: /v1}, headers: [{name: X-Model, value: chat}], method: POST}], `+to("older")+`}]`),
 				route("m/c", `hostnames: [c.example.com], rules: [{`+to("c")+`}]`),
 			},
-			steps: []string{"listener http of port 80 takes host a.example.com", "HTTPRoutes attached to it for the host: 3; matches for the request: 5"},
+			steps: []string{
+				"listener http of port 80 takes host a.example.com",
+				"HTTPRoutes attached to it for the host: 3; matches for the request: 5",
+			},
 			want: []string{
 				"HTTPRoute m/b, rule 0: PathPrefix /v1, method POST, header X-Model: chat -> Service m/older:80",
 				"HTTPRoute m/b, rule 0: PathPrefix /v1 -> Service m/older:80: it does not match the method",
@@ -50,7 +58,9 @@ func TestExplain(t *testing.T) {
 		{
 			name: "ingress-nginx", at: atOurClass,
 			give: []string{
-				class(nginx), ingress("a", "", onHost("a.example.com", at("Prefix", "/", "short"))), ingress("b", "", onHost("a.example.com", at("Prefix", "/v1", "long"))), ingress("x", "", onHost("a.example.com", at("Exact", "/v2", "exact"))),
+				class(nginx), ingress("a", "", onHost("a.example.com", at("Prefix", "/", "short"))),
+				ingress("b", "", onHost("a.example.com", at("Prefix", "/v1", "long"))),
+				ingress("x", "", onHost("a.example.com", at("Exact", "/v2", "exact"))),
 				ingress("c", "", onHost("*.example.com", at("Prefix", "/", "wild"))),
 			},
 			steps: []string{"IngressClass ours belongs to ingress-nginx", "paths of its Ingresses for host a.example.com: 4"},
@@ -61,7 +71,10 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "Traefik", at: atOurClass,
-			give:  []string{class(traefik), ingress("a", "", onHost("a.example.com", at("Prefix", "/", "short"))), ingress("b", "", onHost("a.example.com", at("Prefix", "/v1", "long")))},
+			give: []string{
+				class(traefik), ingress("a", "", onHost("a.example.com", at("Prefix", "/", "short"))),
+				ingress("b", "", onHost("a.example.com", at("Prefix", "/v1", "long"))),
+			},
 			steps: []string{"IngressClass ours belongs to Traefik", "paths of its Ingresses for host a.example.com: 2"},
 			want: []string{
 				"Ingress ns/b, rule 0: Prefix /v1 on host a.example.com -> Service ns/long:80",
@@ -71,8 +84,11 @@ func TestExplain(t *testing.T) {
 		{
 			name: "Istio", at: atTheIstioGateway,
 			give: []string{
-				virtual("m/a@2", hosts+`http: [{match: [{uri: {prefix: /v1/}, headers: {x-model: {exact: chat}}}], `+toHost("younger")+`}]`),
-				virtual("m/b@1", hosts+`http: [{match: [{uri: {prefix: /v1}}], `+toHost("older")+`}, {match: [{uri: {exact: /v1/x}}], `+toHost("exact")+`}, {`+toHost("all")+`}]`),
+				virtual("m/a@2",
+					hosts+`http: [{match: [{uri: {prefix: /v1/}, headers: {x-model: {exact: chat}}}], `+toHost("younger")+`}]`),
+				virtual("m/b@1",
+					hosts+`http: [{match: [{uri: {prefix: /v1}}], `+toHost("older")+`}, {match: [{uri: {exact: /v1/x}}], `+toHost("exact")+
+						`}, {`+toHost("all")+`}]`),
 			},
 			steps: []string{"VirtualServices of host a.example.com: 2"},
 			want: []string{
@@ -110,7 +126,11 @@ func TestExplainWithoutAnAnswer(t *testing.T) {
 	got, err = w.ExplainRequest(get(atThePublicGateway, "a.example.com/v2"))
 	require.EqualError(t, err, "Gateway g/public, host a.example.com, path /v2: no route")
 	assert.Nil(t, got.Winner)
-	assert.Equal(t, []string{"listener http of port 80 takes host a.example.com", "HTTPRoutes attached to it for the host: 1; matches for the request: 0"}, got.Steps)
+	assert.Equal(t,
+		[]string{
+			"listener http of port 80 takes host a.example.com", "HTTPRoutes attached to it for the host: 1; matches for the request: 0",
+		},
+		got.Steps)
 }
 
 func TestExplainNamesAtMostSoMany(t *testing.T) {
@@ -130,7 +150,8 @@ func TestEntrances(t *testing.T) {
 	t.Parallel()
 	w := world(t,
 		gateway(`{name: http, port: 80, protocol: HTTP, hostname: "*.example.com"}`),
-		`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: g, name: other}, spec: {listeners: [{name: http, port: 80, protocol: HTTP, hostname: "*.example.org"}, {name: tcp, port: 81, protocol: TCP}]}}`,
+		`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: g, name: other}, spec: {listeners: [{name: `+
+			`http, port: 80, protocol: HTTP, hostname: "*.example.org"}, {name: tcp, port: 81, protocol: TCP}]}}`,
 		class("k8s.io/ingress-nginx"), ingress("i", "", onHost("a.example.com", at("Prefix", "/", "s"))),
 		virtual("m/v", hosts+`http: [{`+toHost("s")+`}]`),
 	)

@@ -25,20 +25,30 @@ func crowd(tb testing.TB, seed uint64) *fixture {
 		return pick("k8s.io/ingress-nginx", "traefik.io/ingress-controller")
 	}
 	documents := []string{
-		gateway(everywhere + `, {name: wild, port: 80, protocol: HTTP, hostname: "*.b.c"}, {name: more, port: 81, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: "1"}}}}}`),
+		gateway(everywhere +
+			`, {name: wild, port: 80, protocol: HTTP, hostname: "*.b.c"}, {name: more, port: 81, protocol: HTTP, allowedRoutes: ` +
+			`{namespaces: {from: Selector, selector: {matchLabels: {x: "1"}}}}}`),
 		`{apiVersion: v1, kind: Namespace, metadata: {name: m, labels: {x: "1"}}}`,
-		`{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {namespace: ns, name: strip}, spec: {stripPrefix: {prefixes: ["` + p() + `"]}}}`,
+		`{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {namespace: ns, name: strip}, spec: {stripPrefix: {prefixes: ["` +
+			p() + `"]}}}`,
 		class(controller()),
 	}
 	for i := range 6 {
 		documents = append(documents,
-			route(fmt.Sprintf("%s/r%d@%d", pick("m", "g"), i, random.IntN(3)), `hostnames: ["`+host()+`"], rules: [{matches: [{path: {type: `+
-				pick("Exact", "PathPrefix", "RegularExpression")+`, value: "`+p()+`"}`+pick("", `, method: GET`, `, headers: [{name: h, value: "1"}]`)+`}], filters: [`+
-				pick("", `{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}`)+`], `+to(fmt.Sprint("s", i))+`}]`),
-			ingress(fmt.Sprint("i", i), pick("{}", `{nginx.ingress.kubernetes.io/rewrite-target: "/$2"}`, `{nginx.ingress.kubernetes.io/use-regex: "true"}`,
-				"{traefik.ingress.kubernetes.io/router.middlewares: ns-strip@kubernetescrd}", "{traefik.ingress.kubernetes.io/router.priority: '30'}"),
+			route(fmt.Sprintf("%s/r%d@%d", pick("m", "g"), i,
+				random.IntN(3)), `hostnames: ["`+host()+`"], rules: [{matches: [{path: {type: `+
+				pick("Exact", "PathPrefix", "RegularExpression")+`, value: "`+p()+`"}`+
+				pick("", `, method: GET`, `, headers: [{name: h, value: "1"}]`)+`}], filters: [`+
+				pick("", `{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}`)+`], `+
+				to(fmt.Sprint("s", i))+`}]`),
+			ingress(fmt.Sprint("i",
+				i), pick("{}", `{nginx.ingress.kubernetes.io/rewrite-target: "/$2"}`, `{nginx.ingress.kubernetes.io/use-regex: "true"}`,
+				"{traefik.ingress.kubernetes.io/router.middlewares: ns-strip@kubernetescrd}",
+				"{traefik.ingress.kubernetes.io/router.priority: '30'}"),
 				onHost(pick(host(), ""), at(pick("Exact", "Prefix", "ImplementationSpecific"), p(), fmt.Sprint("s", i)))),
-			virtual(fmt.Sprintf("m/v%d@%d", i, random.IntN(3)), `hosts: ["`+pick(host(), "*")+`"], http: [{`+pick("", `match: [{uri: {`+pick("exact", "prefix")+`: "`+p()+`"}}], `)+
+			virtual(fmt.Sprintf("m/v%d@%d", i,
+				random.IntN(3)), `hosts: ["`+pick(host(), "*")+`"], http: [{`+
+				pick("", `match: [{uri: {`+pick("exact", "prefix")+`: "`+p()+`"}}], `)+
 				pick("", `rewrite: {uri: /}, `, `timeout: 0s, `)+toHost(fmt.Sprint("s", i))+`}]`),
 		)
 	}

@@ -38,7 +38,8 @@ var gatewayOrder = newGatewayOrder()
 func newGatewayOrder() []criterion[*gatewayMatch] {
 	var order []criterion[*gatewayMatch]
 	for _, c := range gatewayapi.Precedence() {
-		order = append(order, criterion[*gatewayMatch]{func(a, b *gatewayMatch) int { return c.Compare(&a.RouteMatch, &b.RouteMatch) }, c.Reason})
+		order = append(order,
+			criterion[*gatewayMatch]{func(a, b *gatewayMatch) int { return c.Compare(&a.RouteMatch, &b.RouteMatch) }, c.Reason})
 	}
 	return order
 }
@@ -279,7 +280,8 @@ func gatewayMatches(route *gatewayv1.HTTPRoute, hostname string, r *request) ([]
 		}
 		for j := range matches {
 			m := &gatewayMatch{
-				RouteMatch: gatewayapi.RouteMatch{Route: route, Hostname: hostname, Match: &matches[j], RuleIndex: i, MatchIndex: j}, request: r, spec: &rules[i],
+				RouteMatch: gatewayapi.RouteMatch{Route: route, Hostname: hostname, Match: &matches[j], RuleIndex: i, MatchIndex: j},
+				request:    r, spec: &rules[i],
 			}
 			fits, err := m.fitsRequest()
 			if err != nil {

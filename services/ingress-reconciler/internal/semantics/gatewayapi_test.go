@@ -14,14 +14,16 @@ var atThePublicGateway = Entrance{Gateway: types.NamespacedName{Namespace: "g", 
 
 // gateway returns Gateway g/public with listeners.
 func gateway(listeners string) string {
-	return `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: g, name: public}, spec: {gatewayClassName: c, listeners: [` + listeners + `]}}`
+	return `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: g, name: public}, spec: {gatewayClassName: ` +
+		`c, listeners: [` + listeners + `]}}`
 }
 
 const everywhere = `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}`
 
 // route returns an HTTPRoute at Gateway g/public, with the metadata of its name.
 func route(name, spec string) string {
-	return `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: ` + meta(name) + `, spec: {parentRefs: [{namespace: g, name: public}], ` + spec + `}}`
+	return `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: ` + meta(name) +
+		`, spec: {parentRefs: [{namespace: g, name: public}], ` + spec + `}}`
 }
 
 // meta returns the metadata for "namespace/name", or for "namespace/name@second" with the second of its creation.
@@ -48,14 +50,22 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 		want   string
 	}{
 		{
-			name:   "any one of the matches is enough",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {value: /foo}, headers: [{name: version, value: v2}]}, {path: {value: /v2/foo}}], `+to("s")+`}]`)},
-			give:   Request{Path: "/v2/foo"}, want: "m/s:80 /v2/foo",
+			name: "any one of the matches is enough",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{path: {value: /foo}, headers: [{name: version, value: v2}]}, {path: {value: /v2/foo}}], `+to("s")+
+						`}]`),
+			},
+			give: Request{Path: "/v2/foo"}, want: "m/s:80 /v2/foo",
 		},
 		{
-			name:   "all of a match are needed",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {value: /foo}, headers: [{name: version, value: v2}]}, {path: {value: /v2/foo}}], `+to("s")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "no route",
+			name: "all of a match are needed",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{path: {value: /foo}, headers: [{name: version, value: v2}]}, {path: {value: /v2/foo}}], `+to("s")+
+						`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "no route",
 		},
 		{
 			name:   "header in any case",
@@ -67,36 +77,57 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			routes: []string{route("m/r", `rules: [{matches: [{headers: [{name: v, value: "1"}, {name: V, value: "2"}]}], `+to("s")+`}]`)},
 			give:   Request{Path: "/", Header: map[string]string{"v": "1"}}, want: "m/s:80 /",
 		},
-		{name: "without rules there is one without a backend", routes: []string{route("m/r", `hostnames: [a.example.com]`)}, give: Request{Path: "/x"}, want: "no backend"},
 		{
-			name:   "a longer host name before a longer path",
-			routes: []string{route("m/wild", `hostnames: ["*.example.com"], rules: [{matches: [`+prefix("/foo")+`], `+to("wild")+`}]`), route("m/full", `hostnames: [a.example.com], rules: [{`+to("full")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/full:80 /foo",
+			name: "without rules there is one without a backend", routes: []string{route("m/r", `hostnames: [a.example.com]`)},
+			give: Request{Path: "/x"}, want: "no backend",
 		},
 		{
-			name:   "a name before a longer wildcard",
-			routes: []string{route("m/wild", `hostnames: ["*.example.com", a.example.com], rules: [{`+to("both")+`}]`), route("m/a", `hostnames: ["*.example.com"], rules: [{`+to("wild")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/both:80 /foo",
+			name: "a longer host name before a longer path",
+			routes: []string{
+				route("m/wild", `hostnames: ["*.example.com"], rules: [{matches: [`+prefix("/foo")+`], `+to("wild")+`}]`),
+				route("m/full", `hostnames: [a.example.com], rules: [{`+to("full")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "m/full:80 /foo",
 		},
 		{
-			name:   "the longer of two wildcards",
-			routes: []string{route("m/short", `hostnames: ["*.com"], rules: [{`+to("short")+`}]`), route("m/long", `hostnames: ["*.example.com"], rules: [{`+to("long")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/long:80 /foo",
+			name: "a name before a longer wildcard",
+			routes: []string{
+				route("m/wild", `hostnames: ["*.example.com", a.example.com], rules: [{`+to("both")+`}]`),
+				route("m/a", `hostnames: ["*.example.com"], rules: [{`+to("wild")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "m/both:80 /foo",
 		},
 		{
-			name:   "any host name before none",
-			routes: []string{route("m/none", `rules: [{`+to("none")+`}]`), route("m/wild", `hostnames: ["*.com"], rules: [{`+to("wild")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/wild:80 /foo",
+			name: "the longer of two wildcards",
+			routes: []string{
+				route("m/short", `hostnames: ["*.com"], rules: [{`+to("short")+`}]`),
+				route("m/long", `hostnames: ["*.example.com"], rules: [{`+to("long")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "m/long:80 /foo",
 		},
 		{
-			name:   "what the more specific host name leaves is nobody's for certain",
-			routes: []string{route("m/none", `rules: [{`+to("none")+`}]`), route("m/full", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/foo")+`], `+to("full")+`}]`)},
-			give:   Request{Path: "/bar"}, want: "ambiguous",
+			name: "any host name before none",
+			routes: []string{
+				route("m/none", `rules: [{`+to("none")+`}]`), route("m/wild", `hostnames: ["*.com"], rules: [{`+to("wild")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "m/wild:80 /foo",
 		},
 		{
-			name:   "exact before prefix",
-			routes: []string{route("m/r", `rules: [{matches: [`+prefix("/foo")+`], `+to("prefix")+`}, {matches: [{path: {type: Exact, value: /foo}}], `+to("exact")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "m/exact:80 /foo",
+			name: "what the more specific host name leaves is nobody's for certain",
+			routes: []string{
+				route("m/none", `rules: [{`+to("none")+`}]`),
+				route("m/full", `hostnames: [a.example.com], rules: [{matches: [`+prefix("/foo")+`], `+to("full")+`}]`),
+			},
+			give: Request{Path: "/bar"}, want: "ambiguous",
+		},
+		{
+			name: "exact before prefix",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [`+prefix("/foo")+`], `+to("prefix")+`}, {matches: [{path: {type: Exact, value: /foo}}], `+
+						to("exact")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "m/exact:80 /foo",
 		},
 		{
 			name:   "exact is exact",
@@ -104,9 +135,13 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/foo/"}, want: "no route",
 		},
 		{
-			name:   "the longest prefix",
-			routes: []string{route("m/r", `rules: [{matches: [`+prefix("/")+`], `+to("root")+`}, {matches: [`+prefix("/foo")+`], `+to("foo")+`}, {matches: [`+prefix("/foo/bar")+`], `+to("bar")+`}]`)},
-			give:   Request{Path: "/foo/bar/x"}, want: "m/bar:80 /foo/bar/x",
+			name: "the longest prefix",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [`+prefix("/")+`], `+to("root")+`}, {matches: [`+prefix("/foo")+`], `+to("foo")+`}, {matches: [`+
+						prefix("/foo/bar")+`], `+to("bar")+`}]`),
+			},
+			give: Request{Path: "/foo/bar/x"}, want: "m/bar:80 /foo/bar/x",
 		},
 		{
 			name:   "a prefix is of elements",
@@ -119,29 +154,45 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/foo"}, want: "m/foo:80 /foo",
 		},
 		{
-			name:   "a prefix and an expression, which Envoy Gateway prefers",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/f.*"}}], `+to("expression")+`}, {matches: [`+prefix("/")+`], `+to("prefix")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "ambiguous",
+			name: "a prefix and an expression, which Envoy Gateway prefers",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{path: {type: RegularExpression, value: "/f.*"}}], `+to("expression")+`}, {matches: [`+prefix("/")+
+						`], `+to("prefix")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "ambiguous",
 		},
 		{
-			name:   "an expression is one of the whole path",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/fo|/f"}}], `+to("expression")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "no route",
+			name: "an expression is one of the whole path",
+			routes: []string{
+				route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/fo|/f"}}], `+to("expression")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "no route",
 		},
 		{
-			name:   "what is no expression",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/(?!a)"}}], `+to("expression")+`}]`)},
-			give:   Request{Path: "/foo"}, want: "not modeled",
+			name: "what is no expression",
+			routes: []string{
+				route("m/r", `rules: [{matches: [{path: {type: RegularExpression, value: "/(?!a)"}}], `+to("expression")+`}]`),
+			},
+			give: Request{Path: "/foo"}, want: "not modeled",
 		},
 		{
-			name:   "a longer path before a method",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {value: /foo}, method: GET}], `+to("method")+`}, {matches: [`+prefix("/foo/bar")+`], `+to("path")+`}]`)},
-			give:   Request{Path: "/foo/bar"}, want: "m/path:80 /foo/bar",
+			name: "a longer path before a method",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{path: {value: /foo}, method: GET}], `+to("method")+`}, {matches: [`+prefix("/foo/bar")+`], `+
+						to("path")+`}]`),
+			},
+			give: Request{Path: "/foo/bar"}, want: "m/path:80 /foo/bar",
 		},
 		{
-			name:   "a method and a header, which Envoy Gateway counts alike",
-			routes: []string{route("m/r", `rules: [{matches: [{headers: [{name: a, value: b}]}], `+to("header")+`}, {matches: [{method: POST}], `+to("method")+`}]`)},
-			give:   Request{Path: "/", Method: "POST", Header: map[string]string{"a": "b"}}, want: "ambiguous",
+			name: "a method and a header, which Envoy Gateway counts alike",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{headers: [{name: a, value: b}]}], `+to("header")+`}, {matches: [{method: POST}], `+to("method")+
+						`}]`),
+			},
+			give: Request{Path: "/", Method: "POST", Header: map[string]string{"a": "b"}}, want: "ambiguous",
 		},
 		{
 			name:   "a method before fewer headers",
@@ -154,14 +205,24 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/"}, want: "no route",
 		},
 		{
-			name:   "most headers, before most of the query",
-			routes: []string{route("m/r", `rules: [{matches: [{queryParams: [{name: q, value: "1"}, {name: r, value: "1"}], headers: [{name: a, value: b}]}], `+to("query")+`}, {matches: [{headers: [{name: a, value: b}, {name: c, value: "d.*", type: RegularExpression}]}], `+to("headers")+`}]`)},
-			give:   Request{Path: "/?q=1&r=1", Header: map[string]string{"a": "b", "c": "de"}}, want: "m/headers:80 /?q=1&r=1",
+			name: "most headers, before most of the query",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{queryParams: [{name: q, value: "1"}, {name: r, value: "1"}], headers: [{name: a, value: b}]}], `+
+						to("query")+`}, {matches: [{headers: [{name: a, value: b}, {name: c, value: "d.*", type: RegularExpression}]}], `+
+						to("headers")+`}]`),
+			},
+			give: Request{Path: "/?q=1&r=1", Header: map[string]string{"a": "b", "c": "de"}}, want: "m/headers:80 /?q=1&r=1",
 		},
 		{
-			name:   "most of the query",
-			routes: []string{route("m/r", `rules: [{matches: [{queryParams: [{name: q, value: "1"}]}], `+to("one")+`}, {matches: [{queryParams: [{name: q, value: "1"}, {name: r, value: "[0-9]", type: RegularExpression}]}], `+to("two")+`}]`)},
-			give:   Request{Path: "/?q=1&r=1"}, want: "m/two:80 /?q=1&r=1",
+			name: "most of the query",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{queryParams: [{name: q, value: "1"}]}], `+to("one")+
+						`}, {matches: [{queryParams: [{name: q, value: "1"}, {name: r, value: "[0-9]", type: RegularExpression}]}], `+
+						to("two")+`}]`),
+			},
+			give: Request{Path: "/?q=1&r=1"}, want: "m/two:80 /?q=1&r=1",
 		},
 		{
 			name:   "a parameter that is there twice",
@@ -179,9 +240,13 @@ func TestGatewayAPIPrecedence(t *testing.T) {
 			give:   Request{Path: "/"}, want: "l/first:80 /",
 		},
 		{
-			name:   "the first rule",
-			routes: []string{route("m/r", `rules: [{matches: [{path: {value: /a}}, {path: {value: /}}], `+to("first")+`}, {matches: [{path: {value: /}}], `+to("second")+`}]`)},
-			give:   Request{Path: "/"}, want: "m/first:80 /",
+			name: "the first rule",
+			routes: []string{
+				route("m/r",
+					`rules: [{matches: [{path: {value: /a}}, {path: {value: /}}], `+to("first")+`}, {matches: [{path: {value: /}}], `+
+						to("second")+`}]`),
+			},
+			give: Request{Path: "/"}, want: "m/first:80 /",
 		},
 	}
 	for _, tt := range tests {
@@ -206,52 +271,111 @@ func TestGatewayAPIAttachment(t *testing.T) {
 		want                           string
 	}{
 		{name: "the Gateway", listeners: everywhere, parents: `{namespace: g, name: public}`, want: "m/s:80 /"},
-		{name: "the Gateway in full", listeners: everywhere, parents: `{group: gateway.networking.k8s.io, kind: Gateway, namespace: g, name: public}`, want: "m/s:80 /"},
+		{
+			name: "the Gateway in full", listeners: everywhere,
+			parents: `{group: gateway.networking.k8s.io, kind: Gateway, namespace: g, name: public}`, want: "m/s:80 /",
+		},
 		{name: "one of several", listeners: everywhere, parents: `{name: other}, {namespace: g, name: public}`, want: "m/s:80 /"},
 		{name: "a Gateway of the route's namespace", listeners: everywhere, parents: `{name: public}`, want: "no route"},
 		{name: "another Gateway", listeners: everywhere, parents: `{namespace: g, name: other}`, want: "no route"},
 		{name: "a Service", listeners: everywhere, parents: `{group: "", kind: Service, namespace: g, name: public}`, want: "no route"},
 		{name: "the listener by name", listeners: everywhere, parents: `{namespace: g, name: public, sectionName: http}`, want: "m/s:80 /"},
-		{name: "another listener by name", listeners: everywhere, parents: `{namespace: g, name: public, sectionName: https}`, want: "no route"},
+		{
+			name: "another listener by name", listeners: everywhere, parents: `{namespace: g, name: public, sectionName: https}`,
+			want: "no route",
+		},
 		{name: "the listener by port", listeners: everywhere, parents: `{namespace: g, name: public, port: 80}`, want: "m/s:80 /"},
 		{name: "another port", listeners: everywhere, parents: `{namespace: g, name: public, port: 81}`, want: "no route"},
-		{name: "by default only from its own namespace", listeners: `{name: http, port: 80, protocol: HTTP}`, parents: `{namespace: g, name: public}`, want: "no route"},
-		{name: "from none", listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: None}}}`, parents: `{namespace: g, name: public}`, want: "no route"},
-		{name: "from who knows where", listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Elsewhere}}}`, parents: `{namespace: g, name: public}`, want: "not modeled"},
-		{name: "from namespaces with a label", listeners: selecting + `team: blue}}}}}`, parents: `{namespace: g, name: public}`, more: labelled, want: "m/s:80 /"},
-		{name: "from namespaces with another label", listeners: selecting + `team: red}}}}}`, parents: `{namespace: g, name: public}`, more: labelled, want: "no route"},
-		{name: "from a namespace by its name", listeners: selecting + `kubernetes.io/metadata.name: m}}}}}`, parents: `{namespace: g, name: public}`, more: labelled, want: "m/s:80 /"},
-		{name: "from namespaces whose labels are not known", listeners: selecting + `team: blue}}}}}`, parents: `{namespace: g, name: public}`, want: "not found"},
-		{name: "of other kinds", listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}, kinds: [{kind: GRPCRoute}]}}`, parents: `{namespace: g, name: public}`, want: "no route"},
-		{name: "of this kind", listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}, kinds: [{kind: GRPCRoute}, {kind: HTTPRoute}]}}`, parents: `{namespace: g, name: public}`, want: "m/s:80 /"},
-		{name: "not of HTTP", listeners: `{name: tls, port: 80, protocol: TLS, allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public}`, want: "no route"},
-		{name: "for the host", listeners: `{name: http, port: 80, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public}`, want: "m/s:80 /"},
-		{name: "for another host", listeners: `{name: http, port: 80, protocol: HTTP, hostname: "*.example.org", allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public}`, want: "no route"},
+		{
+			name: "by default only from its own namespace", listeners: `{name: http, port: 80, protocol: HTTP}`,
+			parents: `{namespace: g, name: public}`, want: "no route",
+		},
+		{
+			name: "from none", listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: None}}}`,
+			parents: `{namespace: g, name: public}`, want: "no route",
+		},
+		{
+			name:      "from who knows where",
+			listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Elsewhere}}}`,
+			parents:   `{namespace: g, name: public}`, want: "not modeled",
+		},
+		{
+			name: "from namespaces with a label", listeners: selecting + `team: blue}}}}}`, parents: `{namespace: g, name: public}`,
+			more: labelled, want: "m/s:80 /",
+		},
+		{
+			name: "from namespaces with another label", listeners: selecting + `team: red}}}}}`, parents: `{namespace: g, name: public}`,
+			more: labelled, want: "no route",
+		},
+		{
+			name: "from a namespace by its name", listeners: selecting + `kubernetes.io/metadata.name: m}}}}}`,
+			parents: `{namespace: g, name: public}`, more: labelled, want: "m/s:80 /",
+		},
+		{
+			name: "from namespaces whose labels are not known", listeners: selecting + `team: blue}}}}}`,
+			parents: `{namespace: g, name: public}`, want: "not found",
+		},
+		{
+			name:      "of other kinds",
+			listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}, kinds: [{kind: GRPCRoute}]}}`,
+			parents:   `{namespace: g, name: public}`, want: "no route",
+		},
+		{
+			name: "of this kind",
+			listeners: `{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}, kinds: [{kind: GRPCRoute}, ` +
+				`{kind: HTTPRoute}]}}`,
+			parents: `{namespace: g, name: public}`, want: "m/s:80 /",
+		},
+		{
+			name: "not of HTTP", listeners: `{name: tls, port: 80, protocol: TLS, allowedRoutes: {namespaces: {from: All}}}`,
+			parents: `{namespace: g, name: public}`, want: "no route",
+		},
+		{
+			name:      "for the host",
+			listeners: `{name: http, port: 80, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}}`,
+			parents:   `{namespace: g, name: public}`, want: "m/s:80 /",
+		},
+		{
+			name:      "for another host",
+			listeners: `{name: http, port: 80, protocol: HTTP, hostname: "*.example.org", allowedRoutes: {namespaces: {from: All}}}`,
+			parents:   `{namespace: g, name: public}`, want: "no route",
+		},
 		{
 			name:      "the most specific listener has the host to itself",
-			listeners: everywhere + `, {name: own, port: 80, protocol: HTTP, hostname: a.example.com}`, parents: `{namespace: g, name: public}`, want: "no route",
+			listeners: everywhere + `, {name: own, port: 80, protocol: HTTP, hostname: a.example.com}`,
+			parents:   `{namespace: g, name: public}`, want: "no route",
 		},
-		{name: "two listeners for one host", listeners: everywhere + `, ` + strings.Replace(everywhere, "http", "more", 1), parents: `{namespace: g, name: public}`, want: "invalid"},
+		{
+			name: "two listeners for one host", listeners: everywhere + `, ` + strings.Replace(everywhere, "http", "more", 1),
+			parents: `{namespace: g, name: public}`, want: "invalid",
+		},
 		{
 			name:      "two ports that agree",
-			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public}`, want: "m/s:80 /",
+			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`,
+			parents:   `{namespace: g, name: public}`, want: "m/s:80 /",
 		},
 		{
 			name:      "one of two ports",
-			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public, sectionName: https}`, want: "m/s:80 /",
+			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`,
+			parents:   `{namespace: g, name: public, sectionName: https}`, want: "m/s:80 /",
 		},
 		{
 			name:      "the other of two ports",
-			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`, parents: `{namespace: g, name: public, sectionName: https}`, port: 80, want: "no route",
+			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`,
+			parents:   `{namespace: g, name: public, sectionName: https}`, port: 80, want: "no route",
 		},
 		{
 			name:      "two ports that differ",
 			listeners: everywhere + `, {name: https, port: 443, protocol: HTTPS, allowedRoutes: {namespaces: {from: All}}}`,
 			parents:   `{namespace: g, name: public, sectionName: https}`,
-			more:      `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: m, name: b}, spec: {parentRefs: [{namespace: g, name: public, port: 80}], rules: [{backendRefs: [{name: b, port: 80}]}]}}`,
-			want:      "ambiguous",
+			more: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: m, name: b}, spec: ` +
+				`{parentRefs: [{namespace: g, name: public, port: 80}], rules: [{backendRefs: [{name: b, port: 80}]}]}}`,
+			want: "ambiguous",
 		},
-		{name: "a port that nobody listens at", listeners: everywhere, parents: `{namespace: g, name: public}`, port: 81, want: "not found"},
+		{
+			name: "a port that nobody listens at", listeners: everywhere, parents: `{namespace: g, name: public}`, port: 81,
+			want: "not found",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -284,7 +408,11 @@ func TestReplacePrefixMatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(strings.Join([]string{tt.path, tt.prefix, tt.replacement}, " "), func(t *testing.T) {
 			t.Parallel()
-			w := world(t, gateway(everywhere), route("m/r", `rules: [{matches: [`+prefix(tt.prefix)+`], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: `+tt.replacement+`}}}], `+to("s")+`}]`))
+			w := world(t, gateway(everywhere),
+				route("m/r",
+					`rules: [{matches: [`+prefix(tt.prefix)+
+						`], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: `+tt.replacement+
+						`}}}], `+to("s")+`}]`))
 			assert.Equal(t, "m/s:80 "+tt.want, ask(t, w, get(atThePublicGateway, "a.example.com"+tt.path)))
 		})
 	}
@@ -293,17 +421,51 @@ func TestReplacePrefixMatch(t *testing.T) {
 func TestGatewayAPIRule(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, rule, want string }{
-		{name: "the whole path", rule: `filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /all}}}], ` + to("s"), want: "m/s:80 /all"},
-		{name: "prefix of a rule with several matches", rule: `matches: [` + prefix("/a") + `, ` + prefix("/x") + `], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}], ` + to("s"), want: "invalid"},
-		{name: "prefix of an exact path", rule: `matches: [{path: {type: Exact, value: /x}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}], ` + to("s"), want: "invalid"},
-		{name: "a rewrite that does not say what", rule: `filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replacePrefixMatch: /}}}], ` + to("s"), want: "invalid"},
+		{
+			name: "the whole path",
+			rule: `filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /all}}}], ` + to("s"),
+			want: "m/s:80 /all",
+		},
+		{
+			name: "prefix of a rule with several matches",
+			rule: `matches: [` + prefix("/a") + `, ` + prefix("/x") +
+				`], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}], ` + to("s"),
+			want: "invalid",
+		},
+		{
+			name: "prefix of an exact path",
+			rule: `matches: [{path: {type: Exact, value: /x}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ` +
+				`ReplacePrefixMatch, replacePrefixMatch: /}}}], ` + to("s"),
+			want: "invalid",
+		},
+		{
+			name: "a rewrite that does not say what",
+			rule: `filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replacePrefixMatch: /}}}], ` + to("s"),
+			want: "invalid",
+		},
 		{name: "a rewrite without itself", rule: `filters: [{type: URLRewrite}], ` + to("s"), want: "invalid"},
-		{name: "a filter and another's field", rule: `filters: [{type: URLRewrite, urlRewrite: {}, cors: {}}], ` + to("s"), want: "not modeled"},
-		{name: "a filter twice", rule: `filters: [{type: URLRewrite, urlRewrite: {}}, {type: URLRewrite, urlRewrite: {}}], ` + to("s"), want: "invalid"},
+		{
+			name: "a filter and another's field", rule: `filters: [{type: URLRewrite, urlRewrite: {}, cors: {}}], ` + to("s"),
+			want: "not modeled",
+		},
+		{
+			name: "a filter twice", rule: `filters: [{type: URLRewrite, urlRewrite: {}}, {type: URLRewrite, urlRewrite: {}}], ` + to("s"),
+			want: "invalid",
+		},
 		{name: "a redirect", rule: `filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]`, want: "not modeled"},
-		{name: "a mirror", rule: `filters: [{type: RequestMirror, requestMirror: {backendRef: {name: m, port: 1}}}], ` + to("s"), want: "not modeled"},
-		{name: "an extension", rule: `filters: [{type: ExtensionRef, extensionRef: {group: a, kind: b, name: c}}], ` + to("s"), want: "not modeled"},
-		{name: "Host as a header", rule: `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: b}]}}], ` + to("s"), want: "not modeled"},
+		{
+			name: "a mirror", rule: `filters: [{type: RequestMirror, requestMirror: {backendRef: {name: m, port: 1}}}], ` + to("s"),
+			want: "not modeled",
+		},
+		{
+			name: "an extension", rule: `filters: [{type: ExtensionRef, extensionRef: {group: a, kind: b, name: c}}], ` + to("s"),
+			want: "not modeled",
+		},
+		{
+			name: "Host as a header",
+			rule: `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: b}]}}], ` + to("s"),
+			want: "not modeled",
+		},
 		{name: "header of another type", rule: `matches: [{headers: [{name: a, type: Like, value: b}]}], ` + to("s"), want: "not modeled"},
 		{name: "path of another type", rule: `matches: [{path: {type: Like, value: b}}], ` + to("s"), want: "not modeled"},
 		{name: "retries", rule: `retry: {attempts: 1}, ` + to("s"), want: "not modeled"},
@@ -311,14 +473,23 @@ func TestGatewayAPIRule(t *testing.T) {
 		{name: "a name", rule: `name: first, ` + to("s"), want: "m/s:80 /x"},
 		{name: "no backend", rule: `name: first`, want: "no backend"},
 		{name: "no backend with a weight", rule: `backendRefs: [{name: s, port: 80, weight: 0}]`, want: "no backend"},
-		{name: "one of two backends with a weight", rule: `backendRefs: [{name: s, port: 80, weight: 0}, {name: o, port: 81, weight: 7}]`, want: "m/o:81 /x"},
-		{name: "two backends with a weight", rule: `backendRefs: [{name: s, port: 80}, {name: o, port: 81, weight: 7}]`, want: "not modeled"},
+		{
+			name: "one of two backends with a weight",
+			rule: `backendRefs: [{name: s, port: 80, weight: 0}, {name: o, port: 81, weight: 7}]`, want: "m/o:81 /x",
+		},
+		{
+			name: "two backends with a weight", rule: `backendRefs: [{name: s, port: 80}, {name: o, port: 81, weight: 7}]`,
+			want: "not modeled",
+		},
 		{name: "a pool", rule: `backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: p}]`, want: "m/p:0 /x"},
 		{name: "a bucket", rule: `backendRefs: [{group: storage, kind: Bucket, name: p}]`, want: "not modeled"},
 		{name: "a Service without a port", rule: `backendRefs: [{name: s}]`, want: "invalid"},
 		{name: "a Service of this namespace", rule: `backendRefs: [{namespace: m, name: s, port: 80}]`, want: "m/s:80 /x"},
 		{name: "a Service of another namespace", rule: `backendRefs: [{namespace: o, name: s, port: 80}]`, want: "not modeled"},
-		{name: "filters of a backend", rule: `backendRefs: [{name: s, port: 80, filters: [{type: URLRewrite, urlRewrite: {}}]}]`, want: "not modeled"},
+		{
+			name: "filters of a backend", rule: `backendRefs: [{name: s, port: 80, filters: [{type: URLRewrite, urlRewrite: {}}]}]`,
+			want: "not modeled",
+		},
 		{name: "a timeout that is none", rule: `timeouts: {request: 1.5s}, ` + to("s"), want: "invalid"},
 		{name: "a timeout of a try", rule: `timeouts: {request: 10s, backendRequest: 1s}, ` + to("s"), want: "not modeled"},
 	}
@@ -334,7 +505,8 @@ func TestGatewayAPIRule(t *testing.T) {
 func TestGatewayAPIRequestToTheBackend(t *testing.T) {
 	t.Parallel()
 	w := world(t, gateway(everywhere), route("m/r", `rules: [{filters: [
-  {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}], add: [{name: x-add, value: two}, {name: x-new, value: one}], remove: [X-Gone]}},
+  {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}], add: [{name: x-add, value: two}, {name: x-new,
+    value: one}], remove: [X-Gone]}},
   {type: URLRewrite, urlRewrite: {hostname: in.example.com}}], timeouts: {request: 1m30s, backendRequest: 1m30s}, `+to("s")+`}]`))
 	r := get(atThePublicGateway, "a.example.com/x?y=z")
 	r.Header = map[string]string{"X-Set": "old", "x-add": "one", "x-gone": "1", "x-stays": "1"}

@@ -155,7 +155,9 @@ func (w *World) checkLocations(c *ingressController, locations []*location) erro
 		switch {
 		case l.backend == nil:
 			return fmt.Errorf("%s: rule %d has no paths: %w", id, l.index[0], ErrNotModeled)
-		case !slices.Contains([]networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific}, l.kind):
+		case !slices.Contains([]networkingv1.PathType{
+			networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific,
+		}, l.kind):
 			return fmt.Errorf("%s: path %q of type %q: %w", id, l.path, l.kind, ErrInvalid)
 		case !strings.HasPrefix(l.path, "/"):
 			return fmt.Errorf("%s: path %q is not absolute: %w", id, l.path, ErrNotModeled)
@@ -205,7 +207,9 @@ func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, 
 			return fmt.Errorf("%s: annotation %s of a default backend: %w", objectIdentity("Ingress", i), key, ErrNotModeled)
 		}
 	}
-	d.contenders = []contender{&ingressMatch{request: r, world: w, location: &location{ingress: i, backend: i.Spec.DefaultBackend}, rewrite: noRewrite}}
+	d.contenders = []contender{
+		&ingressMatch{request: r, world: w, location: &location{ingress: i, backend: i.Spec.DefaultBackend}, rewrite: noRewrite},
+	}
 	return nil
 }
 

@@ -54,43 +54,85 @@ func TestControllers(t *testing.T) {
 		{name: "exact and a slash", paths: at("Exact", "/foo", "foo"), give: "/foo/", nginx: "no route", traefik: "no route"},
 		{name: "exact without its slash", paths: at("Exact", "/foo/", "foo"), give: "/foo", nginx: "no route", traefik: "no route"},
 		{name: "prefix", paths: at("Prefix", "/foo", "foo"), give: "/foo", nginx: "ns/foo:80 /foo", traefik: "ns/foo:80 /foo"},
-		{name: "prefix and a slash", paths: at("Prefix", "/foo", "foo"), give: "/foo/", nginx: "ns/foo:80 /foo/", traefik: "ns/foo:80 /foo/"},
-		{name: "characters after a prefix", paths: at("Prefix", "/foo", "foo"), give: "/foobar", nginx: "no route", traefik: "ambiguous"},
-		{name: "a prefix without its slash", paths: root + "," + at("Prefix", "/foo/", "foo"), give: "/foo", nginx: "ambiguous", traefik: "ambiguous"},
 		{
-			name: "a prefix without its slash, and that exactly", paths: at("Exact", "/foo", "exact") + "," + at("Prefix", "/foo/", "foo"), give: "/foo",
-			nginx: "ambiguous", traefik: "ambiguous",
+			name: "prefix and a slash", paths: at("Prefix", "/foo", "foo"), give: "/foo/", nginx: "ns/foo:80 /foo/",
+			traefik: "ns/foo:80 /foo/",
 		},
-		{name: "the same path exactly and as a prefix", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo", "exact"), give: "/foo", nginx: "ambiguous", traefik: "ns/prefix:80 /foo"},
-		{name: "an exact path and a shorter prefix", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo/x", "exact"), give: "/foo/x", nginx: "ambiguous", traefik: "ns/prefix:80 /foo/x"},
-		{name: "below the same path", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo", "exact"), give: "/foo/x", nginx: "ns/prefix:80 /foo/x", traefik: "ns/prefix:80 /foo/x"},
+		{name: "characters after a prefix", paths: at("Prefix", "/foo", "foo"), give: "/foobar", nginx: "no route", traefik: "ambiguous"},
 		{
-			name: "the longest", paths: root + "," + at("Prefix", "/aaa", "three") + "," + at("Prefix", "/aaa/bbb", "six"), give: "/aaa/bbb",
-			nginx: "ns/six:80 /aaa/bbb", traefik: "ns/six:80 /aaa/bbb",
+			name: "a prefix without its slash", paths: root + "," + at("Prefix", "/foo/", "foo"), give: "/foo", nginx: "ambiguous",
+			traefik: "ambiguous",
+		},
+		{
+			name: "a prefix without its slash, and that exactly", paths: at("Exact", "/foo", "exact") + "," + at("Prefix", "/foo/", "foo"),
+			give: "/foo", nginx: "ambiguous", traefik: "ambiguous",
+		},
+		{
+			name: "the same path exactly and as a prefix", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo", "exact"),
+			give: "/foo", nginx: "ambiguous", traefik: "ns/prefix:80 /foo",
+		},
+		{
+			name: "an exact path and a shorter prefix", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo/x", "exact"),
+			give: "/foo/x", nginx: "ambiguous", traefik: "ns/prefix:80 /foo/x",
+		},
+		{
+			name: "below the same path", paths: at("Prefix", "/foo", "prefix") + "," + at("Exact", "/foo", "exact"), give: "/foo/x",
+			nginx: "ns/prefix:80 /foo/x", traefik: "ns/prefix:80 /foo/x",
+		},
+		{
+			name: "the longest", paths: root + "," + at("Prefix", "/aaa", "three") + "," + at("Prefix", "/aaa/bbb", "six"),
+			give: "/aaa/bbb", nginx: "ns/six:80 /aaa/bbb", traefik: "ns/six:80 /aaa/bbb",
 		},
 		{name: "another case", paths: at("ImplementationSpecific", "/foo", "foo"), give: "/Foo", nginx: "no route", traefik: "no route"},
-		{name: "as the controller likes", paths: at("ImplementationSpecific", "/foo", "foo"), give: "/foobar", nginx: "no route", traefik: "ambiguous"},
-		{name: "a path of the wildcard's", paths: at("Prefix", "/foo", "foo"), more: ingress("wild", "", onHost("*.example.com", root)), give: "/bar", nginx: "ambiguous", traefik: "ns/root:80 /bar"},
-		{name: "a path of both hosts", paths: at("Prefix", "/foo", "foo"), more: ingress("wild", "", onHost("*.example.com", root)), give: "/foo", nginx: "ns/foo:80 /foo", traefik: "ns/foo:80 /foo"},
-		{name: "a longer path without a host", paths: root, more: ingress("any", "", onHost("", at("Prefix", long, "any"))), give: long, nginx: "ambiguous", traefik: "ns/any:80 " + long},
-		{name: "a path of two Ingresses", paths: root, more: ingress("j", "", onHost("a.example.com", at("Prefix", "/", "j"))), give: "/", nginx: "ambiguous", traefik: "ambiguous"},
-		{name: "a path of two Ingresses that agree", paths: root, more: ingress("j", "", onHost("a.example.com", root)), give: "/", nginx: "ns/root:80 /", traefik: "ns/root:80 /"},
-		{name: "a host of two Ingresses", paths: at("Prefix", "/foo", "foo"), more: ingress("j", "", onHost("a.example.com", root)), give: "/", nginx: "ns/root:80 /", traefik: "ns/root:80 /"},
 		{
-			name: "a default backend", paths: at("Prefix", "/foo", "foo"), more: ingress("d", "", "\n  defaultBackend: {service: {name: d, port: {number: 80}}}"), give: "/bar",
-			nginx: "no route", traefik: "ns/d:80 /bar",
+			name: "as the controller likes", paths: at("ImplementationSpecific", "/foo", "foo"), give: "/foobar", nginx: "no route",
+			traefik: "ambiguous",
 		},
 		{
-			name: "an annotation", paths: root, more: ingress("j", "{nginx.ingress.kubernetes.io/canary: 'true', traefik.ingress.kubernetes.io/router.pathmatcher: PathRegexp}", onHost("a.example.com", at("Prefix", "/j", "j"))),
+			name: "a path of the wildcard's", paths: at("Prefix", "/foo", "foo"), more: ingress("wild", "", onHost("*.example.com", root)),
+			give: "/bar", nginx: "ambiguous", traefik: "ns/root:80 /bar",
+		},
+		{
+			name: "a path of both hosts", paths: at("Prefix", "/foo", "foo"), more: ingress("wild", "", onHost("*.example.com", root)),
+			give: "/foo", nginx: "ns/foo:80 /foo", traefik: "ns/foo:80 /foo",
+		},
+		{
+			name: "a longer path without a host", paths: root, more: ingress("any", "", onHost("", at("Prefix", long, "any"))), give: long,
+			nginx: "ambiguous", traefik: "ns/any:80 " + long,
+		},
+		{
+			name: "a path of two Ingresses", paths: root, more: ingress("j", "", onHost("a.example.com", at("Prefix", "/", "j"))),
+			give: "/", nginx: "ambiguous", traefik: "ambiguous",
+		},
+		{
+			name: "a path of two Ingresses that agree", paths: root, more: ingress("j", "", onHost("a.example.com", root)), give: "/",
+			nginx: "ns/root:80 /", traefik: "ns/root:80 /",
+		},
+		{
+			name: "a host of two Ingresses", paths: at("Prefix", "/foo", "foo"), more: ingress("j", "", onHost("a.example.com", root)),
+			give: "/", nginx: "ns/root:80 /", traefik: "ns/root:80 /",
+		},
+		{
+			name: "a default backend", paths: at("Prefix", "/foo", "foo"),
+			more: ingress("d", "", "\n  defaultBackend: {service: {name: d, port: {number: 80}}}"), give: "/bar", nginx: "no route",
+			traefik: "ns/d:80 /bar",
+		},
+		{
+			name: "an annotation", paths: root,
+			more: ingress("j",
+				"{nginx.ingress.kubernetes.io/canary: 'true', traefik.ingress.kubernetes.io/router.pathmatcher: PathRegexp}",
+				onHost("a.example.com", at("Prefix", "/j", "j"))),
 			give: "/", nginx: "not modeled", traefik: "not modeled",
 		},
 		{
-			name: "a priority", paths: at("Prefix", "/foo/bar", "foo"), more: ingress("j", "{traefik.ingress.kubernetes.io/router.priority: '1000'}", onHost("", root)), give: "/foo/bar",
+			name: "a priority", paths: at("Prefix", "/foo/bar", "foo"),
+			more: ingress("j", "{traefik.ingress.kubernetes.io/router.priority: '1000'}", onHost("", root)), give: "/foo/bar",
 			nginx: "ns/foo:80 /foo/bar", traefik: "ns/root:80 /foo/bar",
 		},
 		{
-			name: "a priority of no number", paths: root, more: ingress("j", "{traefik.ingress.kubernetes.io/router.priority: high}", onHost("a.example.com", at("Prefix", "/j", "j"))), give: "/j",
-			nginx: "ns/j:80 /j", traefik: "invalid",
+			name: "a priority of no number", paths: root,
+			more: ingress("j", "{traefik.ingress.kubernetes.io/router.priority: high}", onHost("a.example.com", at("Prefix", "/j", "j"))),
+			give: "/j", nginx: "ns/j:80 /j", traefik: "invalid",
 		},
 	}
 	for _, tt := range tests {
@@ -108,7 +150,9 @@ func TestControllers(t *testing.T) {
 func TestControllersThatAreNotModeled(t *testing.T) {
 	t.Parallel()
 	for _, c := range ingressclass.Controllers() {
-		f := world(t, class(strings.TrimSuffix(c.SpecControllers[0], "/")+map[bool]string{true: "/x"}[strings.HasSuffix(c.SpecControllers[0], "/")]), ingress("i", "", onHost("", at("Prefix", "/", "s"))))
+		f := world(t,
+			class(strings.TrimSuffix(c.SpecControllers[0], "/")+map[bool]string{true: "/x"}[strings.HasSuffix(c.SpecControllers[0], "/")]),
+			ingress("i", "", onHost("", at("Prefix", "/", "s"))))
 		want := "not modeled"
 		if c == &ingressclass.IngressNGINX || c == &ingressclass.Traefik {
 			want = "ns/s:80 /"
@@ -120,16 +164,18 @@ func TestControllersThatAreNotModeled(t *testing.T) {
 func TestIngressClasses(t *testing.T) {
 	t.Parallel()
 	const (
-		rest     = `, spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}}`
-		kind     = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ns, name: i`
-		isDef    = `, annotations: {ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: traefik.io/ingress-controller}}`
+		rest  = `, spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}}`
+		kind  = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: ns, name: i`
+		isDef = `, annotations: {ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: ` +
+			`traefik.io/ingress-controller}}`
 		ours     = `{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: ours`
 		other    = `{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: other`
 		none     = kind + `}` + rest
 		justOurs = ours + `}, spec: {controller: traefik.io/ingress-controller}}`
 	)
 	named := func(class string) string {
-		return kind + `}, spec: {ingressClassName: ` + class + `, rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}}`
+		return kind + `}, spec: {ingressClassName: ` + class +
+			`, rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 80}}}}]}}]}}`
 	}
 	annotated := func(class string) string {
 		return kind + `, annotations: {kubernetes.io/ingress.class: ` + class + `}}` + rest
@@ -146,9 +192,15 @@ func TestIngressClasses(t *testing.T) {
 		{name: "by neither", give: []string{justOurs, none}, want: "no route"},
 		{name: "by default", give: []string{ours + isDef, none}, want: "ns/s:80 /"},
 		{name: "by another's default", give: []string{justOurs, other + isDef, none}, want: "no route"},
-		{name: "by two defaults, of which the API server takes the first by name", give: []string{ours + isDef, other + isDef, none}, want: "no route"},
+		{
+			name: "by two defaults, of which the API server takes the first by name", give: []string{ours + isDef, other + isDef, none},
+			want: "no route",
+		},
 		{name: "by name beside two defaults", give: []string{ours + isDef, other + isDef, named("ours")}, want: "ns/s:80 /"},
-		{name: "a controller that is not known", give: []string{ours + `}, spec: {controller: example.com/x}}`, named("ours")}, want: "not modeled"},
+		{
+			name: "a controller that is not known", give: []string{ours + `}, spec: {controller: example.com/x}}`, named("ours")},
+			want: "not modeled",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,20 +237,59 @@ func TestIngressesThatSayMore(t *testing.T) {
 	tests := []struct {
 		name, controller, spec, more, want string
 	}{
-		{name: "a resource", controller: traefik, spec: onHost("", `{path: /, pathType: Prefix, backend: {resource: {kind: a, name: b}}}`), want: "not modeled"},
+		{
+			name: "a resource", controller: traefik,
+			spec: onHost("", `{path: /, pathType: Prefix, backend: {resource: {kind: a, name: b}}}`), want: "not modeled",
+		},
 		{name: "nothing", controller: traefik, spec: onHost("", `{path: /, pathType: Prefix, backend: {}}`), want: "invalid"},
-		{name: "the name of a port", controller: traefik, spec: onHost("", `{path: /, pathType: Prefix, backend: {service: {name: s, port: {name: http}}}}`), want: "not modeled"},
-		{name: "no type", controller: traefik, spec: onHost("", `{path: /, backend: {service: {name: s, port: {number: 80}}}}`), want: "invalid"},
+		{
+			name: "the name of a port", controller: traefik,
+			spec: onHost("", `{path: /, pathType: Prefix, backend: {service: {name: s, port: {name: http}}}}`), want: "not modeled",
+		},
+		{
+			name: "no type", controller: traefik, spec: onHost("", `{path: /, backend: {service: {name: s, port: {number: 80}}}}`),
+			want: "invalid",
+		},
 		{name: "no path", controller: traefik, spec: onHost("", at("ImplementationSpecific", "", "s")), want: "not modeled"},
 		{name: "a host without paths", controller: traefik, spec: "\n  rules: [{host: a.example.com}]", want: "not modeled"},
-		{name: "what another host says", controller: traefik, spec: onHost("", at("Prefix", "/", "s")), more: ingress("j", "{traefik.ingress.kubernetes.io/router.pathmatcher: Path}", "\n  rules: [{host: b.example.com}]"), want: "ns/s:80 /"},
-		{name: "a default beside rules", controller: traefik, spec: onHost("a.example.com", at("Prefix", "/x", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", want: "not modeled"},
-		{name: "a default beside the rules of another host", controller: traefik, spec: onHost("b.example.com", at("Prefix", "/", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", want: "no route"},
-		{name: "a default beside a rule that fits", controller: traefik, spec: onHost("a.example.com", at("Prefix", "/", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", want: "ns/s:80 /"},
-		{name: "two defaults", controller: traefik, spec: "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", more: ingress("j", "", "\n  defaultBackend: {service: {name: e, port: {number: 80}}}"), want: "ambiguous"},
-		{name: "a default with a rewrite", controller: traefik, spec: onHost("b.example.com", at("Prefix", "/", "s")), more: ingress("j", "{traefik.ingress.kubernetes.io/router.middlewares: a@file}", "\n  defaultBackend: {service: {name: e, port: {number: 80}}}"), want: "not modeled"},
-		{name: "a default for a host of nobody", controller: nginx, spec: "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", want: "ns/d:80 /"},
-		{name: "a default that is a resource", controller: nginx, spec: "\n  defaultBackend: {resource: {kind: a, name: b}}", want: "not modeled"},
+		{
+			name: "what another host says", controller: traefik, spec: onHost("", at("Prefix", "/", "s")),
+			more: ingress("j", "{traefik.ingress.kubernetes.io/router.pathmatcher: Path}", "\n  rules: [{host: b.example.com}]"),
+			want: "ns/s:80 /",
+		},
+		{
+			name: "a default beside rules", controller: traefik,
+			spec: onHost("a.example.com", at("Prefix", "/x", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}",
+			want: "not modeled",
+		},
+		{
+			name: "a default beside the rules of another host", controller: traefik,
+			spec: onHost("b.example.com", at("Prefix", "/", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}",
+			want: "no route",
+		},
+		{
+			name: "a default beside a rule that fits", controller: traefik,
+			spec: onHost("a.example.com", at("Prefix", "/", "s")) + "\n  defaultBackend: {service: {name: d, port: {number: 80}}}",
+			want: "ns/s:80 /",
+		},
+		{
+			name: "two defaults", controller: traefik, spec: "\n  defaultBackend: {service: {name: d, port: {number: 80}}}",
+			more: ingress("j", "", "\n  defaultBackend: {service: {name: e, port: {number: 80}}}"), want: "ambiguous",
+		},
+		{
+			name: "a default with a rewrite", controller: traefik, spec: onHost("b.example.com", at("Prefix", "/", "s")),
+			more: ingress("j", "{traefik.ingress.kubernetes.io/router.middlewares: a@file}",
+				"\n  defaultBackend: {service: {name: e, port: {number: 80}}}"),
+			want: "not modeled",
+		},
+		{
+			name: "a default for a host of nobody", controller: nginx,
+			spec: "\n  defaultBackend: {service: {name: d, port: {number: 80}}}", want: "ns/d:80 /",
+		},
+		{
+			name: "a default that is a resource", controller: nginx, spec: "\n  defaultBackend: {resource: {kind: a, name: b}}",
+			want: "not modeled",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,7 +304,9 @@ func TestIngressesThatSayMore(t *testing.T) {
 func TestExpressionsChangeTheirHost(t *testing.T) {
 	t.Parallel()
 	const annotations = `{nginx.ingress.kubernetes.io/use-regex: "true", nginx.ingress.kubernetes.io/rewrite-target: /$2}`
-	portal := ingress("portal", "", onHost("a.example.com", at("Exact", "/login", "portal")+","+at("Exact", "/models/chat", "portal")+","+at("Prefix", "/Docs", "docs")))
+	portal := ingress("portal", "",
+		onHost("a.example.com",
+			at("Exact", "/login", "portal")+","+at("Exact", "/models/chat", "portal")+","+at("Prefix", "/Docs", "docs")))
 	ours := ingress("ours", annotations, onHost("a.example.com", at("ImplementationSpecific", "/models/chat(/|$)(.*)", "chat")))
 	tests := []struct{ path, alone, beside string }{
 		{"/login", "ns/portal:80 /login", "ns/portal:80 /login"},
@@ -225,7 +318,9 @@ func TestExpressionsChangeTheirHost(t *testing.T) {
 		{"/models/chat/v1/models", "no route", "ns/chat:80 /v1/models"},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.alone, ask(t, world(t, class("k8s.io/ingress-nginx"), portal), get(atOurClass, "a.example.com"+tt.path)), tt.path)
-		assert.Equal(t, tt.beside, ask(t, world(t, class("k8s.io/ingress-nginx"), portal, ours), get(atOurClass, "a.example.com"+tt.path)), tt.path)
+		assert.Equal(t, tt.alone, ask(t, world(t, class("k8s.io/ingress-nginx"), portal), get(atOurClass, "a.example.com"+tt.path)),
+			tt.path)
+		assert.Equal(t, tt.beside, ask(t, world(t, class("k8s.io/ingress-nginx"), portal, ours), get(atOurClass, "a.example.com"+tt.path)),
+			tt.path)
 	}
 }

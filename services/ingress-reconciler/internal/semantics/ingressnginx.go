@@ -40,8 +40,8 @@ const (
 var ingressNGINX = ingressController{
 	prefixes: []string{prefixNGINX}, known: []string{annotationUseRegex, annotationNGINXTarget},
 	irrelevant: append(irrelevantAnnotations(&ingressclass.IngressNGINX, annotationUseRegex, annotationNGINXTarget),
-		prefixNGINX+"backend-protocol", prefixNGINX+"client-body-buffer-size", prefixNGINX+"force-ssl-redirect", prefixNGINX+"proxy-http-version",
-		prefixNGINX+"ssl-redirect",
+		prefixNGINX+"backend-protocol", prefixNGINX+"client-body-buffer-size", prefixNGINX+"force-ssl-redirect",
+		prefixNGINX+"proxy-http-version", prefixNGINX+"ssl-redirect",
 	),
 	order: orderNGINX,
 }
@@ -76,7 +76,8 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 	}
 	switch {
 	case redirects:
-		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path, ErrAmbiguous)
+		return nil, fmt.Errorf("path %s is redirected to %s/ by ingress-nginx, and not by Traefik's NGINX provider: %w", r.path, r.path,
+			ErrAmbiguous)
 	case len(nginx) == 0 && len(traefik) > 0:
 		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path,
 			objectIdentity("Ingress", traefik[0].ingress), ErrAmbiguous)
@@ -273,7 +274,8 @@ func rewriteNGINX(_ *World, l *location, a *answer) error {
 		return nil
 	}
 	if at[0] > 0 || at[1] < len(a.path) {
-		return fmt.Errorf("path %q matches only part of %s, the rest is lost with ingress-nginx and kept by Traefik's NGINX provider: %w", l.path, a.path, ErrAmbiguous)
+		return fmt.Errorf("path %q matches only part of %s, the rest is lost with ingress-nginx and kept by Traefik's NGINX provider: %w",
+			l.path, a.path, ErrAmbiguous)
 	}
 	a.path, err = expandGroups(target, re.FindStringSubmatch(a.path))
 	return err

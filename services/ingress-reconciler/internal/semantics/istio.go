@@ -51,7 +51,8 @@ func (w *World) throughIstio(r *request, d *result) error {
 	})
 	d.addStep("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(services))
 	slices.SortFunc(services, func(a, b *istiov1.VirtualService) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Namespace, b.Namespace))
 	})
 	var rules, catchAll []*istioRule
 	for _, v := range slices.Compact(services) {
@@ -212,7 +213,8 @@ func (i *istioRule) resolveAnswer() (*answer, error) {
 // exact match, and the leading slash if the rule does not match the uri.
 func (i *istioRule) rewriteRequest(a *answer) error {
 	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
-	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"), onlyMessageFields(headers.GetRequest(), "set")); err != nil {
+	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"),
+		onlyMessageFields(headers.GetRequest(), "set")); err != nil {
 		return err
 	}
 	if uri := rewrite.GetUri(); uri != "" {

@@ -134,15 +134,42 @@ func TestRequest(t *testing.T) {
 		{name: "two slashes at the end", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x//"}, want: "not modeled"},
 		{name: "dots", give: Request{Entrance: ours, Host: "a.example.com", Path: "/x/../y"}, want: "not modeled"},
 		{name: "escape", give: Request{Entrance: ours, Host: "a.example.com", Path: "/%78"}, want: "not modeled"},
-		{name: "a header twice", give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"a": "1", "A": "2"}}, want: "invalid"},
-		{name: "host as a header", give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"host": "b"}}, want: "invalid"},
+		{
+			name: "a header twice",
+			give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"a": "1", "A": "2"}},
+			want: "invalid",
+		},
+		{
+			name: "host as a header",
+			give: Request{Entrance: ours, Host: "a.example.com", Path: "/", Header: map[string]string{"host": "b"}}, want: "invalid",
+		},
 		{name: "no entrance", give: Request{Host: "a.example.com", Path: "/"}, want: "invalid"},
-		{name: "two entrances", give: Request{Entrance: Entrance{IngressClass: "ours", IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"}, want: "invalid"},
-		{name: "port of a class", give: Request{Entrance: Entrance{IngressClass: "ours", Port: 80}, Host: "a.example.com", Path: "/"}, want: "invalid"},
-		{name: "no such class", give: Request{Entrance: Entrance{IngressClass: "other"}, Host: "a.example.com", Path: "/"}, want: "not found"},
-		{name: "no such Gateway", give: Request{Entrance: Entrance{Gateway: types.NamespacedName{Namespace: "g", Name: "x"}}, Host: "a.example.com", Path: "/"}, want: "not found"},
-		{name: "Istio gateway without a namespace", give: Request{Entrance: Entrance{IstioGateway: "mesh"}, Host: "a.example.com", Path: "/"}, want: "invalid"},
-		{name: "Istio Gateway that no object names", give: Request{Entrance: Entrance{IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"}, want: "no route"},
+		{
+			name: "two entrances",
+			give: Request{Entrance: Entrance{IngressClass: "ours", IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"},
+			want: "invalid",
+		},
+		{
+			name: "port of a class", give: Request{Entrance: Entrance{IngressClass: "ours", Port: 80}, Host: "a.example.com", Path: "/"},
+			want: "invalid",
+		},
+		{
+			name: "no such class", give: Request{Entrance: Entrance{IngressClass: "other"}, Host: "a.example.com", Path: "/"},
+			want: "not found",
+		},
+		{
+			name: "no such Gateway",
+			give: Request{Entrance: Entrance{Gateway: types.NamespacedName{Namespace: "g", Name: "x"}}, Host: "a.example.com", Path: "/"},
+			want: "not found",
+		},
+		{
+			name: "Istio gateway without a namespace",
+			give: Request{Entrance: Entrance{IstioGateway: "mesh"}, Host: "a.example.com", Path: "/"}, want: "invalid",
+		},
+		{
+			name: "Istio Gateway that no object names",
+			give: Request{Entrance: Entrance{IstioGateway: "a/b"}, Host: "a.example.com", Path: "/"}, want: "no route",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,7 +190,12 @@ func TestHostIndex(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s%q", hostname, all))
 		return true
 	})
-	assert.Equal(t, []string{`a.b.example.com["a.b.example.com"]`, `*.b.example.com["*.b.example.com"]`, `*.example.com["*.example.com"]`, `*.com["*.COM"]`, `["" "*"]`}, got)
+	assert.Equal(t,
+		[]string{
+			`a.b.example.com["a.b.example.com"]`, `*.b.example.com["*.b.example.com"]`, `*.example.com["*.example.com"]`, `*.com["*.COM"]`,
+			`["" "*"]`,
+		},
+		got)
 	got = nil
 	x.forEachCovering("b.example.com", func(hostname string, _ []string) bool {
 		got = append(got, hostname)
@@ -195,13 +227,37 @@ func TestFromObjects(t *testing.T) {
 		want       error
 	}{
 		{name: "another kind", give: `{apiVersion: v1, kind: Secret, metadata: {name: a}}`},
-		{name: "another version", give: `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: HTTPRoute, metadata: {name: a}}`, want: ErrNotModeled},
-		{name: "a field of a later release", give: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a}, spec: {color: red}}`},
-		{name: "an Ingress of another form", give: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}, spec: {rules: 1}}`, want: ErrInvalid},
-		{name: "a VirtualService of another form", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: 1}}`, want: ErrInvalid},
-		{name: "a VirtualService with a field of a later release", give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {color: red}}`},
-		{name: "two namespaces", give: "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}", want: ErrInvalid},
-		{name: "two Middlewares", give: "{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: a}}\n---\n{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: a}}", want: ErrInvalid},
+		{
+			name: "another version", give: `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: HTTPRoute, metadata: {name: a}}`,
+			want: ErrNotModeled,
+		},
+		{
+			name: "a field of a later release",
+			give: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a}, spec: {color: red}}`,
+		},
+		{
+			name: "an Ingress of another form",
+			give: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}, spec: {rules: 1}}`, want: ErrInvalid,
+		},
+		{
+			name: "a VirtualService of another form",
+			give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {hosts: 1}}`, want: ErrInvalid,
+		},
+		{
+			name: "a VirtualService with a field of a later release",
+			give: `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a}, spec: {color: red}}`,
+		},
+		{
+			name: "two namespaces",
+			give: "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
+			want: ErrInvalid,
+		},
+		{
+			name: "two Middlewares",
+			give: "{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: a}}\n---\n{apiVersion: traefik.io/v1alpha1, " +
+				"kind: Middleware, metadata: {name: a}}",
+			want: ErrInvalid,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,10 +278,12 @@ func TestFromObjects(t *testing.T) {
 func TestFieldsThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 	const rules = `rules: [{backendRefs: [{name: s, port: 80}]}]`
-	f := world(t, gateway(everywhere), route("m/known", `hostnames: [a.example.com], `+rules), route("m/later", `hostnames: [b.example.com], color: red, `+rules),
-		class("k8s.io/ingress-nginx"), ingress("i", "", onHost("a.example.com", at("Prefix", "/", "s"))),
+	f := world(t, gateway(everywhere), route("m/known", `hostnames: [a.example.com], `+rules),
+		route("m/later", `hostnames: [b.example.com], color: red, `+rules), class("k8s.io/ingress-nginx"),
+		ingress("i", "", onHost("a.example.com", at("Prefix", "/", "s"))),
 		ingress("later", "", onHost("b.example.com", at("Prefix", "/", "s"))+"\n  color: red"),
-		virtual("m/known", `hosts: [a.example.com], http: [{`+toHost("s")+`}]`), virtual("m/later", `hosts: [b.example.com], color: red, http: [{`+toHost("s")+`}]`))
+		virtual("m/known", `hosts: [a.example.com], http: [{`+toHost("s")+`}]`),
+		virtual("m/later", `hosts: [b.example.com], color: red, http: [{`+toHost("s")+`}]`))
 	for _, e := range []Entrance{atThePublicGateway, atOurClass, atTheIstioGateway} {
 		assert.Contains(t, ask(t, f, get(e, "a.example.com/")), "/s:80 /", e)
 		assert.Equal(t, "not modeled", ask(t, f, get(e, "b.example.com/")), e)
@@ -239,7 +297,8 @@ func TestManyObjects(t *testing.T) { // the test counts allocations
 		for i := range n {
 			host := fmt.Sprintf("h%d.example.com", i)
 			documents = append(documents, route(fmt.Sprintf("m/r%d", i), `hostnames: [`+host+`], rules: [{`+to("s")+`}]`),
-				ingress(fmt.Sprintf("i%d", i), "", onHost(host, at("Prefix", "/", "s"))), virtual(fmt.Sprintf("m/v%d", i), `hosts: [`+host+`], http: [{`+toHost("s")+`}]`))
+				ingress(fmt.Sprintf("i%d", i), "", onHost(host, at("Prefix", "/", "s"))),
+				virtual(fmt.Sprintf("m/v%d", i), `hosts: [`+host+`], http: [{`+toHost("s")+`}]`))
 		}
 		w, err := FromObjects(parse(t, documents...))
 		require.NoError(t, err)

@@ -54,7 +54,8 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 
 // traefikMatches returns the locations that match a path, the highest priority first. If several locations have the highest priority,
 // they must agree.
-func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string) (rule string, fits func(string) bool)) ([]*ingressMatch, error) {
+func traefikMatches(w *World, x *classIndex, r *request,
+	prefix func(path string) (rule string, fits func(string) bool)) ([]*ingressMatch, error) {
 	var found []*ingressMatch
 	for _, l := range x.locationsFor(r.host) {
 		rule, fits := prefix(l.path)
@@ -68,7 +69,8 @@ func traefikMatches(w *World, x *classIndex, r *request, prefix func(path string
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", objectIdentity("Ingress", l.ingress), err)
 		}
-		found = append(found, &ingressMatch{location: l, request: r, world: w, rewrite: rewriteTraefik, loses: traefikReason, priority: priority})
+		found = append(found,
+			&ingressMatch{location: l, request: r, world: w, rewrite: rewriteTraefik, loses: traefikReason, priority: priority})
 	}
 	slices.SortStableFunc(found, func(a, b *ingressMatch) int { return cmp.Compare(b.priority, a.priority) })
 	for _, m := range found {
@@ -93,7 +95,8 @@ func strictPrefix(path string) (rule string, fits func(string) bool) {
 	if bare == "" {
 		return traefikPrefix(path)
 	}
-	return fmt.Sprintf("(Path(%q) || PathPrefix(%q))", bare, bare+"/"), func(p string) bool { return p == bare || strings.HasPrefix(p, bare+"/") }
+	return fmt.Sprintf("(Path(%q) || PathPrefix(%q))", bare,
+		bare+"/"), func(p string) bool { return p == bare || strings.HasPrefix(p, bare+"/") }
 }
 
 func traefikReason(loser, winner *ingressMatch) string {

@@ -62,8 +62,9 @@ type World struct {
 func FromObjects(objects []*unstructured.Unstructured) (*World, error) {
 	w := &World{
 		gateways: map[types.NamespacedName]*gatewayv1.Gateway{}, routes: map[types.NamespacedName]hostIndex[*gatewayv1.HTTPRoute]{},
-		namespaces: map[string]map[string]string{}, byClass: map[string]*classIndex{}, middlewares: map[string][]*unstructured.Unstructured{},
-		istio: map[string]hostIndex[*istiov1.VirtualService]{}, problems: map[string]error{}, seen: map[string]bool{},
+		namespaces: map[string]map[string]string{}, byClass: map[string]*classIndex{},
+		middlewares: map[string][]*unstructured.Unstructured{}, istio: map[string]hostIndex[*istiov1.VirtualService]{},
+		problems: map[string]error{}, seen: map[string]bool{},
 	}
 	if slices.Contains(objects, nil) {
 		return nil, fmt.Errorf("an object is nil: %w", ErrInvalid)
@@ -80,7 +81,8 @@ func FromObjects(objects []*unstructured.Unstructured) (*World, error) {
 }
 
 func compareObjects(a, b *unstructured.Unstructured) int {
-	return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+		cmp.Compare(a.GetName(), b.GetName()))
 }
 
 func (w *World) addObject(u *unstructured.Unstructured) error {

@@ -83,7 +83,8 @@ func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
 		}
 	}
 	if keys > maxCopiedKeys || bytes > maxCopiedBytes {
-		s.CopyProblem = fmt.Sprintf("%d labels and annotations with %d bytes are selected for copying, more than %d or %d bytes: none is copied; remove some",
+		s.CopyProblem = fmt.Sprintf("%d labels and annotations with %d bytes are selected for copying, more than %d or %d bytes: none "+
+			"is copied; remove some",
 			keys, bytes, maxCopiedKeys, maxCopiedBytes)
 		return
 	}

@@ -42,19 +42,29 @@ func TestCopiedKeys(t *testing.T) {
 			Labels: map[string]string{"example.com/a": "1"}, Annotations: map[string]string{"example.com/b": "2"},
 		}},
 		{name: "all keys with a prefix", config: "copyLabels: [example.com/*]\ncopyAnnotations: [example.com/*]", want: Copied{
-			Labels: map[string]string{"example.com/a": "1", "example.com/b": "2"}, Annotations: map[string]string{"example.com/a": "1", "example.com/b": "2"},
+			Labels:      map[string]string{"example.com/a": "1", "example.com/b": "2"},
+			Annotations: map[string]string{"example.com/a": "1", "example.com/b": "2"},
 		}},
 		{name: "all keys without a prefix", config: "copyAnnotations: ['*']", want: Copied{
 			Labels: map[string]string{"team": "llm"}, Annotations: map[string]string{"note": "x"},
 		}},
 		{name: "nothing", config: "copyLabels: []\ncopyAnnotations: []"},
-		{name: "by default, how long a connection to a fallback Service may be idle", config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true}", want: Copied{
-			FallbackAnnotations: map[string]string{idle: "4000"},
-		}},
-		{name: "a list for the fallback Service", config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true, copyAnnotations: [note]}", want: Copied{
-			FallbackAnnotations: map[string]string{"note": "x"},
-		}},
-		{name: "nothing for the fallback Service", config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true, copyAnnotations: []}"},
+		{
+			name:   "by default, how long a connection to a fallback Service may be idle",
+			config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true}", want: Copied{
+				FallbackAnnotations: map[string]string{idle: "4000"},
+			},
+		},
+		{
+			name:   "a list for the fallback Service",
+			config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true, copyAnnotations: [note]}", want: Copied{
+				FallbackAnnotations: map[string]string{"note": "x"},
+			},
+		},
+		{
+			name:   "nothing for the fallback Service",
+			config: "copyLabels: []\ncopyAnnotations: []\nfallbackService: {enabled: true, copyAnnotations: []}",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,8 +80,9 @@ func TestCopiedKeys(t *testing.T) {
 func TestUnsafeKeys(t *testing.T) {
 	t.Parallel()
 	words := []string{
-		"alias", "snippet", "priority", "group", "issuer", "external-dns", "auth", "mirror", "canary", "redirect", "rewrite", "middlewares", "entrypoints",
-		"hash-by", "vhost", "scheme", "internal", "source-range", "name", "address", "custom-headers", "tls", "ssl", "log", "backend",
+		"alias", "snippet", "priority", "group", "issuer", "external-dns", "auth", "mirror", "canary", "redirect", "rewrite", "middlewares",
+		"entrypoints", "hash-by", "vhost", "scheme", "internal", "source-range", "name", "address", "custom-headers", "tls", "ssl", "log",
+		"backend",
 	}
 	for _, key := range slices.Concat(defaultCopyAnnotations, defaultCopyFallbackAnnotations) {
 		for _, word := range words {
@@ -97,9 +108,10 @@ func TestUnsafeKeys(t *testing.T) {
 func TestNeverCopied(t *testing.T) {
 	t.Parallel()
 	keys := []string{
-		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "helm.sh/chart",
-		"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "ome.io/inferenceservice",
-		"networking.ome.io/visibility", "networking.knative.dev/visibility", "fairlead.dev/applied", "fairlead.dev/slot", "internal.ome.io/storage-initializer-sourceuri",
+		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kubectl.kubernetes.io/last-applied-configuration",
+		"meta.helm.sh/release-name", "helm.sh/chart", "kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name",
+		"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "ome.io/inferenceservice", "networking.ome.io/visibility",
+		"networking.knative.dev/visibility", "fairlead.dev/applied", "fairlead.dev/slot", "internal.ome.io/storage-initializer-sourceuri",
 		"addonmanager.kubernetes.io/mode", "objectset.rio.cattle.io/hash", "kapp.k14s.io/app", "component",
 	}
 	labels := map[string]string{"other": "x"}
@@ -151,7 +163,9 @@ func TestCopyLimits(t *testing.T) {
 		})
 	}
 	got := copied(t, "", many(65, 1), nil)
-	assert.Equal(t, "65 labels and annotations with 520 bytes are selected for copying, more than 64 or 16384 bytes: none is copied; remove some", got.CopyProblem)
+	assert.Equal(t,
+		"65 labels and annotations with 520 bytes are selected for copying, more than 64 or 16384 bytes: none is copied; remove some",
+		got.CopyProblem)
 }
 
 func TestDefaultsAreDocumented(t *testing.T) {

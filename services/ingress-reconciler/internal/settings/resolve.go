@@ -128,7 +128,8 @@ func (c *Config) ResolveSettings(s *isvc.Service) (Settings, error) {
 	administrators, _ := c.mergeValues(s, &Values{}) // the settings without annotations
 	merged, enabled := c.mergeValues(s, &own)
 	out := Settings{
-		Enabled: enabled, Private: private, Ignored: ignoredAnnotations(s.Annotations), OMEActs: c.OMEActs(s), ClusterDomain: c.ClusterDomain,
+		Enabled: enabled, Private: private, Ignored: ignoredAnnotations(s.Annotations), OMEActs: c.OMEActs(s),
+		ClusterDomain: c.ClusterDomain,
 	}
 	gatewayAPI := merged.EnableGatewayAPI
 	if gatewayAPI == nil && valueOf(merged.OMEIngressGateway) != "" {

@@ -110,7 +110,8 @@ func (c chartSchema) assertFields(t *testing.T, path string, want reflect.Type, 
 			delete(fields, name)
 			continue
 		}
-		if assert.Contains(t, keys(s.Properties), name, "add %s to definitions.settings of charts/ingress-reconciler/values.schema.json, and a reference to it to %s", name, path) {
+		if assert.Contains(t, keys(s.Properties), name,
+			"add %s to definitions.settings of charts/ingress-reconciler/values.schema.json, and a reference to it to %s", name, path) {
 			c.assertType(t, path+"."+name, field, s.Properties[name])
 		}
 	}

@@ -26,7 +26,8 @@ func TestSource(t *testing.T) {
 		problem string
 	}{
 		{
-			name: "both are valid", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true},
+			name: "both are valid", config: text[*Document]{value: document, present: true},
+			ome:  text[*Inherited]{value: inherited, present: true},
 			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"},
 		},
 		{
@@ -46,15 +47,17 @@ func TestSource(t *testing.T) {
 			want: Config{Document: document, ClusterDomain: "cluster.local"}, problem: "config: bad",
 		},
 		{
-			name: "OME's configuration has never been valid", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{problem: "ome: bad"},
-			want: Config{ClusterDomain: "cluster.local"}, problem: "ome: bad",
+			name: "OME's configuration has never been valid", config: text[*Document]{value: document, present: true},
+			ome: text[*Inherited]{problem: "ome: bad"}, want: Config{ClusterDomain: "cluster.local"}, problem: "ome: bad",
 		},
 		{
-			name: "OME's configuration is invalid now", config: text[*Document]{value: document, present: true}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			name: "OME's configuration is invalid now", config: text[*Document]{value: document, present: true},
+			ome:  text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
 			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "ome: bad",
 		},
 		{
-			name: "both are invalid now", config: text[*Document]{value: document, present: true, problem: "config: bad"}, ome: text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
+			name: "both are invalid now", config: text[*Document]{value: document, present: true, problem: "config: bad"},
+			ome:  text[*Inherited]{value: inherited, present: true, problem: "ome: bad"},
 			want: Config{Document: document, Inherited: inherited, ClusterDomain: "cluster.local"}, problem: "config: bad",
 		},
 	}

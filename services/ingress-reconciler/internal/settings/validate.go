@@ -147,7 +147,8 @@ func (f *FallbackService) validate(c *strictyaml.Checker) {
 const maxSuffix = 20
 
 func validateSuffix(suffix string) error {
-	if problems := validation.IsDNS1035Label("a" + suffix); len(problems) > 0 || !strings.HasPrefix(suffix, "-") || len(suffix) > maxSuffix {
+	if problems := validation.IsDNS1035Label("a" +
+		suffix); len(problems) > 0 || !strings.HasPrefix(suffix, "-") || len(suffix) > maxSuffix {
 		return fmt.Errorf("%q must be a dash followed by letters and digits, with at most %d characters", suffix, maxSuffix)
 	}
 	if slices.ContainsFunc(isvc.Roles, func(r isvc.Role) bool { return suffix == "-"+string(r) }) {

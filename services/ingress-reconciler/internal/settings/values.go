@@ -55,23 +55,27 @@ type Values struct {
 	KnativeGatewayService     *string    `json:"knativeLocalGatewayService,omitempty"` // host that receives requests for Knative Services
 
 	DefaultRouteTimeoutSeconds *int64 `json:"defaultRouteTimeoutSeconds,omitempty"` // 0: no timeout
-	DisableHTTPRouteTimeout    *bool  `json:"disableHTTPRouteTimeout,omitempty"`    // omit timeouts from HTTPRoutes: some Gateways reject them
-	MaxRequestBodySize         *Size  `json:"maxRequestBodySize,omitempty"`         // 0: no limit
-	BufferBodies               *bool  `json:"bufferBodies,omitempty"`               // Ingress controllers buffer whole bodies
+	// omit timeouts from HTTPRoutes: some Gateways reject them
+	DisableHTTPRouteTimeout *bool `json:"disableHTTPRouteTimeout,omitempty"`
+	MaxRequestBodySize      *Size `json:"maxRequestBodySize,omitempty"` // 0: no limit
+	BufferBodies            *bool `json:"bufferBodies,omitempty"`       // Ingress controllers buffer whole bodies
 
-	TLSSecretName *string `json:"tlsSecretName,omitempty"` // for Ingresses: a template with the fields of domainTemplate; default with an issuer: <host>-tls
-	TLSIssuer     *string `json:"tlsIssuer,omitempty"`     // Issuer/<name> or ClusterIssuer/<name> of cert-manager
+	// for Ingresses: a template with the fields of domainTemplate; default with an issuer: <host>-tls
+	TLSSecretName *string `json:"tlsSecretName,omitempty"`
+	TLSIssuer     *string `json:"tlsIssuer,omitempty"` // Issuer/<name> or ClusterIssuer/<name> of cert-manager
 
-	InferencePool     *InferencePool `json:"inferencePool,omitempty"`
-	ModelHeader       *string        `json:"modelBasedRoutingHeaderName,omitempty"` // this header selects a model on the shared host
-	ModelNameTemplate *string        `json:"modelNameTemplate,omitempty"`           // value of that header: a template with the fields of domainTemplate
+	InferencePool *InferencePool `json:"inferencePool,omitempty"`
+	ModelHeader   *string        `json:"modelBasedRoutingHeaderName,omitempty"` // this header selects a model on the shared host
+	// value of that header: a template with the fields of domainTemplate
+	ModelNameTemplate *string `json:"modelNameTemplate,omitempty"`
 
 	FallbackService *FallbackService `json:"fallbackService,omitempty"`
 
-	Labels          *map[string]string `json:"labels,omitempty"`          // of all objects; override copied labels
-	Annotations     *map[string]string `json:"annotations,omitempty"`     // of routes; override copied annotations
-	CopyLabels      *[]string          `json:"copyLabels,omitempty"`      // labels to copy from the InferenceService to all objects: see copy.go
-	CopyAnnotations *[]string          `json:"copyAnnotations,omitempty"` // annotations to copy from the InferenceService to routes: see copy.go
+	Labels      *map[string]string `json:"labels,omitempty"`      // of all objects; override copied labels
+	Annotations *map[string]string `json:"annotations,omitempty"` // of routes; override copied annotations
+	// labels to copy from the InferenceService to all objects: see copy.go
+	CopyLabels      *[]string `json:"copyLabels,omitempty"`
+	CopyAnnotations *[]string `json:"copyAnnotations,omitempty"` // annotations to copy from the InferenceService to routes: see copy.go
 
 	AnnotationPrefixes *[]string `json:"annotationPrefixes,omitempty"` // rejected: a key of earlier releases
 }

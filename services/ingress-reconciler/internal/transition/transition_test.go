@@ -40,7 +40,8 @@ func wanted(slot plan.Slot, all ...gatewayapi.Acceptance) []Wanted {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	accepted, pending, refused := wanted(plan.Entry, gatewayapi.Accepted), wanted(plan.Entry, gatewayapi.Pending), wanted(plan.Entry, gatewayapi.Refused)
+	accepted, pending, refused := wanted(plan.Entry,
+		gatewayapi.Accepted), wanted(plan.Entry, gatewayapi.Pending), wanted(plan.Entry, gatewayapi.Refused)
 	tests := []struct {
 		name string
 		give Input
@@ -62,8 +63,8 @@ func TestDecide(t *testing.T) {
 			want: []Action{Retain},
 		},
 		{
-			name: "of no known slot, while some are kept", give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{engine}, Old: []Old{{Slot: ""}}},
-			want: []Action{Retain},
+			name: "of no known slot, while some are kept",
+			give: Input{HoldDuration: hold, FrozenSlots: []plan.Slot{engine}, Old: []Old{{Slot: ""}}}, want: []Action{Retain},
 		},
 		{name: "of no known slot", give: Input{HoldDuration: hold, Old: []Old{{Slot: ""}}}, want: []Action{Delete}},
 
@@ -82,20 +83,26 @@ func TestDecide(t *testing.T) {
 			}, want: []Action{Retain, Retain},
 		},
 		{
-			name: "handed over without a hold, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}},
-			want: []Action{Retain},
+			name: "handed over without a hold, and OME does not serve it",
+			give: Input{Disabled: true, HandedToOME: true, Old: []Old{unmarked}}, want: []Action{Retain},
 		},
-		{name: "of another service, and OME does not serve it", give: Input{Disabled: true, HandedToOME: true, Old: []Old{{Slot: plan.Entry, Lost: true}}}, want: []Action{Delete}},
+		{
+			name: "of another service, and OME does not serve it",
+			give: Input{Disabled: true, HandedToOME: true, Old: []Old{{Slot: plan.Entry, Lost: true}}}, want: []Action{Delete},
+		},
 		{
 			name: "handed over, for a while",
-			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}}, want: []Action{Retain},
-			next: 4 * time.Minute,
+			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(time.Minute))}},
+			want: []Action{Retain}, next: 4 * time.Minute,
 		},
 		{
 			name: "handed over, for long enough",
 			give: Input{HoldDuration: hold, Disabled: true, HandedToOME: true, Old: []Old{served(entry(hold))}}, want: []Action{Delete},
 		},
-		{name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}}, want: []Action{Delete}},
+		{
+			name: "handed over, without a hold", give: Input{Disabled: true, HandedToOME: true, Old: []Old{served(unmarked)}},
+			want: []Action{Delete},
+		},
 
 		{name: "no new objects", give: Input{HoldDuration: hold, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
 		{
@@ -129,25 +136,30 @@ func TestDecide(t *testing.T) {
 			next: 4 * time.Minute,
 		},
 		{
-			name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}}, want: []Action{Retain},
-			next: 1,
+			name: "held to the last moment", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(hold - 1)}},
+			want: []Action{Retain}, next: 1,
 		},
 		{
 			name: "held long enough, before a restart", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Hour)}},
 			want: []Action{Delete},
 		},
-		{name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}}, want: []Action{Delete, Delete}},
+		{
+			name: "accepted, without a hold", give: Input{Wanted: accepted, Old: []Old{unmarked, entry(time.Second)}},
+			want: []Action{Delete, Delete},
+		},
 		{name: "a negative hold is none", give: Input{HoldDuration: -1, Wanted: accepted, Old: []Old{unmarked}}, want: []Action{Delete}},
 		{
 			name: "marked by a clock that is ahead",
-			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}}, want: []Action{Mark, Mark},
-			next: hold,
+			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(-time.Second), entry(-24 * time.Hour)}},
+			want: []Action{Mark, Mark}, next: hold,
 		},
 		{name: "marked now", give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(0)}}, want: []Action{Retain}, next: hold},
 
 		{
 			name: "several, the next one first",
-			give: Input{HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)}},
+			give: Input{
+				HoldDuration: hold, Wanted: accepted, Old: []Old{entry(time.Minute), entry(4 * time.Minute), unmarked, entry(hold)},
+			},
 			want: []Action{Retain, Retain, Mark, Delete}, next: time.Minute,
 		},
 		{name: "taken by another service", give: Input{

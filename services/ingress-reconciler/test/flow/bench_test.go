@@ -74,7 +74,8 @@ func benchmarkServices(b *testing.B, qps int) {
 	b.ReportMetric(2*cold.Seconds()/(before+after).Seconds(), "cold-ratio")
 	b.ReportMetric(cold.Seconds(), "cold-s")
 
-	b.Log("results of reconciles:", program.lines("fairlead_controller_reconcile_duration_seconds_count"), program.lines("fairlead_ingress_writes_total"))
+	b.Log("results of reconciles:", program.lines("fairlead_controller_reconcile_duration_seconds_count"),
+		program.lines("fairlead_ingress_writes_total"))
 	time.Sleep(3 * time.Second)
 	count := program.metric("fairlead_ingress_writes_total")
 	time.Sleep(3 * time.Second)
@@ -84,7 +85,8 @@ func benchmarkServices(b *testing.B, qps int) {
 	const reconciles = "fairlead_controller_reconcile_duration_seconds_count"
 	count = program.metric(reconciles)
 	r.must(r.client.Resource(gateways).Namespace("gateways").Patch(b.Context(), "other", types.MergePatchType,
-		[]byte(`{"spec":{"listeners":[{"name":"http","port":8080,"protocol":"HTTP","allowedRoutes":{"namespaces":{"from":"All"}}}]}}`), metav1.PatchOptions{}))
+		[]byte(`{"spec":{"listeners":[{"name":"http","port":8080,"protocol":"HTTP","allowedRoutes":{"namespaces":{"from":"All"}}}]}}`),
+		metav1.PatchOptions{}))
 	time.Sleep(2 * time.Second)
 	b.ReportMetric(program.metric(reconciles)-count, "gateway-reconciles")
 	b.ReportMetric(program.metric("process_cpu_seconds_total"), "cpu-s")
@@ -107,7 +109,11 @@ type benchRig struct {
 
 func newBenchRig(b *testing.B, qps int) *benchRig {
 	b.Helper()
-	r := &benchRig{b: b, qps: qps, rig: newPlainRig(b, benchCluster(b), ome.Release12, gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n")}
+	r := &benchRig{
+		b: b, qps: qps,
+		rig: newPlainRig(b, benchCluster(b), ome.Release12,
+			gatewayAPI+"overrides: [{selector: {matchLabels: {by: other}}, omeIngressGateway: gateways/other}]\n"),
+	}
 	config := rest.CopyConfig(r.cluster.RESTConfig())
 	config.QPS, config.Burst = float32(qps), qps
 	r.bare = dynamic.NewForConfigOrDie(config)
@@ -125,8 +131,12 @@ func newBenchRig(b *testing.B, qps int) *benchRig {
 		r.must(r.client.Resource(services).Namespace(ns).Create(b.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{
-				"name": benchName(i) + "-engine", "namespace": ns, "labels": map[string]any{ome.LabelService: benchName(i), ome.LabelComponent: "engine"},
-				"ownerReferences": []any{map[string]any{"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": benchName(i), "uid": string(u.GetUID()), "controller": true}},
+				"name": benchName(i) + "-engine", "namespace": ns,
+				"labels": map[string]any{ome.LabelService: benchName(i), ome.LabelComponent: "engine"},
+				"ownerReferences": []any{map[string]any{
+					"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": benchName(i), "uid": string(u.GetUID()),
+					"controller": true,
+				}},
 			},
 			"spec": map[string]any{"ports": []any{map[string]any{"name": "http1", "port": int64(8080)}}},
 		}}, metav1.CreateOptions{}))
@@ -144,10 +154,12 @@ func benchCluster(b *testing.B) *cluster.Cluster {
 
 // create creates an InferenceService.
 func (r *benchRig) create(namespace string, i int, labels map[string]any) *unstructured.Unstructured {
-	return r.must(r.client.Resource(isvc.Resource).Namespace(namespace).Create(r.b.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": map[string]any{"engine": map[string]any{}},
-		"metadata": map[string]any{"name": benchName(i), "namespace": namespace, "labels": labels},
-	}}, metav1.CreateOptions{}))
+	return r.must(r.client.Resource(isvc.Resource).Namespace(namespace).Create(r.b.Context(), &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "spec": map[string]any{"engine": map[string]any{}},
+			"metadata": map[string]any{"name": benchName(i), "namespace": namespace, "labels": labels},
+		},
+	}, metav1.CreateOptions{}))
 }
 
 func benchName(i int) string { return fmt.Sprintf("chat-%04d", i) }
@@ -185,21 +197,28 @@ func (r *benchRig) writeBare() time.Duration {
 		u := route.DeepCopy()
 		u.SetName(benchName(i))
 		r.must(r.bare.Resource(render.HTTPRoutes).Namespace("others").Create(r.b.Context(), u, metav1.CreateOptions{}))
-		r.must(r.bare.Resource(isvc.Resource).Namespace("others").Patch(r.b.Context(), benchName(i), types.JSONPatchType, []byte(benchPatch), metav1.PatchOptions{}, "status"))
+		r.must(r.bare.Resource(isvc.Resource).Namespace("others").Patch(r.b.Context(), benchName(i), types.JSONPatchType,
+			[]byte(benchPatch), metav1.PatchOptions{}, "status"))
 	})
 	took := time.Since(began)
 	for _, resource := range []schema.GroupVersionResource{render.HTTPRoutes, isvc.Resource} {
-		require.NoError(r.b, r.client.Resource(resource).Namespace("others").DeleteCollection(r.b.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		require.NoError(r.b,
+			r.client.Resource(resource).Namespace("others").DeleteCollection(r.b.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
 	return took
 }
 
-const benchPatch = `[{"op":"add","path":"/status","value":{"conditions":[{"type":"fairlead.dev/Exposed","status":"Unknown","severity":"Info","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"ParentStatusNotAvailable","message":"http://chat-0000.models.example.com/; Gateway gateways/public: ParentStatusNotAvailable: no controller has looked at it yet"}]}}]`
+const benchPatch = `[{"op":"add","path":"/status","value":{"conditions":[{"type":"fairlead.dev/Exposed","status":"Unknown","severity":` +
+	`"Info","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"ParentStatusNotAvailable","message":"http://chat-0000.models.example.` +
+	`com/; Gateway gateways/public: ParentStatusNotAvailable: no controller has looked at it yet"}]}}]`
 
-const benchRoute = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"x","namespace":"others","annotations":{"fairlead.dev/applied":"AAAAAAAAAAAAAAAAAAAA"},
+const benchRoute = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"x","namespace":"others",
+  "annotations":{"fairlead.dev/applied":"AAAAAAAAAAAAAAAAAAAA"},
 	"labels":{"fairlead.dev/component":"engine","fairlead.dev/inferenceservice":"chat-0000","fairlead.dev/slot":"entry"}},
-	"spec":{"hostnames":["chat-0000.models.example.com"],"parentRefs":[{"group":"gateway.networking.k8s.io","kind":"Gateway","namespace":"gateways","name":"public"}],
-	"rules":[{"matches":[{"path":{"type":"PathPrefix","value":"/"}}],"filters":[{"type":"RequestHeaderModifier","requestHeaderModifier":{"set":[{"name":"OMe-Isvc-Name","value":"chat-0000"},{"name":"OME-Isvc-Namespace","value":"models"}]}}],
+	"spec":{"hostnames":["chat-0000.models.example.com"],"parentRefs":[{"group":"gateway.networking.k8s.io","kind":"Gateway",
+	"namespace":"gateways","name":"public"}],
+	"rules":[{"matches":[{"path":{"type":"PathPrefix","value":"/"}}],"filters":[{"type":"RequestHeaderModifier",
+	"requestHeaderModifier":{"set":[{"name":"OMe-Isvc-Name","value":"chat-0000"},{"name":"OME-Isvc-Namespace","value":"models"}]}}],
 	"backendRefs":[{"group":"","kind":"Service","name":"chat-0000-engine","port":8080}],"timeouts":{"request":"0s"}}]}}`
 
 // program is the reconciler in a separate process.
@@ -210,7 +229,8 @@ type program struct {
 	began   time.Time
 }
 
-var listening = regexp.MustCompile(`"Started listening".*"flag":"metrics-bind-address","address":"([^"]*)"|"address":"([^"]*)","flag":"metrics-bind-address"`)
+var listening = regexp.MustCompile(`"Started listening".*"flag":"metrics-bind-address","address":"([^"]*)"|"address":"([^"]*)","flag":` +
+	`"metrics-bind-address"`)
 
 func (r *benchRig) startProgram() *program {
 	binary := filepath.Join(r.b.TempDir(), "ingress-reconciler")
@@ -318,7 +338,8 @@ func (r *benchRig) untilWritten(p *program) time.Duration {
 
 // medianOfEvents changes the ports of Services, one at a time, and returns the median time until the route changes.
 func (r *benchRig) medianOfEvents() time.Duration {
-	watch, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Watch(r.b.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy})
+	watch, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Watch(r.b.Context(),
+		metav1.ListOptions{LabelSelector: render.LabelManagedBy})
 	require.NoError(r.b, err)
 	defer watch.Stop()
 	var took []time.Duration

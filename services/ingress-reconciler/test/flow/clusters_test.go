@@ -71,10 +71,12 @@ func readCRDs(ctx context.Context) (map[string]string, error) {
 		"services":    loose("serving.knative.dev", "v1", "Service"),
 	}
 	for resource, file := range map[string][2]string{
-		"gatewayclasses":  {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gatewayclasses.yaml"},
-		"gateways":        {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"},
-		"httproutes":      {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
-		"inferencepools":  {"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"},
+		"gatewayclasses": {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gatewayclasses.yaml"},
+		"gateways":       {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"},
+		"httproutes":     {"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+		"inferencepools": {
+			"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml",
+		},
 		"virtualservices": {"istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
 	} {
 		out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", file[0]).Output()
@@ -112,8 +114,10 @@ var (
 	leases      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 	gatewayClasses = gateways.GroupVersion().WithResource("gatewayclasses")
-	policies       = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
-	bindings       = policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
+	policies       = schema.GroupVersionResource{
+		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies",
+	}
+	bindings = policies.GroupVersion().WithResource("validatingadmissionpolicybindings")
 )
 
 // empty deletes all objects that a test may have created. It deletes InferenceServices first, because they have OME's finalizer.
@@ -153,7 +157,8 @@ func deleteAll(ctx context.Context, client dynamic.Interface, kind schema.GroupV
 			continue
 		}
 		n++
-		if err := remove(ctx, client.Resource(kind).Namespace(o.GetNamespace()), o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := remove(ctx, client.Resource(kind).Namespace(o.GetNamespace()),
+			o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return n, fmt.Errorf("delete %s %s: %w", kind.Resource, o.GetName(), err)
 		}
 	}

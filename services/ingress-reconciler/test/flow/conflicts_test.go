@@ -37,7 +37,8 @@ func TestTwoServicesThatWantOneHost(t *testing.T) {
 		r.settles()
 
 		t.Log("The older service keeps its host with an invalid value, even after a restart")
-		r.patch(isvc.Resource, ns, "old", `{"metadata":{"annotations":{"ome.io/ingress-domain-template":"{{ .Labels.team }}.example.com"}}}`)
+		r.patch(isvc.Resource, ns, "old",
+			`{"metadata":{"annotations":{"ome.io/ingress-domain-template":"{{ .Labels.team }}.example.com"}}}`)
 		r.eventually(func() (string, bool) {
 			got := r.condition(ns, "old")
 			return got, strings.HasPrefix(got, "False InvalidHost")
@@ -74,11 +75,14 @@ func TestForeignObjectsAreNotChanged(t *testing.T) {
 		r := newRig(t, release, gatewayAPI)
 		r.apply(gateway)
 		name := render.BuildName("chat", "httproute", "entry", "chat.models.example.com", "/", "", "", "gateways/public")
-		r.apply(fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: %s}, spec: {hostnames: [theirs.example.com]}}`, name, ns))
+		r.apply(fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: %s}, spec: `+
+			`{hostnames: [theirs.example.com]}}`, name, ns))
 		r.start()
 		r.service(ns, "chat", "engine")
 		r.service(ns, "other", "engine")
-		r.awaitCondition("chat", fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: HTTPRoute %s exists and has another owner: delete or rename it", name))
+		r.awaitCondition("chat",
+			fmt.Sprintf("False NameConflict: http://chat.models.example.com/; Gateway gateways/public: HTTPRoute %s exists and has "+
+				"another owner: delete or rename it", name))
 		r.has("httproute other.models.example.com/ -> other-engine by public")
 		live, err := r.client.Resource(render.HTTPRoutes).Namespace(ns).Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
@@ -110,7 +114,8 @@ func TestOneDeniedObjectDoesNotKeepOthersBack(t *testing.T) {
 		r := newRig(t, release, gatewayAPI+"additionalIngressDomains: [denied.example.org]\n")
 		r.apply(gateway)
 		r.apply(policy)
-		denied := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: try, namespace: models}, spec: {hostnames: [chat.models.denied.example.org]}}`
+		denied := `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: try, namespace: models}, spec: ` +
+			`{hostnames: [chat.models.denied.example.org]}}`
 		r.eventually(func() (string, bool) { // the API server enforces a policy with a delay
 			err := r.cluster.Apply(t.Context(), denied)
 			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "not here")
@@ -118,11 +123,13 @@ func TestOneDeniedObjectDoesNotKeepOthersBack(t *testing.T) {
 		r.start()
 		r.service(ns, "chat", "engine")
 		r.service(ns, "other", "engine")
-		r.has("httproute chat.models.example.com/ -> chat-engine by public", "httproute other.models.example.com/ -> other-engine by public",
+		r.has("httproute chat.models.example.com/ -> chat-engine by public",
+			"httproute other.models.example.com/ -> other-engine by public",
 			"httproute other.models.denied.example.org/ -> other-engine by public")
 		r.eventually(func() (string, bool) {
 			got := r.condition(ns, "chat")
-			return got, assert.Regexp(quiet{}, "^False NotWritten: http://chat.models.denied.example.org/, http://chat.models.example.com/; .*not here", got)
+			return got, assert.Regexp(quiet{},
+				"^False NotWritten: http://chat.models.denied.example.org/, http://chat.models.example.com/; .*not here", got)
 		}, "the condition has the reason")
 	})
 }
@@ -142,7 +149,9 @@ func TestLeadershipThatIsLostAndWonAgain(t *testing.T) {
 			return got, strings.HasPrefix(got, "False HostConflict")
 		}, "the younger service has no host")
 
-		r.patch(leases, "fairlead", "fairlead-ingress-reconciler", `{"spec":{"holderIdentity":"another","leaseDurationSeconds":3600,"renewTime":"`+time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")+`"}}`)
+		r.patch(leases, "fairlead", "fairlead-ingress-reconciler",
+			`{"spec":{"holderIdentity":"another","leaseDurationSeconds":3600,"renewTime":"`+
+				time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")+`"}}`)
 		logged := func(message string, times int) {
 			r.eventually(func() (string, bool) {
 				n := r.logs.FilterMessage(message).Len()

@@ -19,7 +19,9 @@ import (
 // enableOME turns OME's ingress on in its ConfigMap, with the domain of the tests.
 func (r *rig) enableOME(changes ...string) {
 	r.t.Helper()
-	replaced := append([]string{`"disableIngressCreation": true`, `"disableIngressCreation": false`, `: "svc.cluster.local"`, `: "example.com"`}, changes...)
+	replaced := append([]string{
+		`"disableIngressCreation": true`, `"disableIngressCreation": false`, `: "svc.cluster.local"`, `: "example.com"`,
+	}, changes...)
 	r.apply(strings.NewReplacer(replaced...).Replace(ome.Config(r.release)))
 }
 
@@ -33,7 +35,8 @@ func (r *rig) omeIngress() bool {
 	return err == nil
 }
 
-const notServed = "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller; " +
+const notServed = "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's " +
+	"configuration to use this controller; " +
 	"no accepted route of OME serves chat.models.example.com/: %s stays"
 
 // awaitStays waits until the condition says that an object of a kind stays because OME does not serve its host.
@@ -109,7 +112,8 @@ func TestIngressesAreHandedOverBesideTheWebhook(t *testing.T) {
 
 		t.Log("Back again: the webhook refuses the Ingress until adopt deletes OME's")
 		r.apply(ome.Config(release))
-		r.eventually(func() (string, bool) { got := r.condition(ns, "chat"); return got, strings.Contains(got, "NotWritten") }, "the webhook refuses it")
+		r.eventually(func() (string, bool) { got := r.condition(ns, "chat"); return got, strings.Contains(got, "NotWritten") },
+			"the webhook refuses it")
 		_, _, err := r.command("adopt", "--config-map", "fairlead/ours", "--dry-run=false")
 		require.NoError(t, err)
 		r.has(nginxIngress)

@@ -42,7 +42,8 @@ func TestKnativeServices(t *testing.T) {
 	r.has(virtual)
 	r.awaitCondition("chat", "True Programmed: http://"+host+"/; Istio Gateway istio/public: accepted")
 	live := r.only(render.VirtualServices)
-	assert.Equal(t, "chat-engine.models.svc.cluster.local", field(live, "spec", "http", 0, "rewrite", "authority"), "by which Knative's gateway finds the service")
+	assert.Equal(t, "chat-engine.models.svc.cluster.local", field(live, "spec", "http", 0, "rewrite", "authority"),
+		"by which Knative's gateway finds the service")
 	r.settles()
 
 	t.Log("OME writes a Service, and leaves the Knative Service behind")
@@ -95,8 +96,10 @@ func TestRayServices(t *testing.T) {
 	t.Log("As Kubernetes reports it")
 	r.apply(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: chat-engine-x, namespace: models,
 		labels: {kubernetes.io/service-name: chat-engine, ome.io/inferenceservice: chat, component: engine}}, endpoints: []}`)
-	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com")+"; NoPods: Service chat-engine selects no pods, so requests fail: no pod has the labels "+
-		"app.kubernetes.io/created-by=kuberay-operator,app.kubernetes.io/name=kuberay,ome.io/inferenceservice=chat-engine,ray.io/node-type=head")
+	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com")+
+		"; NoPods: Service chat-engine selects no pods, so requests fail: no pod has the labels "+
+		"app.kubernetes.io/created-by=kuberay-operator,app.kubernetes.io/name=kuberay,ome.io/inferenceservice=chat-engine,ray.io/"+
+		"node-type=head")
 	r.patch(endpointSlices, ns, "chat-engine-x", `{"endpoints":[{"addresses":["10.0.0.1"]}]}`)
 	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 	r.settles()
@@ -112,9 +115,12 @@ func TestPortsOfRuntimes(t *testing.T) {
 		r.yaml(ns, "chat", "engine: {}", map[string]any{ome.AnnotationRuntimePorts: "engine=grpc1:8080"})
 		r.eventually(func() (string, bool) {
 			got := r.condition(ns, "chat")
-			return got, strings.HasPrefix(got, "False GRPCOnly: http://chat.models.example.com/; Gateway gateways/public: accepted; port grpc1 of Service chat-engine speaks only gRPC")
+			return got, strings.HasPrefix(got,
+				"False GRPCOnly: http://chat.models.example.com/; Gateway gateways/public: accepted; port grpc1 of Service chat-engine "+
+					"speaks only gRPC")
 		}, "the condition says so")
-		r.patch(isvc.Resource, ns, "chat", `{"metadata":{"annotations":{"`+ome.AnnotationRuntimePorts+`":"engine=grpc1:8080,engine=http1:8081"}}}`)
+		r.patch(isvc.Resource, ns, "chat",
+			`{"metadata":{"annotations":{"`+ome.AnnotationRuntimePorts+`":"engine=grpc1:8080,engine=http1:8081"}}}`)
 		r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 		r.eventually(func() (string, bool) {
 			got := field(r.only(render.HTTPRoutes), "spec", "rules", 0, "backendRefs", 0, "port")

@@ -30,7 +30,8 @@ const (
 func (r *rig) startNginx() func(*config.Config) {
 	r.t.Helper()
 	for _, name := range []string{"nginx", "nginx-internal"} {
-		r.apply(fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: %s, annotations: {ingressclass.kubernetes.io/is-default-class: %q}}, spec: {controller: k8s.io/ingress-nginx}}",
+		r.apply(fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: %s, annotations: "+
+			"{ingressclass.kubernetes.io/is-default-class: %q}}, spec: {controller: k8s.io/ingress-nginx}}",
 			name, fmt.Sprint(name == "nginx")))
 	}
 	proxy, err := ingressnginx.New(r.cluster.RESTConfig())
@@ -92,11 +93,13 @@ metadata:
   name: chat-fairlead-fcf94e91
   namespace: models
   annotations: {fairlead.dev/claim: chat.models.example.com/}
-  labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/inferenceservice: chat, fairlead.dev/slot: entry, fairlead.dev/component: engine}
+  labels: {fairlead.dev/managed-by: ingress-reconciler, fairlead.dev/inferenceservice: chat, fairlead.dev/slot: entry,
+    fairlead.dev/component: engine}
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: %s, controller: true}]
 spec:
   ingressClassName: nginx
-  rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: chat-engine, port: {number: 8080}}}}]}}]
+  rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: chat-engine,
+    port: {number: 8080}}}}]}}]
 `, r.uidOf(ns, "chat")))
 		uid := r.uids()[nginxIngress]
 		require.NotEmpty(t, uid)
@@ -113,8 +116,10 @@ func TestAnIngressThatTheWebhookRefuses(t *testing.T) {
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
 		r := newRig(t, release, ingress)
 		nginx := r.startNginx()
-		r.apply(`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: chat, namespace: models}, spec: {ingressClassName: nginx,
-		rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: old, port: {number: 80}}}}]}}]}}`)
+		r.apply(`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: chat, namespace: models},
+		spec: {ingressClassName: nginx,
+		rules: [{host: chat.models.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: old,
+		port: {number: 80}}}}]}}]}}`)
 		r.start(nginx)
 		r.service(ns, "chat", "engine")
 		r.eventually(func() (string, bool) {

@@ -21,7 +21,8 @@ func TestARouteOfSomebodyElseComesAndGoes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release12, gatewayAPI)
 	r.apply(gateway)
-	const legacy = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: legacy, namespace: models}, spec: {parentRefs: [{name: public, namespace: gateways}],
+	const legacy = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: legacy, namespace: models},
+	spec: {parentRefs: [{name: public, namespace: gateways}],
 		hostnames: [%s], rules: [{matches: [{path: {type: PathPrefix, value: %s}}], backendRefs: [{name: legacy, port: 80}]}]}}`
 	const host = "chat.models.example.com"
 	r.apply(fmt.Sprintf(legacy, host, "/"))
@@ -56,7 +57,8 @@ func TestARouteOfSomebodyElseComesAndGoes(t *testing.T) {
 func TestOneIngressRequestsTheCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ome.Release12, ingress+sharedHost+"tlsIssuer: ClusterIssuer/letsencrypt\n")
-	r.apply(`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx, annotations: {ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: k8s.io/ingress-nginx}}`)
+	r.apply(`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx, annotations: ` +
+		`{ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: k8s.io/ingress-nginx}}`)
 	r.start()
 	requesters := func(want ...string) {
 		r.eventually(func() (string, bool) {
@@ -73,7 +75,8 @@ func TestOneIngressRequestsTheCertificate(t *testing.T) {
 			return strings.Join(found, ", "), assert.ElementsMatch(quiet{}, want, found)
 		}, "the certificate is requested by %s", want)
 	}
-	const first, second = "ingress llm.example.com/models/first(/|$)(.*) -> first-engine", "ingress llm.example.com/models/second(/|$)(.*) -> second-engine"
+	const first, second = "ingress llm.example.com/models/first(/|$)(.*) -> first-engine", "ingress llm.example.com/models/second(/|$)(." +
+		"*) -> second-engine"
 	r.service(ns, "first", "engine")
 	r.has(first)
 	r.service(ns, "second", "engine")

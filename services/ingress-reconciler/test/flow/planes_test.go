@@ -88,7 +88,8 @@ func startPlanes(t testing.TB, client dynamic.Interface, discovery kube.Resource
 	p := &planes{client: client, seen: map[string]*unstructured.Unstructured{}, hosts: map[string]map[string]bool{}}
 	background(t, func(ctx context.Context) error {
 		acts := map[schema.GroupVersionResource]func(context.Context, *unstructured.Unstructured){
-			render.Ingresses: p.address, render.HTTPRoutes: p.accept, render.VirtualServices: func(context.Context, *unstructured.Unstructured) {},
+			render.Ingresses: p.address, render.HTTPRoutes: p.accept,
+			render.VirtualServices: func(context.Context, *unstructured.Unstructured) {},
 		}
 		var all sync.WaitGroup
 		for resource, act := range acts {

@@ -25,13 +25,15 @@ import (
 // picker creates the Service of an endpoint picker.
 func (r *rig) picker(name string) {
 	r.t.Helper()
-	r.apply(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {selector: {app: picker}, ports: [{name: grpc, port: 9002}]}}`, name, ns))
+	r.apply(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {selector: {app: picker}, ports: `+
+		`[{name: grpc, port: 9002}]}}`, name, ns))
 }
 
 // pool creates an InferencePool.
 func (r *rig) pool(name, matchLabels string) {
 	r.t.Helper()
-	r.apply(fmt.Sprintf(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: %s, namespace: %s}, spec: {selector: {matchLabels: %s},
+	r.apply(fmt.Sprintf(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {name: %s, namespace: %s},
+	spec: {selector: {matchLabels: %s},
 		targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}}}}`, name, ns, matchLabels))
 }
 
@@ -42,10 +44,14 @@ func TestNamedPools(t *testing.T) {
 		r.apply(gateway)
 		r.start()
 		r.service(ns, "chat", "engine")
-		r.awaitCondition("chat", "False InferencePoolNotFound: InferencePool theirs does not exist: create it, or correct inferencePool.name")
-		const mismatch = "InferencePoolMismatch: InferencePool theirs selects no pods of the engine: the selector has app=other, the pods have app=chat-engine"
+		r.awaitCondition("chat",
+			"False InferencePoolNotFound: InferencePool theirs does not exist: create it, or correct inferencePool.name")
+		const mismatch = "InferencePoolMismatch: InferencePool theirs selects no pods of the engine: the selector has app=other, the " +
+			"pods have app=chat-engine"
 		r.pool("theirs", "{app: other}")
-		r.awaitCondition("chat", "False EndpointPickerNotFound: InferencePool theirs: Service picker of the endpoint picker does not exist: create it, or correct endpointPickerRef; "+mismatch)
+		r.awaitCondition("chat",
+			"False EndpointPickerNotFound: InferencePool theirs: Service picker of the endpoint picker does not exist: create it, or "+
+				"correct endpointPickerRef; "+mismatch)
 		r.picker("picker")
 		const url = "http://chat.models.example.com/; Gateway gateways/public: accepted"
 		r.has("httproute chat.models.example.com/ -> theirs by public")
@@ -57,8 +63,12 @@ func TestNamedPools(t *testing.T) {
 		t.Log("A pool of the engine would bypass a router; a pool of the router's pods is used")
 		r.patch(isvc.Resource, ns, "chat", `{"spec":{"router":{}}}`)
 		r.has("httproute chat.models.example.com/ -> chat-router by public")
-		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePoolUnsupported: requests go to the router: InferencePool theirs would bypass it. Add component: router to the selector of the pool")
-		r.patch(render.InferencePools, ns, "theirs", `{"spec":{"selector":{"matchLabels":{"app":null,"component":"router","ome.io/inferenceservice":"chat"}}}}`)
+		r.awaitCondition("chat",
+			"True Programmed: "+url+
+				"; InferencePoolUnsupported: requests go to the router: InferencePool theirs would bypass it. Add component: router to "+
+				"the selector of the pool")
+		r.patch(render.InferencePools, ns, "theirs",
+			`{"spec":{"selector":{"matchLabels":{"app":null,"component":"router","ome.io/inferenceservice":"chat"}}}}`)
 		r.has("httproute chat.models.example.com/ -> theirs by public")
 		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePool theirs: FailClose")
 		r.settles()
@@ -68,17 +78,23 @@ func TestNamedPools(t *testing.T) {
 func TestCreatedPools(t *testing.T) {
 	t.Parallel()
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
-		r := newRig(t, release, gatewayAPI+"inferencePool: {endpointPickerRef: {name: 'picker-{{ .Name }}', failureMode: FailOpen}}\nfallbackService: {enabled: true, type: NodePort}\n")
+		r := newRig(t, release,
+			gatewayAPI+
+				"inferencePool: {endpointPickerRef: {name: 'picker-{{ .Name }}', failureMode: FailOpen}}\nfallbackService: {enabled: "+
+				"true, type: NodePort}\n")
 		r.apply(gateway)
 		r.start()
 		r.service(ns, "chat", "engine")
-		const missing = "InferencePool chat-fairlead: Service picker-chat of the endpoint picker does not exist: create it, or correct endpointPickerRef"
+		const missing = "InferencePool chat-fairlead: Service picker-chat of the endpoint picker does not exist: create it, or correct " +
+			"endpointPickerRef"
 		r.awaitCondition("chat", "False EndpointPickerNotFound: "+missing)
 		r.has("services chat-external")
 
 		r.picker("picker-chat")
 		const url = "http://chat.models.example.com/; Gateway gateways/public: accepted"
-		all := []string{"httproute chat.models.example.com/ -> chat-fairlead by public", "inferencepools chat-fairlead", "services chat-external"}
+		all := []string{
+			"httproute chat.models.example.com/ -> chat-fairlead by public", "inferencepools chat-fairlead", "services chat-external",
+		}
 		r.has(all...)
 		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePool chat-fairlead: FailOpen")
 		assert.Equal(t, "picker-chat", field(r.only(render.InferencePools), "spec", "endpointPickerRef", "name"))
@@ -103,7 +119,10 @@ func TestCreatedPools(t *testing.T) {
 		t.Log("The router receives the requests, not a pool of the engine")
 		r.patch(isvc.Resource, ns, "chat", `{"spec":{"router":{}}}`)
 		r.has("httproute chat.models.example.com/ -> chat-router by public", "services chat-external")
-		r.awaitCondition("chat", "True Programmed: "+url+"; InferencePoolUnsupported: requests go to the router: an InferencePool of the engine would bypass it. Remove the router or inferencePool")
+		r.awaitCondition("chat",
+			"True Programmed: "+url+
+				"; InferencePoolUnsupported: requests go to the router: an InferencePool of the engine would bypass it. Remove the "+
+				"router or inferencePool")
 		r.patch(isvc.Resource, ns, "chat", `{"spec":{"router":null}}`)
 		r.has(all...)
 		r.settles()
@@ -116,7 +135,8 @@ func TestCreatedPools(t *testing.T) {
 }
 
 // blue is an InferenceReplica that a user created.
-const blue = `{apiVersion: ome.io/v1beta1, kind: InferenceReplica, metadata: {namespace: models, name: blue}, spec: {component: engine, replicas: 1, runners: [
+const blue = `{apiVersion: ome.io/v1beta1, kind: InferenceReplica, metadata: {namespace: models, name: blue}, spec: {component: engine,
+  replicas: 1, runners: [
 	{name: leader, size: 1, template: {spec: {containers: [{name: e, image: own:1, ports: [{containerPort: 30000, name: http}]}]}}},
 	{name: worker, size: 1, template: {spec: {containers: [{name: w, image: own:1}]}}}]}}`
 
@@ -141,8 +161,8 @@ var engines = map[ome.Release][]engine{
 		{name: "nodes", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"nodes-engine-leader"}},
 		{name: "others", spec: "{engine: {leader: {}, worker: {size: 1}}}", pods: []string{"others-engine-leader"}},
 		{
-			name: "runtime", spec: "{engine: {runner: {name: e, ports: [{containerPort: 8080, name: http1}]}}}", pods: []string{"runtime-engine-leader"},
-			annotations: map[string]any{ome.AnnotationRuntimeWorkers: "engine=1"},
+			name: "runtime", spec: "{engine: {runner: {name: e, ports: [{containerPort: 8080, name: http1}]}}}",
+			pods: []string{"runtime-engine-leader"}, annotations: map[string]any{ome.AnnotationRuntimeWorkers: "engine=1"},
 		},
 		{name: "front", spec: "{replicaRefs: {engine: [blue]}}", pods: []string{"front-engine-leader"}},
 		{name: "sets", spec: "{engine: {leader: {}, annotations: {ome.io/deploymentMode: MultiNode}}}", pods: []string{"sets-engine-lws"}},
@@ -192,8 +212,10 @@ func (r *rig) podsAreReady() {
 		if d.Status.ReadyReplicas == n {
 			continue
 		}
-		patch := fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":%[2]d,"readyReplicas":%[2]d,"conditions":[{"type":"Available","status":"True","reason":"MinimumReplicasAvailable"}]}}`, d.Generation, n)
-		_, err := r.cluster.Clientset().AppsV1().Deployments(ns).Patch(r.t.Context(), d.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		patch := fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":%[2]d,"readyReplicas":%[2]d,"conditions":[{"type":`+
+			`"Available","status":"True","reason":"MinimumReplicasAvailable"}]}}`, d.Generation, n)
+		_, err := r.cluster.Clientset().AppsV1().Deployments(ns).Patch(r.t.Context(), d.Name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}, "status")
 		require.NoError(r.t, err)
 	}
 }
@@ -236,7 +258,9 @@ func TestInstancesThatServe(t *testing.T) {
 	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 	live, err := isvc.Read(r.get(isvc.Resource, "chat"))
 	require.NoError(t, err)
-	assert.True(t, slices.ContainsFunc(live.Conditions, func(c isvc.Condition) bool { return c.Type == "EngineReady" && c.Status == metav1.ConditionFalse }))
+	assert.True(t,
+		slices.ContainsFunc(live.Conditions,
+			func(c isvc.Condition) bool { return c.Type == "EngineReady" && c.Status == metav1.ConditionFalse }))
 	r.has("httproute chat.models.example.com/ -> chat-engine by public")
 }
 
@@ -266,9 +290,13 @@ func TestWorkersOfTheRuntime(t *testing.T) {
 	r := newRig(t, ome.Release13, gatewayAPI)
 	r.apply(gateway)
 	r.start()
-	r.yaml(ns, "chat", "{engine: {runner: {name: e, ports: [{containerPort: 8080, name: http1}]}}}", map[string]any{ome.AnnotationRuntimeWorkers: "engine=1"})
-	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com")+"; WorkersSelected: OME's Service chat-engine also sends requests to worker pods: add leader: {} and worker: {} to spec.engine")
-	r.patch(isvc.Resource, ns, "chat", `{"spec":{"engine":{"leader":{"runner":{"name":"e","ports":[{"containerPort":8080}]}},"worker":{"size":1}}}}`)
+	r.yaml(ns, "chat", "{engine: {runner: {name: e, ports: [{containerPort: 8080, name: http1}]}}}",
+		map[string]any{ome.AnnotationRuntimeWorkers: "engine=1"})
+	r.awaitCondition("chat",
+		fmt.Sprintf(accepted, "chat.models.example.com")+
+			"; WorkersSelected: OME's Service chat-engine also sends requests to worker pods: add leader: {} and worker: {} to spec.engine")
+	r.patch(isvc.Resource, ns, "chat",
+		`{"spec":{"engine":{"leader":{"runner":{"name":"e","ports":[{"containerPort":8080}]}},"worker":{"size":1}}}}`)
 	r.awaitCondition("chat", fmt.Sprintf(accepted, "chat.models.example.com"))
 	r.settles()
 }
@@ -296,7 +324,8 @@ func TestUpgradeOfOME(t *testing.T) {
 		u, err := r.client.Resource(render.InferencePools).Namespace(ns).Get(context.Background(), "chat-fairlead", metav1.GetOptions{})
 		require.NoError(t, err)
 		got := field(u, "spec", "selector", "matchLabels")
-		return got, field(u, "spec", "selector", "matchLabels", ome.LabelRunner) == "leader" && field(u, "spec", "selector", "matchLabels", "ray.io/node-type") == "<nil>"
+		return got, field(u, "spec", "selector", "matchLabels", ome.LabelRunner) == "leader" &&
+			field(u, "spec", "selector", "matchLabels", "ray.io/node-type") == "<nil>"
 	}, "the pool selects leaders of release 1.3")
 	r.settles()
 	r.has(want...)

@@ -100,9 +100,11 @@ func (r *rig) apply(manifest string) {
 func (r *rig) configure(text string) {
 	r.t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "ours", "namespace": "fairlead"}, "data": map[string]any{"config": text},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "ours", "namespace": "fairlead"},
+		"data": map[string]any{"config": text},
 	}}
-	_, err := r.client.Resource(configMaps).Namespace("fairlead").Apply(r.t.Context(), "ours", u, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	_, err := r.client.Resource(configMaps).Namespace("fairlead").Apply(r.t.Context(), "ours", u,
+		metav1.ApplyOptions{FieldManager: "test", Force: true})
 	require.NoError(r.t, err)
 }
 
@@ -189,7 +191,8 @@ func (r *rig) aged(namespace, name string) {
 // patch changes an object with a merge patch.
 func (r *rig) patch(resource schema.GroupVersionResource, namespace, name, text string) {
 	r.t.Helper()
-	_, err := r.client.Resource(resource).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "kubectl"})
+	_, err := r.client.Resource(resource).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(text),
+		metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(r.t, err)
 }
 
@@ -215,7 +218,8 @@ func (r *rig) collectGarbage() {
 		return "", true
 	}, "OME removes its finalizers")
 	for _, resource := range informers.Written {
-		list, err := r.client.Resource(resource).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		list, err := r.client.Resource(resource).List(r.t.Context(),
+			metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
 		if apierrors.IsNotFound(err) {
 			continue
 		}

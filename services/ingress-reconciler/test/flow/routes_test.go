@@ -89,7 +89,8 @@ func TestOneDomainAndOneGateway(t *testing.T) {
 		r.settles()
 
 		t.Log("The reconciler repairs objects that others change or delete")
-		r.patch(render.HTTPRoutes, ns, r.only(render.HTTPRoutes).GetName(), `{"spec":{"hostnames":["else.example.com"]},"metadata":{"labels":{"theirs":"1","fairlead.dev/slot":null}}}`)
+		r.patch(render.HTTPRoutes, ns, r.only(render.HTTPRoutes).GetName(),
+			`{"spec":{"hostnames":["else.example.com"]},"metadata":{"labels":{"theirs":"1","fairlead.dev/slot":null}}}`)
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.patch(render.HTTPRoutes, ns, r.only(render.HTTPRoutes).GetName(), `{"metadata":{"labels":{"fairlead.dev/managed-by":null}}}`)
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
@@ -118,8 +119,10 @@ func TestEntryChangesInPlace(t *testing.T) {
 		r := newRig(t, release, gatewayAPI+"componentHosts: true\n")
 		r.apply(gateway)
 		r.start()
-		engine, router := "httproute chat.models.example.com/ -> chat-engine by public", "httproute chat.models.example.com/ -> chat-router by public"
-		ofEngine, ofDecoder := "httproute chat-engine.models.example.com/ -> chat-engine by public", "httproute chat-decoder.models.example.com/ -> chat-decoder by public"
+		engine, router := "httproute chat.models.example.com/ -> chat-engine by public", "httproute chat.models.example.com/ -> "+
+			"chat-router by public"
+		ofEngine, ofDecoder := "httproute chat-engine.models.example.com/ -> chat-engine by public", "httproute chat-decoder.models."+
+			"example.com/ -> chat-decoder by public"
 		r.service(ns, "chat", "engine")
 		r.has(engine)
 
@@ -128,7 +131,8 @@ func TestEntryChangesInPlace(t *testing.T) {
 		uid := r.uids()[engine]
 
 		t.Log("A router that is not ready receives no requests")
-		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine,decoder"}},"spec":{"router":{}}}`, ome.AnnotationReady))
+		r.patch(isvc.Resource, ns, "chat",
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:"engine,decoder"}},"spec":{"router":{}}}`, ome.AnnotationReady))
 		r.awaitOME("chat", "RouterReady", "False")
 		r.notices()
 		r.settles()
@@ -138,7 +142,8 @@ func TestEntryChangesInPlace(t *testing.T) {
 		assert.Equal(t, uid, r.uids()[router], "the object stays")
 
 		t.Log("Without a router the engine is the entry again, ready or not")
-		r.patch(isvc.Resource, ns, "chat", fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"router":null,"decoder":null}}`, ome.AnnotationReady))
+		r.patch(isvc.Resource, ns, "chat",
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"router":null,"decoder":null}}`, ome.AnnotationReady))
 		r.has(engine)
 		assert.Equal(t, uid, r.uids()[engine])
 		r.settles()
@@ -161,7 +166,9 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 				off: `{"metadata":{"labels":{"networking.knative.dev/visibility":null}}}`,
 			},
 			{
-				name: "OME's ingress", says: "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's configuration to use this controller",
+				name: "OME's ingress",
+				says: "False OMEIngressEnabled: OME creates routes for this service: set disableIngressCreation: true in OME's " +
+					"configuration to use this controller",
 				on:  `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":"false","ome.io/ingress-domain":"example.com"}}}`,
 				off: `{"metadata":{"annotations":{"ome.io/ingress-disable-creation":null,"ome.io/ingress-domain":null}}}`,
 			},
@@ -186,7 +193,8 @@ func TestServicesThatAreNotExposed(t *testing.T) {
 		t.Log("An invalid value of one service keeps its objects, and does not affect other services")
 		r.service(ns, "other", "engine")
 		r.configure(gatewayAPI + "overrides: [{names: [chat], domainTemplate: '{{ .Labels.team }}.example.com'}]\n")
-		r.awaitCondition("chat", `False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
+		r.awaitCondition("chat",
+			`False InvalidHost: domainTemplate: render template: 1:10: executing "host" at <.Labels.team>: map has no entry for key "team"`)
 		r.has(route, "httproute other.models.example.com/ -> other-engine by public")
 
 		t.Log("An invalid configuration keeps all objects")
@@ -218,7 +226,9 @@ func TestConfigurationChangesLive(t *testing.T) {
 		r.service(ns, "chat", "engine")
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.configure(`{"ingressDomain": "example.org", "enableGatewayApi": true, "omeIngressGateway": "gateways/public", "holdSeconds": 1}`)
-		inherited := map[ome.Release]string{ome.Release12: "chat.models.example.org/", ome.Release13: "llm.example.org/models/chat"}[release]
+		inherited := map[ome.Release]string{
+			ome.Release12: "chat.models.example.org/", ome.Release13: "llm.example.org/models/chat",
+		}[release]
 		r.has("httproute " + inherited + " -> chat-engine by public")
 		r.awaitCondition("chat", fmt.Sprintf(accepted, strings.TrimSuffix(inherited, "/")))
 		r.configure(byGateway + sharedHost + hold)
@@ -236,8 +246,9 @@ func TestPortOfTheAPI(t *testing.T) {
 		r.apply(gateway)
 		r.start()
 		for name, ports := range map[string]string{
-			"first":   "[{containerPort: 30000}]",
-			"metrics": "[{containerPort: 9000, name: http-metrics}, {containerPort: 9001, name: prometheus}, {containerPort: 30000, name: api}]",
+			"first": "[{containerPort: 30000}]",
+			"metrics": "[{containerPort: 9000, name: http-metrics}, {containerPort: 9001, name: prometheus}, {containerPort: 30000, " +
+				"name: api}]",
 			"several": "[{containerPort: 9000, name: grpc}, {containerPort: 9001, name: metrics}, {containerPort: 30000, name: http1}]",
 		} {
 			r.yaml(ns, name, "{engine: {runner: {name: e, ports: "+ports+"}}}", nil)
@@ -247,7 +258,8 @@ func TestPortOfTheAPI(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list.Items, 3)
 		for i := range list.Items {
-			assert.Equal(t, "30000", field(&list.Items[i], "spec", "rules", 0, "backendRefs", 0, "port"), "%s", describe("httproutes", &list.Items[i]))
+			assert.Equal(t, "30000", field(&list.Items[i], "spec", "rules", 0, "backendRefs", 0, "port"), "%s",
+				describe("httproutes", &list.Items[i]))
 		}
 	})
 }
@@ -298,13 +310,15 @@ func TestKindsThatComeAndGo(t *testing.T) {
 		r.apply(gateway)
 		r.start(func(c *config.Config) { c.Sources.Discovery = 200 * time.Millisecond })
 		r.service(ns, "chat", "engine")
-		r.awaitCondition("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+		r.awaitCondition("chat",
+			"False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 		r.settles()
 		r.apply(crds(t)["httproutes"])
 		r.has("httproute chat.models.example.com/ -> chat-engine by public")
 		r.settles()
 		_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", "httproutes.gateway.networking.k8s.io")
 		require.NoError(t, err)
-		r.awaitCondition("chat", "False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
+		r.awaitCondition("chat",
+			"False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
 	})
 }

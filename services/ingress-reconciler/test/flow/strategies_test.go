@@ -102,14 +102,17 @@ func TestPathsOnASharedHost(t *testing.T) {
 
 		t.Log("An Ingress needs a controller that can rewrite paths. The old objects stay until such a controller exists")
 		r.configure(ingress + sharedHost)
-		r.awaitCondition("chat", "False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set perISVCSubdomain: true")
+		r.awaitCondition("chat",
+			"False PathRewriteUnsupported: the default IngressClass cannot rewrite path /models/chat/ on host llm.example.com: set "+
+				"perISVCSubdomain: true")
 		r.has("virtualservice llm.example.com/models/chat/ -> chat-engine")
 		for _, tt := range []struct{ controller, want string }{
 			{controller: "traefik.io/ingress-controller", want: "ingress llm.example.com/models/chat -> chat-engine"},
 			{controller: "k8s.io/ingress-nginx", want: "ingress llm.example.com/models/chat(/|$)(.*) -> chat-engine"},
 		} {
 			class := strings.ReplaceAll(tt.controller, "/", ".")
-			r.apply(fmt.Sprintf(`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: %s, annotations: {ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: %s}}`,
+			r.apply(fmt.Sprintf(`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: %s, annotations: `+
+				`{ingressclass.kubernetes.io/is-default-class: "true"}}, spec: {controller: %s}}`,
 				class, tt.controller))
 			r.eventually(func() (string, bool) {
 				got := r.ours(ns)

@@ -86,7 +86,8 @@ func (r *rig) logged() string {
 func (r *rig) ours(namespace string) []string {
 	lines := []string{}
 	for _, resource := range informers.Written {
-		list, err := r.client.Resource(resource).Namespace(namespace).List(context.Background(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		list, err := r.client.Resource(resource).Namespace(namespace).List(context.Background(),
+			metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -127,7 +128,8 @@ func describe(resource string, u *unstructured.Unstructured) string {
 			at(append(rule, "backendRefs", 0, "name")...), at("spec", "parentRefs", 0, "name"))
 	case "ingresses":
 		path := []any{"spec", "rules", 0, "http", "paths", 0}
-		return fmt.Sprintf("ingress %s%s -> %s", at("spec", "rules", 0, "host"), at(append(path, "path")...), at(append(path, "backend", "service", "name")...))
+		return fmt.Sprintf("ingress %s%s -> %s", at("spec", "rules", 0, "host"), at(append(path, "path")...),
+			at(append(path, "backend", "service", "name")...))
 	case "virtualservices":
 		return fmt.Sprintf("virtualservice %s%s -> %s", at("spec", "hosts", 0), at("spec", "http", 0, "match", 0, "uri", "prefix"),
 			strings.SplitN(at("spec", "http", 0, "route", 0, "destination", "host"), ".", 2)[0])
@@ -209,7 +211,8 @@ func (r *rig) only(resource schema.GroupVersionResource) *unstructured.Unstructu
 func (r *rig) serviceOf(service, component string) (name string) {
 	r.t.Helper()
 	r.eventually(func() (string, bool) {
-		list, err := r.client.Resource(services).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: "component=" + component + ",ome.io/inferenceservice=" + service})
+		list, err := r.client.Resource(services).Namespace(ns).List(r.t.Context(),
+			metav1.ListOptions{LabelSelector: "component=" + component + ",ome.io/inferenceservice=" + service})
 		require.NoError(r.t, err)
 		if len(list.Items) == 1 {
 			name = list.Items[0].GetName()
@@ -224,7 +227,8 @@ func (r *rig) uids() map[string]types.UID {
 	r.t.Helper()
 	all := map[string]types.UID{}
 	for _, resource := range informers.Written {
-		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(),
+			metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
 		require.NoError(r.t, err)
 		for i := range list.Items {
 			all[describe(resource.Resource, &list.Items[i])] = list.Items[i].GetUID()
@@ -238,7 +242,8 @@ func (r *rig) marked() []string {
 	r.t.Helper()
 	all := []string{}
 	for _, resource := range informers.Written {
-		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(), metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
+		list, err := r.client.Resource(resource).Namespace(ns).List(r.t.Context(),
+			metav1.ListOptions{LabelSelector: render.LabelManagedBy + "=" + render.Manager})
 		require.NoError(r.t, err)
 		for i := range list.Items {
 			if list.Items[i].GetAnnotations()[observe.AnnotationSuperseded] != "" {

@@ -18,15 +18,22 @@ type scene struct{ *world }
 func newScene(t *testing.T, config string) *scene {
 	t.Helper()
 	s := strategies[0]
-	return &scene{&world{cluster: newCluster(t, rand.New(rand.NewPCG(0, 0)), "ingressDomain: example.com\nholdSeconds: 60\n"+s.config+config), entrance: s.entrance}}
+	return &scene{
+		&world{
+			cluster:  newCluster(t, rand.New(rand.NewPCG(0, 0)), "ingressDomain: example.com\nholdSeconds: 60\n"+s.config+config),
+			entrance: s.entrance,
+		},
+	}
 }
 
 // with creates or changes a service with an engine.
 func (s *scene) with(namespace, name string, ready bool, annotations map[string]string) {
 	s.changing = cache.ObjectName{Namespace: namespace, Name: name}
 	if s.condition(s.changing) == nil && s.objects[key{"InferenceService", s.key()}] == nil {
-		s.put(`{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: %s, name: %s}, spec: {engine: {}}}`, namespace, name)
-		s.put(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s-engine, labels: {ome.io/inferenceservice: %[2]s, component: engine},
+		s.put(`{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: %s, name: %s}, spec: {engine: {}}}`, namespace,
+			name)
+		s.put(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s-engine, labels: {ome.io/inferenceservice: %[2]s,
+		component: engine},
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %[2]s, uid: '%[3]s', controller: true}]},
 			spec: {clusterIP: 10.0.0.1, ports: [{name: http1, port: 8080}]}}`, namespace, name, s.service().GetUID())
 	}
@@ -53,19 +60,30 @@ func (s *scene) reason(namespace, name string) string {
 func TestALongerPathDoesNotTakeAnothersRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ config, domain, path, host, request string }{
-		"host of the victim":            {"allowedDomains: {'*': [example.com]}\n", "chat.victim.example.com", "/v1", "chat.victim.example.com", "/v1/chat/completions"},
-		"host of the victim, allowed":   {"allowedDomains: {'*': [example.com]}\n", "chat.victim.example.com", "/evil", "chat.victim.example.com", "/evil/x"},
-		"path of the victim":            {"perISVCSubdomain: false\n", "llm.example.com", "/victim/chat/v1", "llm.example.com", "/victim/chat/v1/chat/completions"},
-		"path of the victim, templated": {"perISVCSubdomain: false\npathTemplate: '/{{ .Annotations.p }}'\nsharedHostPrefix: ''\n", "example.com", "/victim/chat/v1", "example.com", "/victim/chat/v1/chat/completions"},
+		"host of the victim": {
+			"allowedDomains: {'*': [example.com]}\n", "chat.victim.example.com", "/v1", "chat.victim.example.com", "/v1/chat/completions",
+		},
+		"host of the victim, allowed": {
+			"allowedDomains: {'*': [example.com]}\n", "chat.victim.example.com", "/evil", "chat.victim.example.com", "/evil/x",
+		},
+		"path of the victim": {
+			"perISVCSubdomain: false\n", "llm.example.com", "/victim/chat/v1", "llm.example.com", "/victim/chat/v1/chat/completions",
+		},
+		"path of the victim, templated": {
+			"perISVCSubdomain: false\npathTemplate: '/{{ .Annotations.p }}'\nsharedHostPrefix: ''\n", "example.com", "/victim/chat/v1",
+			"example.com", "/victim/chat/v1/chat/completions",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, tt.config)
 			s.with("victim", "chat", true, nil)
 			assert.Equal(t, "victim/chat", s.owner(tt.host, tt.request))
-			s.with("evil", "eve", true, map[string]string{"ome.io/ingress-domain": tt.domain, "ome.io/ingress-path-template": tt.path, "p": tt.path})
+			s.with("evil", "eve", true,
+				map[string]string{"ome.io/ingress-domain": tt.domain, "ome.io/ingress-path-template": tt.path, "p": tt.path})
 			assert.Equal(t, "victim/chat", s.owner(tt.host, tt.request))
-			assert.Contains(t, []string{plan.ReasonHostConflict, plan.ReasonPathNotAllowed}, s.reason("evil", "eve"), "the attacker learns why")
+			assert.Contains(t, []string{plan.ReasonHostConflict, plan.ReasonPathNotAllowed}, s.reason("evil", "eve"),
+				"the attacker learns why")
 		})
 	}
 }

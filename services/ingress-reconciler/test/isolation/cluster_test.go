@@ -63,16 +63,19 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, rng: rng, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
-		objects: map[key]*unstructured.Unstructured{}, queue: map[cache.ObjectName]bool{}, observer: &observe.Observer{}, afterWrite: func(string) {},
+		objects: map[key]*unstructured.Unstructured{}, queue: map[cache.ObjectName]bool{}, observer: &observe.Observer{},
+		afterWrite: func(string) {},
 	}
 	var err error
 	c.config.Document, err = settings.Parse([]byte(config))
 	require.NoError(t, err, config)
 	c.config.ClusterDomain = "cluster.local"
 	for _, manifest := range []string{
-		`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: {gatewayClassName: any, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}`,
+		`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: ` +
+			`{gatewayClassName: any, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx}, spec: {controller: k8s.io/ingress-nginx}}`,
-		`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: traefik}, spec: {controller: traefik.io/ingress-controller}}`,
+		`{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: traefik}, spec: {controller: ` +
+			`traefik.io/ingress-controller}}`,
 	} {
 		u := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(manifest), &u.Object))
@@ -86,9 +89,8 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 func (c *cluster) start() {
 	c.refresh()
 	c.reconciler = controller.New(controller.Params{
-		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c, Recorder: c,
-		Meter:   c,
-		Enqueue: c.enqueue, Clock: c.clock,
+		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c,
+		Recorder: c, Meter: c, Enqueue: c.enqueue, Clock: c.clock,
 	})
 	c.reconciler.ReconcileAll()
 }
@@ -180,13 +182,15 @@ func (c *cluster) accept(u *unstructured.Unstructured) {
 		}}, "status", "parents"))
 	case "Ingress":
 		u = u.DeepCopy()
-		require.NoError(c.t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"ip": "192.0.2.1"}}, "status", "loadBalancer", "ingress"))
+		require.NoError(c.t,
+			unstructured.SetNestedSlice(u.Object, []any{map[string]any{"ip": "192.0.2.1"}}, "status", "loadBalancer", "ingress"))
 	}
 	c.objects[keyOf(u)] = u
 }
 
 // Apply implements the applier of the Reconciler.
-func (c *cluster) Apply(_ context.Context, _ schema.GroupVersionResource, wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
+func (c *cluster) Apply(_ context.Context, _ schema.GroupVersionResource,
+	wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
 	known := c.objects[keyOf(wanted)]
 	if err := apply.Owned(wanted, known); err != nil {
 		return known, apply.Unchanged, err

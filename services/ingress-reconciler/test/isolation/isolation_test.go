@@ -30,7 +30,10 @@ var strategies = []struct {
 	name, config string
 	entrance     semantics.Entrance
 }{
-	{"httproute", "strategy: httproute\nomeIngressGateway: gateways/public\n", semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}}},
+	{
+		"httproute", "strategy: httproute\nomeIngressGateway: gateways/public\n",
+		semantics.Entrance{Gateway: types.NamespacedName{Namespace: "gateways", Name: "public"}},
+	},
 	{"virtualservice", "strategy: virtualservice\ningressGateway: istio/public\n", semantics.Entrance{IstioGateway: "istio/public"}},
 	{"ingress-nginx", "strategy: ingress\ningressClassName: nginx\n", semantics.Entrance{IngressClass: "nginx"}},
 	{"traefik", "strategy: ingress\ningressClassName: traefik\n", semantics.Entrance{IngressClass: "traefik"}},
@@ -53,8 +56,10 @@ var configurations = []string{
 
 // annotations are examples of a tenant's annotations: values by key.
 var annotations = map[string][]string{
-	"ome.io/ingress-domain":             {"example.com", "chat.victim.example.com", "llm.example.com", "evil.net", "victim.example.com"},
-	"ome.io/ingress-domain-template":    {"chat.victim.example.com", "llm.example.com", "example.com", "{{ .Name }}.{{ .IngressDomain }}", "chat.{{ .IngressDomain }}", "{{"},
+	"ome.io/ingress-domain": {"example.com", "chat.victim.example.com", "llm.example.com", "evil.net", "victim.example.com"},
+	"ome.io/ingress-domain-template": {
+		"chat.victim.example.com", "llm.example.com", "example.com", "{{ .Name }}.{{ .IngressDomain }}", "chat.{{ .IngressDomain }}", "{{",
+	},
 	"ome.io/ingress-additional-domains": {"victim.example.com,example.com", "chat.victim.example.com", "example.org"},
 	"ome.io/ingress-path-template":      {"", "/v1", "/victim/chat/v1", "/evil/eve", "/victim", "/{{ .Namespace }}", "/{{ .Name }}"},
 	"ome.io/ingress-per-isvc-subdomain": {"true", "false"},
@@ -135,7 +140,8 @@ func (w *world) change() {
 // services returns the names of all services.
 func (w *world) services() func(func(cache.ObjectName) bool) {
 	return func(yield func(cache.ObjectName) bool) {
-		for _, k := range slices.SortedFunc(maps.Keys(w.objects), func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
+		for _, k := range slices.SortedFunc(maps.Keys(w.objects),
+			func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
 			if k.kind == "InferenceService" && !yield(cache.ObjectName(k.name)) {
 				return
 			}
@@ -161,12 +167,15 @@ func (w *world) create() {
 		return
 	}
 	host := []string{"chat.victim", "chat", "eve"}[w.rng.IntN(3)]
-	w.put(`{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: %s, name: %s, labels: {host: %s}}, spec: {engine: {}}}`, w.changing.Namespace, w.changing.Name, host)
+	w.put(`{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {namespace: %s, name: %s, labels: {host: %s}}, spec: {engine: `+
+		`{}}}`, w.changing.Namespace, w.changing.Name, host)
 	uid := w.service().GetUID()
 	for _, role := range []string{"engine", "router"} {
-		w.put(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s-%[3]s, labels: {ome.io/inferenceservice: %[2]s, component: %[3]s},
+		w.put(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s-%[3]s, labels: {ome.io/inferenceservice: %[2]s,
+		component: %[3]s},
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %[2]s, uid: '%[4]s', controller: true}]},
-			spec: {clusterIP: 10.0.0.1, selector: {app: %[2]s-%[3]s}, ports: [{name: http1, port: 8080}]}}`, w.changing.Namespace, w.changing.Name, role, uid)
+			spec: {clusterIP: 10.0.0.1, selector: {app: %[2]s-%[3]s}, ports: [{name: http1, port: 8080}]}}`, w.changing.Namespace,
+			w.changing.Name, role, uid)
 		if w.rng.IntN(3) > 0 {
 			break // no router
 		}
@@ -229,8 +238,10 @@ func (w *world) timePasses() {
 		owner := w.owner(answer)
 		after := w.ask(p)
 		next := w.owner(after)
-		if next != owner && slices.ContainsFunc(urls[owner], func(u probe) bool { return u.host == p.host && strings.HasPrefix(p.path, u.path) }) {
-			require.Fail(w.t, "a service loses requests", "%s: %v went to %q, and now goes to %q, although the condition of %s contains the URL", w.step, p, answer, after, owner)
+		if next != owner &&
+			slices.ContainsFunc(urls[owner], func(u probe) bool { return u.host == p.host && strings.HasPrefix(p.path, u.path) }) {
+			require.Fail(w.t, "a service loses requests",
+				"%s: %v went to %q, and now goes to %q, although the condition of %s contains the URL", w.step, p, answer, after, owner)
 		}
 	}
 	w.checkProgrammed()
