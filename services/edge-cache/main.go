@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/commands"
 )
 
-// gcPercent is a quarter of Go's default: most of the memory is encoded objects that live as long as the process, so collections find little
-// else, and a heap that grows to twice their size is mostly garbage. GOGC overrides it.
+// gcPercent is a quarter of Go's default: most of the memory is encoded objects that live as long as the process, so collections find
+// little else, and a heap that grows to twice their size is mostly garbage. GOGC overrides it.
 const gcPercent = 25
 
 func main() {

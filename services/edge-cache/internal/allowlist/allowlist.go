@@ -110,12 +110,14 @@ var (
 // profiles are the allow-lists by name.
 var profiles = map[string]List{
 	"traefik": {
-		Resources: base, Writes: []Rule{ingressStatus}, NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces to the same namespaces",
+		Resources: base, Writes: []Rule{ingressStatus},
+		NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces to the same namespaces",
 	},
 	// With its provider for custom resources, Traefik waits at its start until it has listed all of them.
 	"traefik-crd": {
 		Resources: slices.Concat(base, traefikKinds(), []Resource{namedConfigMaps}), Writes: []Rule{ingressStatus},
-		NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces to the same namespaces",
+		NamespaceSetting: "set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces to the same " +
+			"namespaces",
 	},
 	"haproxytech": {
 		Resources:        slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
@@ -160,7 +162,8 @@ var profiles = map[string]List{
 func traefikKinds() []Resource {
 	var kinds []Resource
 	for _, name := range traefik.Resources() {
-		kinds = append(kinds, Resource{Group: traefik.SchemeGroupVersion.Group, Version: traefik.SchemeGroupVersion.Version, Name: name, Custom: true})
+		kinds = append(kinds,
+			Resource{Group: traefik.SchemeGroupVersion.Group, Version: traefik.SchemeGroupVersion.Version, Name: name, Custom: true})
 	}
 	return kinds
 }
@@ -238,8 +241,8 @@ func (r Resource) withSuffix(suffix string) (Resource, error) {
 func isCore(group string) bool {
 	return slices.Contains([]string{
 		"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io",
-		"node.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
+		"networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
 	}, group)
 }
 

@@ -14,15 +14,17 @@ func TestParse(t *testing.T) {
 		"v1/pods@own":               {Version: "v1", Name: "pods", Own: true},
 		"a.example/v1/foos":         {Group: "a.example", Version: "v1", Name: "foos", Custom: true},
 		"a.example/v1/bars@cluster": {Group: "a.example", Version: "v1", Name: "bars", Custom: true, ClusterScoped: true},
-		"gateway.networking.k8s.io/v1/gateways@own": {Group: "gateway.networking.k8s.io", Version: "v1", Name: "gateways", Custom: true, Own: true},
+		"gateway.networking.k8s.io/v1/gateways@own": {
+			Group: "gateway.networking.k8s.io", Version: "v1", Name: "gateways", Custom: true, Own: true,
+		},
 	} {
 		got, err := ParseResource(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got)
 	}
 	for _, text := range []string{
-		"", "pods", "/pods", "v1/", "a/b/c/d", "v1/pods@", "v1/pods@other", "v1/pods@own@own", "v1/pods@cluster", "v1/nodes@own", "a.example/v1/bars@own@cluster",
-		"v1/persistentvolumes", "apps/v1/deployments", "rbac.authorization.k8s.io/v1/clusterroles", "@own",
+		"", "pods", "/pods", "v1/", "a/b/c/d", "v1/pods@", "v1/pods@other", "v1/pods@own@own", "v1/pods@cluster", "v1/nodes@own",
+		"a.example/v1/bars@own@cluster", "v1/persistentvolumes", "apps/v1/deployments", "rbac.authorization.k8s.io/v1/clusterroles", "@own",
 	} {
 		_, err := ParseResource(text)
 		require.Error(t, err, text)

@@ -263,7 +263,10 @@ func (e encoder) writeJSONList(w *bufio.Writer, objects []*store.Object, meta wi
 	head, err := json.Marshal(struct {
 		metav1.TypeMeta `json:",inline"`
 		ListMeta        metav1.ListMeta `json:"metadata"`
-	}{metav1.TypeMeta{Kind: meta.Kind, APIVersion: meta.APIVersion}, metav1.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue}})
+	}{
+		metav1.TypeMeta{Kind: meta.Kind, APIVersion: meta.APIVersion},
+		metav1.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue},
+	})
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func (s *Server) forwardWrite(w http.ResponseWriter, r *http.Request, req reques
 		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the body is larger than 3 MiB")
 	}
 	response, err := s.params.Backend.Do(ctx, upstream.Request{
-		Source: "write", Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header), Body: bytes.NewReader(body),
+		Source: "write", Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: forwardedHeaders(r.Header),
+		Body: bytes.NewReader(body),
 	})
 	if err != nil {
 		return unavailableError("edge-cache: the API server did not answer, so it may have written or not: %v", err)

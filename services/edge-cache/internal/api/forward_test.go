@@ -81,7 +81,9 @@ func TestReadsThatAreKept(t *testing.T) {
 // TestAnswersThatAreTooLarge are cut off, so that the client does not take a part for the whole.
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Responses: kept{}, Token: "t", Limits: DefaultLimits()})
+	s := New(Params{
+		Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Responses: kept{}, Token: "t", Limits: DefaultLimits(),
+	})
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Authorization", "Bearer t")
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { s.ServeHTTP(httptest.NewRecorder(), r) })
@@ -117,11 +119,17 @@ func TestNamespacesThatAreNotCached(t *testing.T) {
 	served := func(name, ns string) ServedStore {
 		return ServedStore{Resource: allowlist.Resource{Version: "v1", Name: name, Own: ns == "ingress"}, Namespace: ns}
 	}
-	s := New(Params{Allow: list, Namespace: "ingress", Stores: []ServedStore{served("services", "a"), served("services", "b"), served("configmaps", "ingress")}})
+	s := New(Params{
+		Allow: list, Namespace: "ingress",
+		Stores: []ServedStore{served("services", "a"), served("services", "b"), served("configmaps", "ingress")},
+	})
 	tests := []struct {
 		path, want string
 	}{
-		{"/api/v1/services", "only those of a, b: set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces"},
+		{
+			"/api/v1/services",
+			"only those of a, b: set Traefik's --providers.kubernetesIngress.namespaces and --providers.kubernetesCRD.namespaces",
+		},
 		{"/api/v1/namespaces/c/services", "add the namespace with --namespaces"},
 		{"/api/v1/namespaces/a/configmaps", "only those in the controller's own namespace ingress: add v1/configmaps with --resources"},
 	}

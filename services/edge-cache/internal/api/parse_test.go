@@ -23,14 +23,27 @@ func TestParseRequest(t *testing.T) {
 		{"GET", "/api/v1/pods", request{verb: "list", version: "v1", resource: "pods", isResource: true, isCollection: true}},
 		{"GET", "/api/v1/namespaces", request{verb: "list", version: "v1", resource: "namespaces", isResource: true, isCollection: true}},
 		{"GET", "/api/v1/namespaces/a", request{verb: "get", version: "v1", resource: "namespaces", name: "a", isResource: true}},
-		{"PUT", "/api/v1/namespaces/a/finalize", request{verb: "update", version: "v1", resource: "namespaces", name: "a", subresource: "finalize", isResource: true}},
-		{"HEAD", "/api/v1/namespaces/a/secrets/b", request{verb: "get", version: "v1", namespace: "a", resource: "secrets", name: "b", isResource: true}},
+		{
+			"PUT", "/api/v1/namespaces/a/finalize",
+			request{verb: "update", version: "v1", resource: "namespaces", name: "a", subresource: "finalize", isResource: true},
+		},
+		{
+			"HEAD", "/api/v1/namespaces/a/secrets/b",
+			request{verb: "get", version: "v1", namespace: "a", resource: "secrets", name: "b", isResource: true},
+		},
 		{"PATCH", "/apis/networking.k8s.io/v1/namespaces/a/ingresses/b/status", request{
-			verb: "patch", group: "networking.k8s.io", version: "v1", namespace: "a", resource: "ingresses", name: "b", subresource: "status", isResource: true,
+			verb: "patch", group: "networking.k8s.io", version: "v1", namespace: "a", resource: "ingresses", name: "b",
+			subresource: "status", isResource: true,
 		}},
-		{"DELETE", "/api/v1/nodes", request{verb: "deletecollection", version: "v1", resource: "nodes", isResource: true, isCollection: true}},
+		{
+			"DELETE", "/api/v1/nodes",
+			request{verb: "deletecollection", version: "v1", resource: "nodes", isResource: true, isCollection: true},
+		},
 		{"DELETE", "/api/v1/nodes/a", request{verb: "delete", version: "v1", resource: "nodes", name: "a", isResource: true}},
-		{"POST", "/api/v1/namespaces/a/events", request{verb: "create", version: "v1", namespace: "a", resource: "events", isResource: true, isCollection: true}},
+		{
+			"POST", "/api/v1/namespaces/a/events",
+			request{verb: "create", version: "v1", namespace: "a", resource: "events", isResource: true, isCollection: true},
+		},
 		{"GET", "/api/v1", request{}},
 		{"GET", "/apis/a/v1", request{}},
 		{"GET", "/metrics", request{}},
@@ -50,7 +63,9 @@ func TestParseRequest(t *testing.T) {
 // The API server reads boolean parameters with a conversion of apimachinery.
 func TestBooleanParametersEqualThoseOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "w", "w=", "w=0", "w=1", "w=true", "w=false", "w=False", "w=FALSE", "w=00", "w=no", "w=0&w=1", "w=1&w=0"} {
+	for _, text := range []string{
+		"", "w", "w=", "w=0", "w=1", "w=true", "w=false", "w=False", "w=FALSE", "w=00", "w=no", "w=0&w=1", "w=1&w=0",
+	} {
 		q, err := url.ParseQuery(text)
 		require.NoError(t, err)
 		values, want := q["w"], false
@@ -104,11 +119,12 @@ func TestNegotiate(t *testing.T) {
 func TestParseOptions(t *testing.T) {
 	t.Parallel()
 	for query, code := range map[string]int32{
-		"limit=-1": 400, "limit=x": 400, "timeoutSeconds=-1": 400, "timeoutSeconds=1e9": 400, "labelSelector=a%20b%20c": 400, "fieldSelector=a": 400,
-		"resourceVersion=x": 400, "resourceVersion=-1": 400, "resourceVersion=18446744073709551616": 400,
+		"limit=-1": 400, "limit=x": 400, "timeoutSeconds=-1": 400, "timeoutSeconds=1e9": 400, "labelSelector=a%20b%20c": 400,
+		"fieldSelector=a": 400, "resourceVersion=x": 400, "resourceVersion=-1": 400, "resourceVersion=18446744073709551616": 400,
 		"labelSelector=" + strings.Repeat("a", maxSelector+1): 400, "fieldSelector=" + strings.Repeat("a", maxSelector+1): 400,
-		"resourceVersionMatch=Exact": 422, "resourceVersionMatch=x&resourceVersion=1": 422, "resourceVersionMatch=Exact&resourceVersion=0": 422,
-		"sendInitialEvents=true": 422, "watch=1&sendInitialEvents=true": 422, "watch=1&resourceVersionMatch=NotOlderThan": 422,
+		"resourceVersionMatch=Exact": 422, "resourceVersionMatch=x&resourceVersion=1": 422,
+		"resourceVersionMatch=Exact&resourceVersion=0": 422, "sendInitialEvents=true": 422, "watch=1&sendInitialEvents=true": 422,
+		"watch=1&resourceVersionMatch=NotOlderThan": 422,
 	} {
 		q, err := url.ParseQuery(query)
 		require.NoError(t, err)

@@ -38,9 +38,10 @@ var fieldsOf = map[string]func(object message) fields.Set{
 	"v1/pods": func(o message) fields.Set {
 		p := o.(*corev1.Pod)
 		return fields.Set{
-			"spec.nodeName": p.Spec.NodeName, "spec.restartPolicy": string(p.Spec.RestartPolicy), "spec.schedulerName": p.Spec.SchedulerName,
-			"spec.serviceAccountName": p.Spec.ServiceAccountName, "spec.hostNetwork": strconv.FormatBool(p.Spec.HostNetwork),
-			"status.phase": string(p.Status.Phase), "status.podIP": p.Status.PodIP, "status.nominatedNodeName": p.Status.NominatedNodeName,
+			"spec.nodeName": p.Spec.NodeName, "spec.restartPolicy": string(p.Spec.RestartPolicy),
+			"spec.schedulerName": p.Spec.SchedulerName, "spec.serviceAccountName": p.Spec.ServiceAccountName,
+			"spec.hostNetwork": strconv.FormatBool(p.Spec.HostNetwork), "status.phase": string(p.Status.Phase),
+			"status.podIP": p.Status.PodIP, "status.nominatedNodeName": p.Status.NominatedNodeName,
 		}
 	},
 }

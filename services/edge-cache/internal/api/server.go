@@ -149,7 +149,8 @@ func (served ServedStore) explainError(err error) error {
 	}
 	if served.LastError != nil {
 		if problem := served.LastError(); problem != nil {
-			return unavailableError("edge-cache: %s were not listed yet, and none are on disk; the last attempt: %v", served.Resource.Name, problem)
+			return unavailableError("edge-cache: %s were not listed yet, and none are on disk; the last attempt: %v", served.Resource.Name,
+				problem)
 		}
 	}
 	return unavailableError("edge-cache: %s were not listed yet, and none are on disk", served.Resource.Name)
@@ -180,7 +181,8 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, req reques
 }
 
 func (s *Server) notAllowedError(req request) error {
-	return forbiddenError("edge-cache: %s of %s in namespace %q is not on the allow-list of the profile: add it with --resources, or use another profile",
+	return forbiddenError("edge-cache: %s of %s in namespace %q is not on the allow-list of the profile: add it with --resources, or "+
+		"use another profile",
 		req.verb, strings.TrimPrefix(req.group+"/"+req.withSubresource(), "/"), req.namespace)
 }
 
@@ -253,7 +255,8 @@ func (s *Server) notCoveredError(req request, candidates []ServedStore) error {
 		return forbiddenError("edge-cache: %s of all namespaces are not cached, only those of %s: %s",
 			req.resource, strings.Join(namespaces, ", "), s.params.Allow.NamespaceSetting)
 	case candidates[0].Resource.Own:
-		return forbiddenError("edge-cache: %s in namespace %q are not cached, only those in the controller's own namespace %s: add %s with --resources",
+		return forbiddenError("edge-cache: %s in namespace %q are not cached, only those in the controller's own namespace %s: add %s "+
+			"with --resources",
 			req.resource, req.namespace, s.params.Namespace, req.resourcePath())
 	}
 	return forbiddenError("edge-cache: %s in namespace %q are not cached: add the namespace with --namespaces", req.resource, req.namespace)

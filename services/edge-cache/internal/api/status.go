@@ -53,7 +53,9 @@ func tooManyError(format string, args ...any) error {
 // versionTooLargeError is the answer to a version that is not reached in time.
 func versionTooLargeError(requested, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requested, current), retrySeconds)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}
 	return err
 }
 

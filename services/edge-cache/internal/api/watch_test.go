@@ -123,7 +123,8 @@ func TestTimeLimitOfAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t)
 		begin := time.Now()
-		events := read(t, e.get("watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=4"), never)
+		events := read(t,
+			e.get("watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=4"), never)
 		assert.Equal(t, 4*time.Second, time.Since(begin))
 		require.Len(t, events, 3)
 		assert.Equal(t, "ADDED", events[0].Type)
@@ -144,7 +145,8 @@ func TestBookmarksOfAnIdleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t)
 		require.NoError(t, e.things.ApplyBookmark(20)) // changes of other kinds
-		events := read(t, e.get("watch=true&resourceVersion=10&allowWatchBookmarks=true"), func(all []timed) bool { return all[len(all)-1].after > 10*time.Minute })
+		events := read(t, e.get("watch=true&resourceVersion=10&allowWatchBookmarks=true"),
+			func(all []timed) bool { return all[len(all)-1].after > 10*time.Minute })
 		last := time.Duration(0)
 		for _, ev := range events {
 			assert.Equal(t, "BOOKMARK", ev.Type)
@@ -172,10 +174,22 @@ func TestWaitsOfLists(t *testing.T) {
 	}{
 		{name: "the newest state, confirmed", want: http.StatusOK},
 		{name: "any state", query: "resourceVersion=0", confirm: silent, want: http.StatusOK},
-		{name: "the newest state of an API server that is offline", offline: true, confirm: silent, want: http.StatusOK, wantUnconfirmed: 1},
-		{name: "the newest state of an API server that fails", confirm: func(context.Context) error { return errors.New("500") }, want: http.StatusOK, wantUnconfirmed: 1},
-		{name: "the newest state, while the watch sends nothing", confirm: silent, want: http.StatusOK, wantAfter: 3 * time.Second, wantUnconfirmed: 1},
-		{name: "a version that does not exist yet", query: "resourceVersion=99&resourceVersionMatch=NotOlderThan", want: http.StatusGatewayTimeout, wantAfter: 3 * time.Second},
+		{
+			name: "the newest state of an API server that is offline", offline: true, confirm: silent, want: http.StatusOK,
+			wantUnconfirmed: 1,
+		},
+		{
+			name: "the newest state of an API server that fails", confirm: func(context.Context) error { return errors.New("500") },
+			want: http.StatusOK, wantUnconfirmed: 1,
+		},
+		{
+			name: "the newest state, while the watch sends nothing", confirm: silent, want: http.StatusOK, wantAfter: 3 * time.Second,
+			wantUnconfirmed: 1,
+		},
+		{
+			name: "a version that does not exist yet", query: "resourceVersion=99&resourceVersionMatch=NotOlderThan",
+			want: http.StatusGatewayTimeout, wantAfter: 3 * time.Second,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

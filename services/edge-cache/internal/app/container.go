@@ -145,13 +145,16 @@ func newNamespace(cfg *config.Config) (namespace, error) {
 
 func newReferences(cfg *config.Config, l allowlist.List, ns namespace, log *zap.Logger) *references.Index {
 	return references.New(references.Params{
-		Class: cfg.IngressClassName(), SecretFields: l.SecretFields, Namespace: string(ns), Secrets: cfg.Client.Secrets, Log: log.Named("view"),
+		Class: cfg.IngressClassName(), SecretFields: l.SecretFields, Namespace: string(ns), Secrets: cfg.Client.Secrets,
+		Log: log.Named("view"),
 	})
 }
 
 func newRESTConfig(cfg *config.Config) (*rest.Config, error) {
 	u := cfg.Upstream
-	c := &rest.Config{Host: u.Server, WrapTransport: upstream.TokenFile(u.TokenFile), TLSClientConfig: rest.TLSClientConfig{CAFile: u.CAFile}}
+	c := &rest.Config{
+		Host: u.Server, WrapTransport: upstream.TokenFile(u.TokenFile), TLSClientConfig: rest.TLSClientConfig{CAFile: u.CAFile},
+	}
 	if u.Kubeconfig != "" {
 		var err error
 		if c, err = clientcmd.BuildConfigFromFlags("", u.Kubeconfig); err != nil {

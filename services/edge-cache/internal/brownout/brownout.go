@@ -9,7 +9,8 @@
 //	unready, was shown ready        silent (Ready is Unknown)                       ready: held
 //	unready, was shown ready        turned Ready less than 60 s ago                 ready: held
 //	unready, was shown ready        turned NotReady from silent, less than 5 min    ready: held
-//	unready, was shown ready        any other                                       unready; held after all if the node turns silent within 10 s
+//	unready, was shown ready        any other                                       unready; held after all if the node
+//	                                                                                turns silent within 10 s
 //	unready, was not shown ready    any                                             unready
 //
 // A hold does not end when the Node turns Ready: the kubelet repairs the readiness of its pods on its next sync, which is up to 10 s later,
@@ -34,11 +35,11 @@ const (
 	// HoldAfterReady is how long endpoints are held after their Node turned Ready. The kubelet needs up to 10 s, a control plane with a
 	// backlog a few times that. A pod that died during the outage gets requests for as long.
 	HoldAfterReady = time.Minute
-	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a node
-	// after 300 s by default.
+	// HoldAfterNotReady is the same for a Node that answers again but is not ready, as after a reboot. Kubernetes evicts pods from such a
+	// node after 300 s by default.
 	HoldAfterNotReady = 5 * time.Minute
-	// ReorderWindow is how much later than a slice its Node may arrive if no slice could wait for it: they come by different watches. A node
-	// turns silent after 40 s without a word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
+	// ReorderWindow is how much later than a slice its Node may arrive if no slice could wait for it: they come by different watches. A
+	// node turns silent after 40 s without a word, so an endpoint that turned unready within 10 s before was not reported by its kubelet.
 	ReorderWindow = 10 * time.Second
 )
 

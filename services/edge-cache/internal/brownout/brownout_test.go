@@ -42,14 +42,16 @@ func newWorld(pods ...string) *world {
 func endpoint(pod string) discoveryv1.Endpoint {
 	ready, serving, terminating, name := true, true, false, nodeName
 	return discoveryv1.Endpoint{
-		Addresses: []string{"10.0.0.1"}, NodeName: &name, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod)},
+		Addresses: []string{"10.0.0.1"}, NodeName: &name,
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod)},
 		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 	}
 }
 
 func sliceOf(name string, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, Endpoints: endpoints,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Endpoints:  endpoints,
 	}
 	return s.DeepCopy()
 }
@@ -64,7 +66,8 @@ func nodeOf(ready corev1.ConditionStatus, transition time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(transition)},
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(transition)},
 		}},
 	}
 }
@@ -383,7 +386,8 @@ func TestLargeService(t *testing.T) {
 	for count, found := range map[int]bool{10: true, 64: true, 65: false, 5000: false} {
 		w := newWorld()
 		for i := range count {
-			w.keeper.AdjustConditions(fmt.Sprint("default/", i), sliceOf(fmt.Sprint(i), []discoveryv1.Endpoint{endpoint(fmt.Sprint("x", i))}), w.now)
+			w.keeper.AdjustConditions(fmt.Sprint("default/", i),
+				sliceOf(fmt.Sprint(i), []discoveryv1.Endpoint{endpoint(fmt.Sprint("x", i))}), w.now)
 		}
 		w.node(corev1.ConditionUnknown)
 		no, moved := false, endpoint("x1")

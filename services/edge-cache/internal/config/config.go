@@ -105,18 +105,24 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Client.addFlags(fs)
 	fs.StringVar(&c.Upstream.Server, "upstream-server", c.Upstream.Server,
 		"URL of the API server. It must be the API server itself, and not a cache such as Yurthub. Required without --kubeconfig.")
-	fs.StringVar(&c.Upstream.CAFile, "upstream-ca-file", c.Upstream.CAFile, "File with the authority of the API server. It may change at run time.")
-	fs.StringVar(&c.Upstream.TokenFile, "upstream-token-file", c.Upstream.TokenFile, "File with the token for the API server. It may change at run time.")
-	fs.StringVar(&c.Upstream.Kubeconfig, "kubeconfig", c.Upstream.Kubeconfig, "Path of a kubeconfig file, instead of the other flags of the API server.")
+	fs.StringVar(&c.Upstream.CAFile, "upstream-ca-file", c.Upstream.CAFile,
+		"File with the authority of the API server. It may change at run time.")
+	fs.StringVar(&c.Upstream.TokenFile, "upstream-token-file", c.Upstream.TokenFile,
+		"File with the token for the API server. It may change at run time.")
+	fs.StringVar(&c.Upstream.Kubeconfig, "kubeconfig", c.Upstream.Kubeconfig,
+		"Path of a kubeconfig file, instead of the other flags of the API server.")
 	fs.StringVar(&c.Data.Dir, "data-dir", c.Data.Dir, "Directory of the durable state. Each instance needs its own.")
 	fs.StringVar(&c.Data.KeyFile, "encryption-key-file", c.Data.KeyFile,
 		"File with keys for the durable state: one per line, 32 bytes in base64. The first encrypts, all decrypt. Empty: no encryption.")
 	fs.StringVar(&c.Node.CRISocket, "cri-socket", c.Node.CRISocket,
-		"Unix socket of the node's container runtime. With it, addresses that pods lost in a reboot are replaced while the API server is away. Empty: addresses stay.")
+		"Unix socket of the node's container runtime. With it, addresses that pods lost in a reboot are replaced while the API server "+
+			"is away. Empty: addresses stay.")
 	fs.BoolVar(&c.Node.Probe, "probe-addresses", c.Node.Probe,
-		"Without --cri-socket, look for pods that lost their addresses at the addresses that the node gives to pods, by their ports. A pod can imitate another one: only for nodes whose pods all trust each other.")
+		"Without --cri-socket, look for pods that lost their addresses at the addresses that the node gives to pods, by their ports. A "+
+			"pod can imitate another one: only for nodes whose pods all trust each other.")
 	fs.StringVar(&c.AddressFile, "address-file", c.AddressFile,
-		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: none.")
+		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: "+
+			"none.")
 	fs.StringVar(&c.Node.Name, "node-name", c.Node.Name, "Name of the node of this pod. Required with --cri-socket and --probe-addresses.")
 }
 
@@ -131,13 +137,17 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 }
 
 func (c *Client) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Profile, "profile", c.Profile, "Ingress controller, which determines what it may read and write: "+strings.Join(allowlist.ProfileNames(), ", ")+".")
+	fs.StringVar(&c.Profile, "profile", c.Profile,
+		"Ingress controller, which determines what it may read and write: "+strings.Join(allowlist.ProfileNames(), ", ")+".")
 	fs.StringSliceVar(&c.Resources, "resources", c.Resources,
-		"Resources that the controller may read in addition to the profile, as [group/]version/resource[@own|@cluster]. @own: only in its own namespace. "+
+		"Resources that the controller may read in addition to the profile, as [group/]version/resource[@own|@cluster]. "+
+			"@own: only in its own namespace. "+
 			"@cluster: a custom resource without a namespace; needed with --namespaces only.")
 	fs.StringSliceVar(&c.Namespaces, "namespaces", c.Namespaces, "Namespaces that the controller may read. Empty: all namespaces.")
-	fs.StringVar(&c.IngressClass, "ingress-class", c.IngressClass, "IngressClass whose Ingresses name the Secrets that the controller may read. Empty: the name of the pool.")
-	fs.StringSliceVar(&c.Secrets, "secrets", c.Secrets, "Secrets that the controller may read although no Ingress names them, as namespace/name.")
+	fs.StringVar(&c.IngressClass, "ingress-class", c.IngressClass,
+		"IngressClass whose Ingresses name the Secrets that the controller may read. Empty: the name of the pool.")
+	fs.StringSliceVar(&c.Secrets, "secrets", c.Secrets,
+		"Secrets that the controller may read although no Ingress names them, as namespace/name.")
 	fs.StringVar(&c.Address, "listen-address", c.Address, "Loopback address of the API for the controller.")
 	fs.StringVar(&c.CredentialsDir, "credentials-dir", c.CredentialsDir,
 		"Directory for ca.crt, namespace and token. The controller mounts it at /var/run/secrets/kubernetes.io/serviceaccount.")
@@ -170,7 +180,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("give either --upstream-server or --kubeconfig"))
 	}
 	if c.Upstream.Server != "" && !isServer(c.Upstream.Server) {
-		errs = append(errs, fmt.Errorf("--upstream-server %q does not begin with https://, or has more than a host and a port", c.Upstream.Server))
+		errs = append(errs,
+			fmt.Errorf("--upstream-server %q does not begin with https://, or has more than a host and a port", c.Upstream.Server))
 	}
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("--data-dir is empty"))

@@ -50,7 +50,8 @@ func TestValidate(t *testing.T) {
 			c := Default()
 			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 			c.AddFlags(fs)
-			require.NoError(t, fs.Parse([]string{"--pool=edge", "--upstream-server=https://api.example:6443", "--" + tt.flag + "=" + tt.value}))
+			require.NoError(t,
+				fs.Parse([]string{"--pool=edge", "--upstream-server=https://api.example:6443", "--" + tt.flag + "=" + tt.value}))
 			err := c.Validate()
 			if tt.wantErr == "" {
 				require.NoError(t, err)

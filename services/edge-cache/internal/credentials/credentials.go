@@ -77,10 +77,10 @@ func generateCredentials() (*Credentials, []byte, error) {
 		return nil, nil, fmt.Errorf("generate serial number: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "edge-cache"}, NotBefore: time.Now().Add(-clockSkew), NotAfter: time.Now().Add(clockSkew),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, IsCA: true, DNSNames: []string{"localhost", "kubernetes.default.svc"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "edge-cache"}, NotBefore: time.Now().Add(-clockSkew),
+		NotAfter: time.Now().Add(clockSkew), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true, IsCA: true,
+		DNSNames: []string{"localhost", "kubernetes.default.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -95,7 +95,9 @@ func generateCredentials() (*Credentials, []byte, error) {
 		return nil, nil, fmt.Errorf("generate token: %w", err)
 	}
 	var raw []byte
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}, {Type: "TOKEN", Bytes: token}} {
+	for _, block := range []*pem.Block{
+		{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}, {Type: "TOKEN", Bytes: token},
+	} {
 		raw = append(raw, pem.EncodeToMemory(block)...)
 	}
 	c, err := parseCredentials(raw)

@@ -66,8 +66,8 @@ func newClient(dial func(ctx context.Context, address string) (net.Conn, error))
 	reconnect := backoff.DefaultConfig
 	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/4, maxReconnectDelay
 	connection, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: callTimeout}),
+		grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(), grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: callTimeout}),
 		grpc.WithMaxHeaderListSize(maxHeaders), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 	)
 	if err != nil {

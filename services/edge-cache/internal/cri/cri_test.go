@@ -85,7 +85,9 @@ func decode(t *testing.T, raw []byte, m proto.Message) {
 }
 
 func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
-	return &runtimeapi.PodSandbox{Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "name", Uid: uid, Namespace: "ns"}, State: state, CreatedAt: 123}
+	return &runtimeapi.PodSandbox{
+		Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "name", Uid: uid, Namespace: "ns"}, State: state, CreatedAt: 123,
+	}
 }
 
 func list(t *testing.T, sandboxes ...*runtimeapi.PodSandbox) []byte {
@@ -112,10 +114,12 @@ func addresses(list ...string) []netip.Addr {
 
 func TestPods(t *testing.T) {
 	t.Parallel()
-	statuses := map[string][]byte{"a": status(t, ready, "10.0.0.1", "fd00::1"), "host": status(t, ready, ""), "ended": status(t, notReady, "10.0.0.9")}
+	statuses := map[string][]byte{
+		"a": status(t, ready, "10.0.0.1", "fd00::1"), "host": status(t, ready, ""), "ended": status(t, notReady, "10.0.0.9"),
+	}
 	answer := list(
-		t, sandbox("a", "uid-a", ready), sandbox("old", "uid-a-old", notReady), sandbox("host", "uid-host", ready), sandbox("ended", "uid-ended", ready),
-		sandbox("gone", "uid-gone", ready), sandbox("", "", ready),
+		t, sandbox("a", "uid-a", ready), sandbox("old", "uid-a-old", notReady), sandbox("host", "uid-host", ready),
+		sandbox("ended", "uid-ended", ready), sandbox("gone", "uid-gone", ready), sandbox("", "", ready),
 	)
 	r := &runtime{}
 	r.answers = map[string]func([]byte) ([]byte, string){
@@ -193,14 +197,26 @@ func TestBadRuntimes(t *testing.T) {
 		wantErr    string
 	}{
 		{name: "error", giveList: func([]byte) ([]byte, string) { return nil, "12" }, wantErr: "code = Unimplemented desc = the reason"},
-		{name: "malformed list", giveList: func([]byte) ([]byte, string) { return []byte{0xff, 0xff}, "0" }, wantErr: "failed to unmarshal"},
-		{name: "too long", giveList: func([]byte) ([]byte, string) { return make([]byte, maxAnswer+1), "0" }, wantErr: "code = ResourceExhausted"},
+		{
+			name: "malformed list", giveList: func([]byte) ([]byte, string) { return []byte{0xff, 0xff}, "0" },
+			wantErr: "failed to unmarshal",
+		},
+		{
+			name: "too long", giveList: func([]byte) ([]byte, string) { return make([]byte, maxAnswer+1), "0" },
+			wantErr: "code = ResourceExhausted",
+		},
 		{name: "too many", giveList: func([]byte) ([]byte, string) {
 			return list(t, slices.Repeat([]*runtimeapi.PodSandbox{sandbox("x", "y", notReady)}, maxSandboxes+1)...), "0"
 		}, wantErr: "more than 4096"},
 		{name: "no status", giveList: good, giveStatus: func([]byte) ([]byte, string) { return nil, "5" }, wantErr: "code = NotFound"},
-		{name: "bad address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(t, ready, "10.0.0.256"), "0" }, wantErr: "parse address"},
-		{name: "long address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(t, ready, strings.Repeat("1", 100)), "0" }, wantErr: "malformed"},
+		{
+			name: "bad address", giveList: good, giveStatus: func([]byte) ([]byte, string) { return status(t, ready, "10.0.0.256"), "0" },
+			wantErr: "parse address",
+		},
+		{
+			name: "long address", giveList: good,
+			giveStatus: func([]byte) ([]byte, string) { return status(t, ready, strings.Repeat("1", 100)), "0" }, wantErr: "malformed",
+		},
 		{name: "many addresses", giveList: good, giveStatus: func([]byte) ([]byte, string) {
 			return status(t, ready, strings.Split(strings.Repeat("10.0.0.1,", 18)+"10.0.0.1", ",")...), "0"
 		}, wantErr: "more than 16"},
@@ -208,7 +224,10 @@ func TestBadRuntimes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := startRuntime(t, &runtime{answers: map[string]func([]byte) ([]byte, string){"ListPodSandbox": tt.giveList, "PodSandboxStatus": tt.giveStatus}})
+			c := startRuntime(t,
+				&runtime{
+					answers: map[string]func([]byte) ([]byte, string){"ListPodSandbox": tt.giveList, "PodSandboxStatus": tt.giveStatus},
+				})
 			_, err := c.ListPods(t.Context())
 			require.ErrorContains(t, err, tt.wantErr)
 		})

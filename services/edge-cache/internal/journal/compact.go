@@ -20,8 +20,8 @@ import (
 const (
 	// maxLogs bounds the number of logs: each restart creates one.
 	maxLogs = 8
-	// First and longest pause after a failed compaction. The disk may have room again at any time, and an attempt on a full disk is one small
-	// write.
+	// First and longest pause after a failed compaction. The disk may have room again at any time, and an attempt on a full disk is one
+	// small write.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
 )
@@ -87,7 +87,8 @@ func (j *Journal) writeCompaction(ctx context.Context) error {
 		var size int64
 		if size, err = j.writeSnapshot(ctx, gen, failures); err == nil {
 			j.finishSnapshot(gen, failures, size)
-			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size), zap.Duration("duration", time.Since(start)))
+			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size),
+				zap.Duration("duration", time.Since(start)))
 			return nil
 		}
 	}

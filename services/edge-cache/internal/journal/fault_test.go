@@ -207,13 +207,18 @@ func TestRefusedRecords(t *testing.T) {
 	disk := faultfs.New()
 	c := startCache(t, disk, small)
 	before := disk.UsedBytes()
-	require.ErrorIs(t, c.journal.Append(journal.Record{Op: journal.Put, Key: "fits"}, journal.Record{Op: journal.Put, Value: make([]byte, journal.MaxValue+1)}), journal.ErrTooLarge)
+	require.ErrorIs(t,
+		c.journal.Append(journal.Record{Op: journal.Put, Key: "fits"},
+			journal.Record{Op: journal.Put, Value: make([]byte, journal.MaxValue+1)}),
+		journal.ErrTooLarge)
 	require.ErrorIs(t, c.journal.Append(journal.Record{Op: journal.Put, Key: strings.Repeat("k", journal.MaxKey+1)}), journal.ErrTooLarge)
 	require.Error(t, c.journal.Append(journal.Record{Key: "no operation"}))
 	require.Error(t, c.journal.Append(journal.Record{Op: journal.Delete, Value: []byte("value")}))
 	require.NoError(t, c.journal.Append())
 	require.Equal(t, before, disk.UsedBytes())
-	largest := journal.Record{Op: journal.Put, Type: objectType, Key: strings.Repeat("k", journal.MaxKey), Value: make([]byte, journal.MaxValue)}
+	largest := journal.Record{
+		Op: journal.Put, Type: objectType, Key: strings.Repeat("k", journal.MaxKey), Value: make([]byte, journal.MaxValue),
+	}
 	require.NoError(t, c.append(largest, largest))
 	c.close(t)
 	s, _, recovery := replayed(t, disk, small)

@@ -13,9 +13,11 @@ import (
 
 // A file is a header and frames. Numbers are little-endian.
 //
-//	header  0 magic   8 version  10 kind  11 sealed  12 zero  16 generation  24 predecessor  32 its end  40 key id  48 salt  64 CRC of what precedes
+//	header  0 magic   8 version  10 kind  11 sealed  12 zero  16 generation  24 predecessor  32 its end
+//	        40 key id  48 salt  64 CRC of what precedes
 //	frame   0 CRC of what follows, seeded with the salt   4 length of payload   8 number, from 0   16 flags  17 zero   20 payload
-//	payload records: op (1)  type (2)  length of key (uvarint)  key  length of value (uvarint)  value;  sealed with AES-256-GCM if the header says so
+//	payload records: op (1)  type (2)  length of key (uvarint)  key  length of value (uvarint)  value;
+//	        sealed with AES-256-GCM if the header says so
 //
 // The salt is random: frames of another file, left behind in the blocks of the disk or copied, do not have the right CRC. A file has a key
 // of its own, derived from the salt, and a frame's number is its nonce: no nonce serves twice, because no process appends to a file that it
@@ -57,8 +59,8 @@ type header struct {
 	kind   uint8
 	sealed bool
 	gen    uint64
-	// prevGen and prevEnd say what a log continues: the log of that generation, up to that length. prevGen is 0 for a log that continues none,
-	// which therefore only counts on top of the snapshot of its own generation.
+	// prevGen and prevEnd say what a log continues: the log of that generation, up to that length. prevGen is 0 for a log that continues
+	// none, which therefore only counts on top of the snapshot of its own generation.
 	prevGen, prevEnd uint64
 	keyID            keyID
 	salt             [saltSize]byte

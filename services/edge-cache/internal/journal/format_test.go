@@ -79,7 +79,8 @@ func FuzzFile(f *testing.F) {
 			batch = append(batch, Record{Op: r.Op, Type: r.Type, Key: r.Key, Value: bytes.Clone(r.Value)})
 			return nil
 		}))
-		again, err := Open(memoryFS{content: writeFile(newHeader(kindLog, 1), keys, batch), names: []string{logName(1)}}, Options{Keys: keys})
+		again, err := Open(memoryFS{content: writeFile(newHeader(kindLog, 1), keys, batch), names: []string{logName(1)}},
+			Options{Keys: keys})
 		require.NoError(t, err)
 		n := 0
 		require.NoError(t, again.Replay(func(r Record) error {

@@ -56,7 +56,8 @@ func OpenDir(dir string) (FS, error) {
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(dir, 0o700); err != nil && !errors.Is(err, syscall.EROFS) {
-			return nil, fmt.Errorf("journal directory %s is open to other users (mode %04o); give the journal a directory of its own: %w", dir, info.Mode().Perm(), err)
+			return nil, fmt.Errorf("journal directory %s is open to other users (mode %04o); give the journal a directory of its own: %w",
+				dir, info.Mode().Perm(), err)
 		}
 	}
 	root, err := os.OpenRoot(dir)

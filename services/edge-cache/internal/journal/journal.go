@@ -9,8 +9,10 @@
 //   - A batch is atomic: Replay delivers all its records or none.
 //   - Replay delivers a prefix of what was appended: if batch n is there, so are all batches before it.
 //   - A damaged snapshot does not stop the journal: it replays the snapshot before it, and the logs since then.
-//   - A full or read-only disk does not stop the caller: Append returns ErrDegraded, and the journal writes a new snapshot when the disk accepts it.
-//   - Memory: one frame (1 MiB, or one record if that is larger) per reader and per writer. Disk: about five times the state, see compact.go.
+//   - A full or read-only disk does not stop the caller: Append returns ErrDegraded, and the journal writes a new snapshot when the disk
+//     accepts it.
+//   - Memory: one frame (1 MiB, or one record if that is larger) per reader and per writer. Disk: about five times the state, see
+//     compact.go.
 //
 // A directory holds files of generations:
 //
@@ -83,8 +85,8 @@ type Source func(yield func(Record) error) error
 type Options struct {
 	// Keys encrypt and decrypt; none means no encryption.
 	Keys Keys
-	// SyncDelay is the longest time from a write to the start of its fsync: 100 ms. With an fsync of up to 100 ms a power loss loses at most
-	// 200 ms.
+	// SyncDelay is the longest time from a write to the start of its fsync: 100 ms. With an fsync of up to 100 ms a power loss loses at
+	// most 200 ms.
 	SyncDelay time.Duration
 	// CompactBytes is the size of logs that causes a compaction, if the snapshot is not larger: 8 MiB.
 	CompactBytes int64
@@ -248,7 +250,8 @@ func (r *Record) validate() error {
 	case r.Op == Delete && len(r.Value) > 0:
 		return errors.New("journal: a Delete has no value")
 	case len(r.Key) > MaxKey || len(r.Value) > MaxValue:
-		return fmt.Errorf("%w: key of %d bytes, value of %d bytes, limits %d and %d", ErrTooLarge, len(r.Key), len(r.Value), MaxKey, MaxValue)
+		return fmt.Errorf("%w: key of %d bytes, value of %d bytes, limits %d and %d", ErrTooLarge, len(r.Key), len(r.Value), MaxKey,
+			MaxValue)
 	}
 	return nil
 }
@@ -260,7 +263,8 @@ func (j *Journal) failLocked(err error) {
 	if !j.degraded {
 		j.degraded = true
 		j.status.Since = time.Now()
-		j.log.Warn("Persistence degraded: serving from memory, and repairing the journal with a new snapshot as soon as the disk accepts it", zap.Error(err))
+		j.log.Warn("Persistence degraded: serving from memory, and repairing the journal with a new snapshot as soon as the disk "+
+			"accepts it", zap.Error(err))
 	}
 	j.status.Reason = err.Error()
 	j.synced.Broadcast()

@@ -27,7 +27,9 @@ var (
 )
 
 func secretRecord(n int) journal.Record {
-	return journal.Record{Op: journal.Put, Type: objectType, Key: "ns/" + secret + string(rune('a'+n%20)), Value: []byte(strings.Repeat(secret, 10))}
+	return journal.Record{
+		Op: journal.Put, Type: objectType, Key: "ns/" + secret + string(rune('a'+n%20)), Value: []byte(strings.Repeat(secret, 10)),
+	}
 }
 
 func requireNoPlaintext(t *testing.T, disk *faultfs.Disk) {
@@ -133,7 +135,8 @@ func TestErase(t *testing.T) {
 				disk := faultfs.New()
 				c := startCache(t, disk, journal.Options{})
 				for i := range 20 {
-					require.NoError(t, c.append(journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
+					require.NoError(t,
+						c.append(journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
 				}
 				require.NoError(t, c.append(put))
 				c.journal.EraseDeleted() // the snapshot before the last one has it

@@ -56,7 +56,8 @@ func Open(fs FS, o Options) (*Journal, error) {
 	}
 	j := &Journal{
 		fs: fs, options: o, log: o.Log, unlock: unlock,
-		wakeSync: make(chan struct{}, 1), syncAtOnce: make(chan struct{}, 1), wakeCompact: make(chan struct{}, 1), stop: make(chan struct{}),
+		wakeSync: make(chan struct{}, 1), syncAtOnce: make(chan struct{}, 1), wakeCompact: make(chan struct{}, 1),
+		stop: make(chan struct{}),
 	}
 	j.synced = sync.NewCond(&j.mu)
 	if err := j.findState(); err != nil {
@@ -64,8 +65,8 @@ func Open(fs FS, o Options) (*Journal, error) {
 	}
 	r := j.recovery
 	if r.Damaged || r.LostBytes > 0 {
-		j.log.Warn("Recovered the journal without a part of it", zap.String("base", r.Base), zap.Bool("damaged", r.Damaged), zap.Int64("lostBytes", r.LostBytes),
-			zap.String("reason", r.Reason))
+		j.log.Warn("Recovered the journal without a part of it", zap.String("base", r.Base), zap.Bool("damaged", r.Damaged),
+			zap.Int64("lostBytes", r.LostBytes), zap.String("reason", r.Reason))
 	}
 	return j, nil
 }
@@ -276,7 +277,8 @@ func (c *candidates) followLogs(result *chain, gen uint64) bool {
 func (c *candidates) findSuccessor(of scanResult) (scanResult, bool) {
 	for _, gen := range slices.Backward(c.gens) {
 		s := c.logs[gen]
-		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) && s.header.prevEnd >= headerSize {
+		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) &&
+			s.header.prevEnd >= headerSize {
 			return s, true
 		}
 	}

@@ -59,7 +59,8 @@ func (j *Journal) syncNow() error {
 		return ErrDegraded // the journal has given these files up
 	}
 	if err != nil {
-		// The kernel drops pages that it could not write, and the next fsync reports success: no retry can be believed, and the log is given up.
+		// The kernel drops pages that it could not write, and the next fsync reports success: no retry can be believed, and the log is
+		// given up.
 		j.failLocked(fmt.Errorf("fsync: %w", err))
 		return fmt.Errorf("%w: %w", ErrDegraded, err)
 	}

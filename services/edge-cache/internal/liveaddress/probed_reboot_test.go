@@ -39,10 +39,14 @@ func TestProbedAddressAfterAReboot(t *testing.T) {
 				return a, nil
 			},
 		})})
-		w.replacer.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}}})
+		w.replacer.SetNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24"}},
+		})
 		set := func(address string) {
 			endpoint := func(uid, node, address string) discoveryv1.Endpoint {
-				return discoveryv1.Endpoint{Addresses: []string{address}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)}}
+				return discoveryv1.Endpoint{
+					Addresses: []string{address}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID(uid)},
+				}
 			}
 			w.store.Lock()
 			defer w.store.Unlock()

@@ -114,7 +114,8 @@ func (p *Prober) ObserveSlice(key string, s *discoveryv1.EndpointSlice) {
 	var endpoints []endpoint
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		if !usable || s.AddressType != discoveryv1.AddressTypeIPv4 || e.NodeName == nil || *e.NodeName != p.params.Node || len(e.Addresses) == 0 {
+		if !usable || s.AddressType != discoveryv1.AddressTypeIPv4 || e.NodeName == nil || *e.NodeName != p.params.Node ||
+			len(e.Addresses) == 0 {
 			continue
 		}
 		if e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.UID == "" {
@@ -122,7 +123,8 @@ func (p *Prober) ObserveSlice(key string, s *discoveryv1.EndpointSlice) {
 		}
 		if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
 			endpoints = append(endpoints, endpoint{
-				uid: string(e.TargetRef.UID), namespace: s.Namespace, service: s.Labels[discoveryv1.LabelServiceName], address: address, ports: ports,
+				uid: string(e.TargetRef.UID), namespace: s.Namespace, service: s.Labels[discoveryv1.LabelServiceName], address: address,
+				ports: ports,
 			})
 		}
 	}

@@ -36,7 +36,9 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, open: map[string]string{}}
 	n.Prober = NewProber(ProberParams{Node: "edge-1", Online: func() bool { return n.online }, Dial: n.dial})
 	n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.9.0.0/24"}}})
-	n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/26", "fd00::/64"}}})
+	n.SetNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/26", "fd00::/64"}},
+	})
 	return n
 }
 
@@ -70,7 +72,10 @@ func slice(service, ports string, endpoints ...string) *discoveryv1.EndpointSlic
 	for _, text := range endpoints {
 		text, other := strings.CutPrefix(text, "!")
 		uid, address, _ := strings.Cut(text, "=")
-		e := discoveryv1.Endpoint{Addresses: []string{address}, NodeName: ptr.To("edge-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: uid, UID: types.UID(uid)}}
+		e := discoveryv1.Endpoint{
+			Addresses: []string{address}, NodeName: ptr.To("edge-1"),
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: uid, UID: types.UID(uid)},
+		}
 		if other {
 			e.NodeName = ptr.To("edge-2")
 		}
@@ -121,12 +126,14 @@ func TestPods(t *testing.T) {
 			open: map[string]string{"10.1.0.9": "8080", "10.1.0.10": "9090"},
 		},
 		{
-			name: "all ports of all slices count", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "9090", "a1=10.1.0.5")},
-			open: map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080 9090"}, want: "a1:10.1.0.10",
+			name:   "all ports of all slices count",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "9090", "a1=10.1.0.5")},
+			open:   map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080 9090"}, want: "a1:10.1.0.10",
 		},
 		{
-			name: "two Services with the same port", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "b1=10.1.0.6")},
-			open: map[string]string{"10.1.0.9": "8080"},
+			name:   "two Services with the same port",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "b1=10.1.0.6")},
+			open:   map[string]string{"10.1.0.9": "8080"},
 		},
 		{
 			name:   "a port more tells two Services apart only for the one without it",
@@ -134,28 +141,32 @@ func TestPods(t *testing.T) {
 			open:   map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080 9090"}, want: "a1:10.1.0.9",
 		},
 		{
-			name: "another Service with the port lives", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "b1=10.1.0.6")},
-			open: map[string]string{"10.1.0.6": "8080", "10.1.0.9": "8080"}, want: "a1:10.1.0.9",
+			name:   "another Service with the port lives",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "b1=10.1.0.6")},
+			open:   map[string]string{"10.1.0.6": "8080", "10.1.0.9": "8080"}, want: "a1:10.1.0.9",
 		},
 		{
 			name: "more addresses than pods", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5")},
 			open: map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080"},
 		},
 		{
-			name: "pods of one Service may be exchanged", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6")},
-			open: map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080"}, want: "a1:10.1.0.9 a2:10.1.0.10",
+			name:   "pods of one Service may be exchanged",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6")},
+			open:   map[string]string{"10.1.0.9": "8080", "10.1.0.10": "8080"}, want: "a1:10.1.0.9 a2:10.1.0.10",
 		},
 		{
 			name: "fewer addresses than pods", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5", "a2=10.1.0.6")},
 			open: map[string]string{"10.1.0.9": "8080"}, want: "a1:10.1.0.9",
 		},
 		{
-			name: "the address of another endpoint", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "9090", "b1=10.1.0.9")},
-			open: map[string]string{"10.1.0.9": "8080 9090"},
+			name:   "the address of another endpoint",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "9090", "b1=10.1.0.9")},
+			open:   map[string]string{"10.1.0.9": "8080 9090"},
 		},
 		{
-			name: "the first and the last address are not those of pods", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5")},
-			open: map[string]string{"10.1.0.0": "8080", "10.1.0.1": "8080", "10.1.0.63": "8080"},
+			name:   "the first and the last address are not those of pods",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5")},
+			open:   map[string]string{"10.1.0.0": "8080", "10.1.0.1": "8080", "10.1.0.63": "8080"},
 		},
 		{
 			name: "outside of the range", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=192.0.2.1")},
@@ -166,12 +177,14 @@ func TestPods(t *testing.T) {
 			open: map[string]string{"10.1.0.9": "8080"},
 		},
 		{
-			name: "two addresses for one pod", slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "a1=10.1.0.6")},
-			open: map[string]string{"10.1.0.9": "8080"},
+			name:   "two addresses for one pod",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "8080", "a1=10.1.0.5"), slice("b", "8080", "a1=10.1.0.6")},
+			open:   map[string]string{"10.1.0.9": "8080"},
 		},
 		{
-			name: "too many ports", slices: []*discoveryv1.EndpointSlice{slice("a", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17", "a1=10.1.0.5")},
-			open: map[string]string{"10.1.0.9": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"},
+			name:   "too many ports",
+			slices: []*discoveryv1.EndpointSlice{slice("a", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17", "a1=10.1.0.5")},
+			open:   map[string]string{"10.1.0.9": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"},
 		},
 	}
 	for _, tt := range tests {

@@ -5,8 +5,8 @@
 //
 // An address is replaced only if all of this holds:
 //
-//   - the endpoint names a pod (targetRef) of the slice's namespace that has a ready sandbox on this node: by its UID, or a static pod by its name, because
-//     the UID in the API server is that of its mirror
+//   - the endpoint names a pod (targetRef) of the slice's namespace that has a ready sandbox on this node: by its UID, or a static pod by
+//     its name, because the UID in the API server is that of its mirror
 //   - none of the pod's addresses in the slice's family is the endpoint's address
 //   - the runtime said so after the slice came: what was asked earlier may be older than the slice
 //
@@ -173,7 +173,8 @@ func (r *Replacer) reportPoll(err error) {
 	r.pollFailed = err != nil
 	r.mu.Unlock()
 	if err != nil && !before {
-		r.log.Warn("Live addresses are not available: check that the socket of the container runtime is mounted and readable", zap.Error(err))
+		r.log.Warn("Live addresses are not available: check that the socket of the container runtime is mounted and readable",
+			zap.Error(err))
 	}
 	if err == nil && before {
 		r.log.Info("Live addresses are available again")

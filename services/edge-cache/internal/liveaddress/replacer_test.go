@@ -102,7 +102,9 @@ func same(a, b *discoveryv1.EndpointSlice) bool { return reflect.DeepEqual(a.End
 
 // set gives a slice endpoints: UID and address.
 func (w *world) set(key string, endpoints ...[2]string) {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key}, AddressType: discoveryv1.AddressTypeIPv4}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key}, AddressType: discoveryv1.AddressTypeIPv4,
+	}
 	for _, e := range endpoints {
 		node, ready := "edge-1", true
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{

@@ -29,16 +29,21 @@ func RegisterDurability(r prometheus.Registerer, status func() journal.Status, a
 	}
 	r.MustRegister(&durabilityCollector{
 		status: status, adjuster: a,
-		degraded:    describe("journal_degraded", "1 while changes are not written to disk: it is full, read-only or broken. The cache serves from memory, and repairs the journal by itself."),
-		unsynced:    describe("journal_unsynced_seconds", "Age of the oldest change that a power loss would lose now."),
-		slowest:     describe("journal_slowest_sync_seconds", "Longest time since the start from a change until it was safe from a power loss. The goal is 0.2 s."),
+		degraded: describe("journal_degraded",
+			"1 while changes are not written to disk: it is full, read-only or broken. The cache serves from memory, and repairs the "+
+				"journal by itself."),
+		unsynced: describe("journal_unsynced_seconds", "Age of the oldest change that a power loss would lose now."),
+		slowest: describe("journal_slowest_sync_seconds",
+			"Longest time since the start from a change until it was safe from a power loss. The goal is 0.2 s."),
 		log:         describe("journal_log_bytes", "Bytes of the logs since the last snapshot."),
 		snapshot:    describe("journal_snapshot_bytes", "Bytes of the last snapshot."),
 		syncs:       describe("journal_syncs_total", "Completed fsyncs of the log."),
 		compactions: describe("journal_compactions_total", "Snapshots written."),
 		failures:    describe("journal_failures_total", "Failed writes and fsyncs of the log."),
-		held:        describe("held_endpoints", "Endpoints that are shown as ready although the API server says otherwise, because their node is silent or was a short time ago."),
-		replaced:    describe("replaced_addresses", "Addresses of pods that are replaced by live ones, because the node restarted."),
+		held: describe("held_endpoints",
+			"Endpoints that are shown as ready although the API server says otherwise, because their node is silent or was a short time "+
+				"ago."),
+		replaced: describe("replaced_addresses", "Addresses of pods that are replaced by live ones, because the node restarted."),
 	})
 }
 

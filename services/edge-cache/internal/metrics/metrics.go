@@ -38,27 +38,34 @@ func New(r prometheus.Registerer) *Metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_edgecache_" + name, Help: help})
 	}
 	m := &Metrics{
-		received: counter("upstream_received_bytes_total", "Bytes of bodies from the API server, as sent (wire) and after decompression (decoded).", "source", "kind"),
+		received: counter("upstream_received_bytes_total",
+			"Bytes of bodies from the API server, as sent (wire) and after decompression (decoded).", "source", "kind"),
 		requests: counter("upstream_requests_total", "Requests to the API server, by status code, or error.", "source", "result"),
 		online:   gauge("upstream_online", "1 while the API server answers."),
 		events:   counter("store_events_total", "Events that clients could see.", "store", "type"),
 		reprojected: counter("refiltered_objects_total",
 			"Objects that were projected again, because the pool, a hold or an address changed.", "store"),
 		reprojectionTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.", Buckets: reprojectionBuckets,
+			Name: "fairlead_edgecache_refilter_duration_seconds", Help: "Time to project again all objects that a change affects.",
+			Buckets: reprojectionBuckets,
 		}),
-		historyResets: counter("store_history_resets_total", "Times that clients had to list again: another cluster, or one that went back in time.", "store"),
-		endpoints:     counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
-		served:        counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.", "verb", "resource", "source"),
-		unconfirmed:   counter("unconfirmed_reads_total", "Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
-		watches:       gauge("watches", "Open watches of the client."),
-		watchEnds:     counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
+		historyResets: counter("store_history_resets_total",
+			"Times that clients had to list again: another cluster, or one that went back in time.", "store"),
+		endpoints: counter("filtered_endpoints_total", "Endpoints that the filter saw: kept or dropped.", "result"),
+		served: counter("served_requests_total", "Requests of the client, by where the answer came from: store, kept, upstream.",
+			"verb", "resource", "source"),
+		unconfirmed: counter("unconfirmed_reads_total",
+			"Lists of the newest state that the API server did not confirm: it is offline, or its watch is behind.", "resource"),
+		watches:   gauge("watches", "Open watches of the client."),
+		watchEnds: counter("watches_ended_total", "Ended watches, by reason: timeout, client, slow, expired, denied, error.", "reason"),
 		unfollowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_edgecache_unfollowed_references",
-			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, namespace_not_cached, missing, unreadable.",
+			Help: "Names of Secrets and ConfigMaps in objects that lead the controller to none, by problem: other_namespace, too_many, " +
+				"namespace_not_cached, missing, unreadable.",
 		}, []string{"problem"}),
 	}
-	r.MustRegister(m.received, m.requests, m.online, m.events, m.reprojected, m.reprojectionTime, m.historyResets, m.endpoints, m.served, m.unconfirmed, m.watches, m.watchEnds, m.unfollowed)
+	r.MustRegister(m.received, m.requests, m.online, m.events, m.reprojected, m.reprojectionTime, m.historyResets, m.endpoints, m.served,
+		m.unconfirmed, m.watches, m.watchEnds, m.unfollowed)
 	return m
 }
 
@@ -140,10 +147,11 @@ type storeCollector struct {
 func RegisterStores(r prometheus.Registerer, stores []Store) {
 	labels := []string{"store"}
 	r.MustRegister(&storeCollector{
-		stores:   stores,
-		objects:  prometheus.NewDesc("fairlead_edgecache_store_objects", "Objects in a store.", labels, nil),
-		bytes:    prometheus.NewDesc("fairlead_edgecache_store_bytes", "Bytes of the encoded objects in a store.", labels, nil),
-		position: prometheus.NewDesc("fairlead_edgecache_store_resource_version", "Upstream resourceVersion of a store; 0: not synced.", labels, nil),
+		stores:  stores,
+		objects: prometheus.NewDesc("fairlead_edgecache_store_objects", "Objects in a store.", labels, nil),
+		bytes:   prometheus.NewDesc("fairlead_edgecache_store_bytes", "Bytes of the encoded objects in a store.", labels, nil),
+		position: prometheus.NewDesc("fairlead_edgecache_store_resource_version", "Upstream resourceVersion of a store; 0: not synced.",
+			labels, nil),
 	})
 }
 

@@ -65,9 +65,12 @@ func TestHoldsEndByThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shownSlice{t: t, adjuster: NewAdjuster(liveaddress.New(liveaddress.Params{NodeName: "edge-1"}))}
-		s.upstream = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, AddressType: discoveryv1.AddressTypeIPv4}
+		s.upstream = &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, AddressType: discoveryv1.AddressTypeIPv4,
+		}
 		s.upstream.Endpoints = []discoveryv1.Endpoint{{
-			Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("edge-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: types.UID("a")},
+			Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("edge-1"),
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", UID: types.UID("a")},
 			Conditions: discoveryv1.EndpointConditions{Serving: ptr.To(true)},
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -81,7 +84,9 @@ func TestHoldsEndByThemselves(t *testing.T) {
 			<-done
 		}()
 		condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition}},
+		}
 		require.False(t, s.adjuster.UpdateNode(node))
 		s.setReady(true)
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown

@@ -119,7 +119,8 @@ func (m *Mirror) reportReferences() {
 		}
 		lines++
 		fields := []zap.Field{
-			zap.String("resource", r.Resource), zap.String("object", r.Object), zap.String("field", r.Field), zap.String("problem", string(r.Problem)),
+			zap.String("resource", r.Resource), zap.String("object", r.Object), zap.String("field", r.Field),
+			zap.String("problem", string(r.Problem)),
 		}
 		if !r.Guessed {
 			fields = append(fields, zap.String(string(r.Target.Kind), r.Target.Key))

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// nodesTimeout is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is noticed
-	// after 10 s.
+	// nodesTimeout is how long a slice waits for Nodes that are as new. Nodes of a pool are read within a second; a dead connection is
+	// noticed after 10 s.
 	nodesTimeout = 10 * time.Second
 	// nodesRetry is the shortest pause between attempts.
 	nodesRetry = 500 * time.Millisecond

@@ -53,7 +53,9 @@ func TestSlicesWaitForNodes(t *testing.T) {
 		require.NoError(t, nodes.BeginReplacement().Commit(10))
 		turnsUnready := true
 		n := &nodeFreshness{
-			nodes:        upstream.NewReflector(upstream.ReflectorParams{Connection: c, Store: nodes, Path: "/api/v1/nodes", Log: zap.NewNop()}),
+			nodes: upstream.NewReflector(upstream.ReflectorParams{
+				Connection: c, Store: nodes, Path: "/api/v1/nodes", Log: zap.NewNop(),
+			}),
 			turnsUnready: func([]byte) bool { return turnsUnready }, log: zap.NewNop(),
 		}
 		wait := func() time.Duration {

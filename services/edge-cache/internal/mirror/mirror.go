@@ -60,8 +60,8 @@ type Mirror struct {
 	nodes       *nodeChanges
 	freshness   *nodeFreshness
 	fetches     chan references.Target // objects that a projection wants now
-	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects that
-	// could not be read; references that were logged.
+	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects
+	// that could not be read; references that were logged.
 	absent, unreadable map[references.Target]bool
 	reported           map[references.Reference]bool
 }
@@ -78,8 +78,8 @@ type collection struct {
 // New creates the stores and reflectors. Restore fills them, and Run starts them.
 func New(p Params) *Mirror {
 	m := &Mirror{
-		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: newNodeChanges(), fetches: make(chan references.Target, 1024),
-		absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
+		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: newNodeChanges(),
+		fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
 		endpoints: projection.EndpointProjection{
 			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Observer: p.Metrics,
 		},
@@ -91,7 +91,9 @@ func New(p Params) *Mirror {
 		}
 	}
 	if p.PoolConfig.Membership == config.NodePool {
-		r := allowlist.Resource{Group: "apps.openyurt.io", Version: p.PoolConfig.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true}
+		r := allowlist.Resource{
+			Group: "apps.openyurt.io", Version: p.PoolConfig.NodePoolVersion, Name: "nodepools", Custom: true, ClusterScoped: true,
+		}
 		r.FieldSelector = "metadata.name=" + p.PoolConfig.Name
 		m.addCollection(r, "").hidden = true
 	}
@@ -124,8 +126,8 @@ func (m *Mirror) addCollection(r allowlist.Resource, ns string) *collection {
 	m.setProjection(&params, r)
 	c := &collection{resource: r, namespace: ns, store: store.New(params)}
 	c.reflector = upstream.NewReflector(upstream.ReflectorParams{
-		Connection: p.Connection, Store: c.store, Path: collectionPath(r, ns), Label: label, Field: r.FieldSelector, Log: p.Log.Named("reflector"),
-		WaitForDependencies: m.dependencyWait(r), WaitToStore: m.freshnessWait(r),
+		Connection: p.Connection, Store: c.store, Path: collectionPath(r, ns), Label: label, Field: r.FieldSelector,
+		Log: p.Log.Named("reflector"), WaitForDependencies: m.dependencyWait(r), WaitToStore: m.freshnessWait(r),
 	})
 	if r.Filter == allowlist.Nodes {
 		m.freshness.nodes = c.reflector
@@ -146,7 +148,8 @@ func (m *Mirror) setProjection(params *store.Params, r allowlist.Resource) {
 		params.Virtual, params.Discard, params.Projection = true, true, projection.ReferencedObjects(m.params.References, r.Filter)
 		params.OnRemove = m.params.Journal.requestErasure
 	case r.Filter == allowlist.Nodes && m.params.PoolConfig.Membership == config.NodePool:
-		params.Virtual, params.Discard, params.Projection, params.OnChange = true, true, projection.MemberNodes(m.params.Pool), m.updateNodes
+		params.Virtual, params.Discard, params.Projection = true, true, projection.MemberNodes(m.params.Pool)
+		params.OnChange = m.updateNodes
 	case r.Filter == allowlist.Nodes:
 		params.OnChange = m.onNodesChange
 	case r.Name == "nodepools" && r.Custom:
@@ -291,7 +294,8 @@ func (m *Mirror) ServedStores() []api.ServedStore {
 	for _, c := range m.collections {
 		if !c.hidden {
 			served = append(served, api.ServedStore{
-				Resource: c.resource, Namespace: c.namespace, Store: c.store, Confirm: c.reflector.ConfirmNewest, LastError: c.reflector.LastError,
+				Resource: c.resource, Namespace: c.namespace, Store: c.store, Confirm: c.reflector.ConfirmNewest,
+				LastError: c.reflector.LastError,
 			})
 		}
 	}

@@ -210,7 +210,8 @@ func targetKind(field string) allowlist.Filter {
 	name = strings.TrimSuffix(name, "s")
 	isReference := strings.HasSuffix(field, "Ref") || strings.HasSuffix(field, "Refs")
 	switch {
-	case strings.HasSuffix(name, "secret"), isReference && strings.HasSuffix(name, "certificate"), name == "ssl_certificate": // HAProxy's kind TCP
+	// HAProxy's kind TCP
+	case strings.HasSuffix(name, "secret"), isReference && strings.HasSuffix(name, "certificate"), name == "ssl_certificate":
 		return allowlist.Secrets
 	case strings.HasSuffix(name, "configmap"):
 		return allowlist.ConfigMaps

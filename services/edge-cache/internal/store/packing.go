@@ -15,8 +15,8 @@ const (
 
 	// packAbove is the size above which compression pays. A Service or an Ingress is smaller, a slice with 100 endpoints has 16 kB.
 	packAbove = 2 << 10
-	// packWindow is the distance in which the encoder looks for repetitions. A slice of 1 000 endpoints, the largest that the API allows, has
-	// 160 kB, and each of its endpoints looks like the one before it.
+	// packWindow is the distance in which the encoder looks for repetitions. A slice of 1 000 endpoints, the largest that the API allows,
+	// has 160 kB, and each of its endpoints looks like the one before it.
 	packWindow = 64 << 10
 	// maxUnpacked limits what a value may become: objects of the API server have 4 MiB at most here.
 	maxUnpacked = 8 << 20

@@ -95,7 +95,9 @@ func (s *Store) planChange(in *incoming) (change, error) {
 //	invisible  visible    ADDED
 //	visible    visible    MODIFIED, or nothing if a projection looks the same
 //	visible    invisible  DELETED
-func (s *Store) showObject(c *change, old *entry, shown []byte, visible bool) error { //nolint:revive // visible is a result of the projection
+//
+//nolint:revive // visible is a result of the projection
+func (s *Store) showObject(c *change, old *entry, shown []byte, visible bool) error {
 	var prev *Object
 	if old != nil {
 		prev = old.shown

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// historyEvents is the number of events that the history always has: a controller that restarts during a roll-out of 1 000 pods need not
-	// list again.
+	// historyEvents is the number of events that the history always has: a controller that restarts during a roll-out of 1 000 pods need
+	// not list again.
 	historyEvents = 1024
 	// historyAge is the time for which more events are kept. Clients reconnect within a minute.
 	historyAge = 75 * time.Second

@@ -148,7 +148,10 @@ func New(p Params) *Store {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	return &Store{params: p, objects: map[string]*entry{}, restoredStates: map[string][]byte{}, changed: make(chan struct{}), fetches: map[string]*bool{}}
+	return &Store{
+		params: p, objects: map[string]*entry{}, restoredStates: map[string][]byte{}, changed: make(chan struct{}),
+		fetches: map[string]*bool{},
+	}
 }
 
 // ID returns the resource, namespace and selectors.

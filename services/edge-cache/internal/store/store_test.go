@@ -84,7 +84,8 @@ func hash(node string) uint32 { return uint32(node[1]) }
 func object(t *testing.T, key, node string, rv uint64) []byte {
 	t.Helper()
 	s := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
-		Name: key, Namespace: "ns", ResourceVersion: strconv.FormatUint(rv, 10), Labels: map[string]string{"node": node, "at": strconv.FormatUint(rv, 10)},
+		Name: key, Namespace: "ns", ResourceVersion: strconv.FormatUint(rv, 10),
+		Labels: map[string]string{"node": node, "at": strconv.FormatUint(rv, 10)},
 	}}
 	raw, err := s.Marshal()
 	require.NoError(t, err)

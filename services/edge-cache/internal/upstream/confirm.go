@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must not
-	// make a list slow.
+	// currentVersionTimeout is the longest wait for the version of the API server before a list. An API server on a dead connection must
+	// not make a list slow.
 	currentVersionTimeout = 700 * time.Millisecond
-	// minConfirmInterval is the shortest time between two confirmations of a version: a client that writes objects in a loop must not cause a
-	// list for each.
+	// minConfirmInterval is the shortest time between two confirmations of a version: a client that writes objects in a loop must not cause
+	// a list for each.
 	minConfirmInterval = 200 * time.Millisecond
 
 	metadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -106,17 +106,19 @@ func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
 	}
 	defer response.Body.Close()
 	versions := store.Versions{Objects: map[string]uint64{}}
-	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-		if len(versions.Objects) >= maxObjects {
-			return fmt.Errorf("the API server has more than %d objects", maxObjects)
-		}
-		m, err := wire.ParseMeta(r.params.Store.Format(), item)
-		if err != nil {
+	meta, err := wire.ReadList(response.Body, wire.ListParams{
+		Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
+			if len(versions.Objects) >= maxObjects {
+				return fmt.Errorf("the API server has more than %d objects", maxObjects)
+			}
+			m, err := wire.ParseMeta(r.params.Store.Format(), item)
+			if err != nil {
+				return err
+			}
+			versions.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
 			return err
-		}
-		versions.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
-		return err
-	}})
+		},
+	})
 	if err != nil {
 		return store.Versions{}, err
 	}

@@ -41,7 +41,8 @@ const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"namesp
 
 // list is the answer to a list of one thing.
 func list(rv, thingRV uint64) (int, string) {
-	return http.StatusOK, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"ThingList","metadata":{"resourceVersion":"%d"},"items":[`+thing+`]}`, rv, thingRV)
+	return http.StatusOK, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"ThingList","metadata":{"resourceVersion":"%d"},"items":[`+
+		thing+`]}`, rv, thingRV)
 }
 
 type noJournal struct{}

@@ -71,20 +71,24 @@ func New(p Params) (*Connection, error) {
 	c := &Connection{params: p, base: base, online: make(chan struct{})}
 	c.requestContext, c.cancelRequests = context.WithCancel(context.Background())
 	c.transport = &http.Transport{
-		DialContext: dialTCP, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true, DisableCompression: true, ResponseHeaderTimeout: headerTimeout,
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, Proxy: p.Config.Proxy,
+		DialContext: dialTCP, DialTLSContext: c.dialTLS, ForceAttemptHTTP2: true, DisableCompression: true,
+		ResponseHeaderTimeout: headerTimeout, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, Proxy: p.Config.Proxy,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(p.Config, c.transport)
 	if err != nil {
 		return nil, fmt.Errorf("credentials of the API server: %w", err)
 	}
-	c.client = &http.Client{Transport: wrapped, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.client = &http.Client{
+		Transport: wrapped, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return c, nil
 }
 
 func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingAfter, Count: 3}}
+	d := net.Dialer{
+		Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingAfter, Count: 3},
+	}
 	return d.DialContext(ctx, network, address)
 }
 

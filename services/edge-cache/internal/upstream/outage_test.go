@@ -65,8 +65,9 @@ func newOutages(t *testing.T, length time.Duration) *outages {
 	}})
 	require.NoError(t, err)
 	r := NewReflector(ReflectorParams{
-		Connection: c, Store: store.New(store.Params{ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()}),
-		Path: "/apis/example.com/v1/things", Log: zap.NewNop(),
+		Connection: c,
+		Store:      store.New(store.Params{ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()}),
+		Path:       "/apis/example.com/v1/things", Log: zap.NewNop(),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)

@@ -26,14 +26,14 @@ const (
 	maxObjects = 300_000
 	// manyObjects is the length of a list after which the memory of its decoding is returned: the next collection could be minutes away.
 	manyObjects = 1000
-	// initialEventTimeout is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated as
-	// one that knows no watch-list.
+	// initialEventTimeout is the longest wait for the next initial event. A proxy that accepts a watch-list and never sends it is treated
+	// as one that knows no watch-list.
 	initialEventTimeout = 30 * time.Second
 	// firstRetry and lastRetry are the shortest and the longest delay between attempts.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// shortRetry is the longest delay in the first 48 s of an outage. Later, the delay is the time of the outage divided by delayDivisor, up
-	// to lastRetry, so that a change is seen 5 s after the end of a short outage.
+	// shortRetry is the longest delay in the first 48 s of an outage. Later, the delay is the time of the outage divided by delayDivisor,
+	// up to lastRetry, so that a change is seen 5 s after the end of a short outage.
 	shortRetry   = 3 * time.Second
 	delayDivisor = 16
 	// tokenRetry is the longest delay after a 401: the next token can be there at any time.
@@ -41,11 +41,11 @@ const (
 	// deniedAfter is the number of answers 403 in a row after which the store is denied: one can be from an API server that does not know a
 	// new role yet.
 	deniedAfter = 2
-	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right: the
-	// kubelet replaces it within one or two minutes after it reaches the API server again.
+	// unknownAfter is the time of answers 401 after which the store is denied. A token that ran out during an outage is no revoked right:
+	// the kubelet replaces it within one or two minutes after it reaches the API server again.
 	unknownAfter = 5 * time.Minute
-	// warnAfter is the number of failures in a row that are logged as a warning, and again after each warnEvery more. One or two are a restart
-	// of the API server.
+	// warnAfter is the number of failures in a row that are logged as a warning, and again after each warnEvery more. One or two are a
+	// restart of the API server.
 	warnAfter = 3
 	warnEvery = 20
 	// maxRetryAfter limits the pause that an API server can ask for.
@@ -67,8 +67,8 @@ type ReflectorParams struct {
 	Log        *zap.Logger
 	// WaitForDependencies blocks the first list until other stores have synced. It may be nil.
 	WaitForDependencies func(ctx context.Context) error
-	// WaitToStore blocks the storing of an object of a watch, and of a list (nil), until the stores that its projection depends on are as new.
-	// It may be nil. It limits its wait itself. An error means that ctx has ended: nothing is stored.
+	// WaitToStore blocks the storing of an object of a watch, and of a list (nil), until the stores that its projection depends on are as
+	// new. It may be nil. It limits its wait itself. An error means that ctx has ended: nothing is stored.
 	WaitToStore func(ctx context.Context, object []byte, rv uint64) error
 }
 
@@ -152,7 +152,8 @@ func (r *Reflector) logAttempt(err error, delay time.Duration) {
 	}
 	fields := []zap.Field{zap.Error(err), zap.Duration("retryAfter", delay)}
 	if r.failures++; r.failures%warnEvery == warnAfter && r.params.Connection.IsOnline() {
-		r.params.Log.Warn("API server answers, but this kind cannot be read: serving what is stored", append(fields, zap.Int("attempts", r.failures))...)
+		r.params.Log.Warn("API server answers, but this kind cannot be read: serving what is stored",
+			append(fields, zap.Int("attempts", r.failures))...)
 		return
 	}
 	r.params.Log.Debug("Watch ended", fields...)
@@ -285,7 +286,8 @@ func (r *Reflector) acceptHeader(suffix string) http.Header {
 
 // readCollection returns the answer to a read, or a StatusError.
 func (r *Reflector) readCollection(ctx context.Context, q url.Values, suffix string) (*http.Response, error) {
-	response, err := r.params.Connection.Do(ctx, Request{Source: r.params.Store.ID(), Path: r.params.Path, Query: q, Header: r.acceptHeader(suffix)})
+	response, err := r.params.Connection.Do(ctx,
+		Request{Source: r.params.Store.ID(), Path: r.params.Path, Query: q, Header: r.acceptHeader(suffix)})
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +317,8 @@ func (r *Reflector) currentVersion(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
-	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func([]byte) error { return nil }})
+	meta, err := wire.ReadList(response.Body,
+		wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func([]byte) error { return nil }})
 	if err != nil {
 		return 0, err
 	}
@@ -334,10 +337,12 @@ func (r *Reflector) listObjects(ctx context.Context) (uint64, error) {
 	}
 	defer response.Body.Close()
 	replacement := r.params.Store.BeginReplacement()
-	meta, err := wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-		idle.Reset(initialEventTimeout)
-		return r.addObject(replacement, item)
-	}})
+	meta, err := wire.ReadList(response.Body, wire.ListParams{
+		Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
+			idle.Reset(initialEventTimeout)
+			return r.addObject(replacement, item)
+		},
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -28,8 +28,14 @@ func TestDelaysFollowWhatHappened(t *testing.T) {
 		{name: "an outage of 40 s", last: 16 * time.Second, give: attempt{failing: 40 * time.Second}, want: shortRetry},
 		{name: "an outage of 160 s", last: 16 * time.Second, give: attempt{failing: 160 * time.Second}, want: 10 * time.Second},
 		{name: "lists again and again", last: 16 * time.Second, give: attempt{failing: 40 * time.Second, listed: true}, want: lastRetry},
-		{name: "watch of less than the last delay", last: 4 * time.Second, give: attempt{watched: 3 * time.Second, failing: time.Hour}, want: 8 * time.Second},
-		{name: "watch of more than the last delay", last: 4 * time.Second, give: attempt{watched: 5 * time.Second, err: errors.New("cut")}, want: firstRetry},
+		{
+			name: "watch of less than the last delay", last: 4 * time.Second, give: attempt{watched: 3 * time.Second, failing: time.Hour},
+			want: 8 * time.Second,
+		},
+		{
+			name: "watch of more than the last delay", last: 4 * time.Second,
+			give: attempt{watched: 5 * time.Second, err: errors.New("cut")}, want: firstRetry,
+		},
 		{name: "token that ran out", last: 4 * time.Second, give: attempt{err: unauthorized}, want: tokenRetry},
 		{name: "history is gone", last: lastRetry, give: attempt{err: gone}, want: firstRetry},
 		{name: "history is gone right after a list", last: 4 * time.Second, give: attempt{err: gone, listed: true}, want: 8 * time.Second},

@@ -257,7 +257,8 @@ func WithResourceVersion(format Format, object []byte, rv uint64) ([]byte, error
 // generation, and the time of the trigger of a slice. Two objects with the same essence look the same to an ingress controller.
 func ComparableContent(object []byte) ([]byte, error) {
 	return withoutMeta(object, func(f *protoscan.Fields) bool {
-		return f.Tag == metaResourceVersion || f.Tag == metaGeneration || f.Tag == metaAnnotations && annotationIs(f.Bytes, lastChangeTrigger)
+		return f.Tag == metaResourceVersion || f.Tag == metaGeneration ||
+			f.Tag == metaAnnotations && annotationIs(f.Bytes, lastChangeTrigger)
 	})
 }
 

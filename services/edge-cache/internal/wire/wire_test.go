@@ -24,8 +24,11 @@ func TestParseMetaOfJSON(t *testing.T) {
 	}{
 		{name: "all fields", give: `{"metadata":{"namespace":"a","name":"b","uid":"u","resourceVersion":"7","labels":{"k":"v"}}}`,
 			want: Meta{Namespace: "a", Name: "b", UID: "u", ResourceVersion: "7", Labels: map[string]string{"k": "v"}}},
-		{name: "a field of the author that looks like metadata", give: `{"metadata":{"namespace":"a","name":"b"},"Metadata":{"namespace":"victim","name":"c","resourceVersion":"9"}}`,
-			want: Meta{Namespace: "a", Name: "b"}},
+		{
+			name: "a field of the author that looks like metadata",
+			give: `{"metadata":{"namespace":"a","name":"b"},"Metadata":{"namespace":"victim","name":"c","resourceVersion":"9"}}`,
+			want: Meta{Namespace: "a", Name: "b"},
+		},
 		{name: "names in another case", give: `{"metadata":{"name":"b","Name":"c"}}`, want: Meta{Name: "b"}},
 		{name: "no metadata", give: `{}`, wantErr: "decode metadata"},
 		{name: "metadata twice", give: `{"metadata":{"name":"b"},"metadata":null}`, wantErr: "no metadata"},
@@ -72,7 +75,8 @@ func TestParseRV(t *testing.T) {
 
 func TestEventTypeIsOfTheObject(t *testing.T) {
 	t.Parallel()
-	r := NewEventReader(JSON, bytes.NewBufferString(`{"type":"ADDED","object":{"apiVersion":"a/v1","kind":"Foo","Kind":"Bar","metadata":{"name":"x"}}}`), 1024)
+	r := NewEventReader(JSON,
+		bytes.NewBufferString(`{"type":"ADDED","object":{"apiVersion":"a/v1","kind":"Foo","Kind":"Bar","metadata":{"name":"x"}}}`), 1024)
 	e, err := r.Next()
 	require.NoError(t, err)
 	assert.Equal(t, "Foo", e.Kind)

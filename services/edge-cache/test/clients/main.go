@@ -1,7 +1,7 @@
 // Command clients runs informers of EndpointSlices with the client-go that it is built with, and prints what they have.
 //
-// It reads commands from its standard input: an empty line asks for the state of all informers, which is printed as one line of JSON. It ends with its input. The
-// module has the oldest client-go; the folders in it have modules that build the same program with later ones.
+// It reads commands from its standard input: an empty line asks for the state of all informers, which is printed as one line of JSON. It
+// ends with its input. The module has the oldest client-go; the folders in it have modules that build the same program with later ones.
 package main
 
 import (

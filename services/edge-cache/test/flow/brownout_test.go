@@ -102,7 +102,8 @@ func (b *brownOut) begin(t *testing.T) {
 	b.start()
 	b.ready()
 	require.Eventually(t, func() bool { return b.link.watches.Load() > watches }, kubetest.Patience, tick)
-	shown, err := b.client().DiscoveryV1().EndpointSlices("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=a-0"})
+	shown, err := b.client().DiscoveryV1().EndpointSlices("default").Watch(t.Context(),
+		metav1.ListOptions{FieldSelector: "metadata.name=a-0"})
 	require.NoError(t, err)
 	b.shown = shown.ResultChan()
 	require.True(t, b.next(t))

@@ -160,7 +160,8 @@ func TestOlderClients(t *testing.T) {
 	start := func() {
 		for _, program := range olderClients(t) {
 			for _, watchList := range []string{"true", "false"} {
-				all = append(all, e.older(t, program, "KUBE_FEATURE_WatchListClient="+watchList, "ENABLE_CLIENT_GO_WATCH_LIST_ALPHA="+watchList))
+				all = append(all,
+					e.older(t, program, "KUBE_FEATURE_WatchListClient="+watchList, "ENABLE_CLIENT_GO_WATCH_LIST_ALPHA="+watchList))
 			}
 		}
 	}

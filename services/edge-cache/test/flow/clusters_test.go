@@ -26,11 +26,14 @@ const rights = "edge"
 // written are the kinds of objects that tests create, except namespaces, which nothing here could delete.
 var written = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, {Version: "v1", Resource: "nodes"},
-	{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, {Version: "v1", Resource: "services"}, {Version: "v1", Resource: "endpoints"},
-	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, {Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"},
-	{Version: "v1", Resource: "serviceaccounts"}, {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, {Version: "v1", Resource: "services"},
+	{Version: "v1", Resource: "endpoints"}, {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+	{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "serviceaccounts"},
+	{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 }
 
 // empty deletes all objects that a test may have created.
@@ -66,7 +69,8 @@ func deleteAll(ctx context.Context, client dynamic.Interface, kind schema.GroupV
 			continue
 		}
 		found++
-		if err := client.Resource(kind).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Resource(kind).Namespace(namespace).Delete(ctx, name,
+			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return found, fmt.Errorf("delete %s %s: %w", kind.Resource, name, err)
 		}
 	}

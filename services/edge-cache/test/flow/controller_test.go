@@ -35,7 +35,9 @@ func (e *edge) leads(identity string) *atomic.Bool {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
 		LeaseDuration: 4 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { leading.Store(true) }, OnStoppedLeading: func() { leading.Store(false) }},
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { leading.Store(true) }, OnStoppedLeading: func() { leading.Store(false) },
+		},
 	})
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -100,7 +102,9 @@ func TestWritesOfAController(t *testing.T) {
 // ingress makes an Ingress of a class, with TLS if secret is not empty.
 func (w *world) ingress(name, class, secret string) {
 	w.t.Helper()
-	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "a", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	backend := networkingv1.IngressBackend{
+		Service: &networkingv1.IngressServiceBackend{Name: "a", Port: networkingv1.ServiceBackendPort{Number: 80}},
+	}
 	i := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       networkingv1.IngressSpec{IngressClassName: &class, DefaultBackend: &backend},
@@ -157,7 +161,8 @@ func TestSecretsOfTheClass(t *testing.T) {
 	requireSecrets("loose")
 
 	require.True(t, e.onDisk("content of loose"))
-	require.Eventually(t, func() bool { return !e.onDisk("content of mine") }, kubetest.Patience, 10*tick, "what is not wanted anymore leaves the disk")
+	require.Eventually(t, func() bool { return !e.onDisk("content of mine") }, kubetest.Patience, 10*tick,
+		"what is not wanted anymore leaves the disk")
 
 	w.network.set(linkCut)
 	e.restart()

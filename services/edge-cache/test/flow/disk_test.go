@@ -63,6 +63,7 @@ func TestFullDiskOfTheCache(t *testing.T) {
 	p.converges(informer)
 	require.Eventually(t, func() bool { return p.metric("fairlead_edgecache_journal_degraded") == 1 }, kubetest.Patience, tick)
 	require.NoError(t, os.Remove(filler))
-	require.Eventually(t, func() bool { return p.metric("fairlead_edgecache_journal_degraded") == 0 }, kubetest.Patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric("fairlead_edgecache_journal_degraded") == 0 }, kubetest.Patience,
+		100*time.Millisecond)
 	p.converges(informer)
 }

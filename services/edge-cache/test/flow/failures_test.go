@@ -88,7 +88,9 @@ func (w *world) change(t *testing.T) {
 // TestErrorsOfTheAPIServer answers everything with an error for some time.
 func TestErrorsOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusGatewayTimeout, http.StatusUnauthorized} {
+	for _, code := range []int{
+		http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusGatewayTimeout, http.StatusUnauthorized,
+	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -173,7 +175,8 @@ func TestTokenThatRanOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.node("in-1", "edge")
-	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin", "--serviceaccount=default:default")
+	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin",
+		"--serviceaccount=default:default")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	token, ca, valid := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt"), []byte(w.token())
@@ -211,9 +214,13 @@ func (w *world) front(t *testing.T) *front {
 	f.authority, f.issue = newAuthority(t)
 	f.certificate.Store(f.issue(time.Now().Add(time.Hour)))
 	f.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") }, Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") }, Transport: transport,
+		FlushInterval: -1,
 	})
-	f.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.certificate.Load(), nil }}
+	f.server.TLS = &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.certificate.Load(), nil },
+	}
 	f.server.EnableHTTP2 = true
 	f.server.StartTLS()
 	f.server.TLS.Certificates = nil
@@ -232,8 +239,8 @@ func newAuthority(t *testing.T) (authority []byte, issue func(until time.Time) *
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-24 * time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -241,8 +248,9 @@ func newAuthority(t *testing.T) (authority []byte, issue func(until time.Time) *
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), func(until time.Time) *tls.Certificate {
 		serial++
 		leaf := &x509.Certificate{
-			SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}
 		der, err := x509.CreateCertificate(rand.Reader, leaf, root, &key.PublicKey, key)
 		require.NoError(t, err)
@@ -274,7 +282,8 @@ func TestNameThatCannotBeResolved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.node("in-1", "edge")
-	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin", "--serviceaccount=default:default")
+	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin",
+		"--serviceaccount=default:default")
 	require.NoError(t, err)
 	p := w.process("edge")
 	token, ca := filepath.Join(p.dir, "token"), filepath.Join(p.dir, "ca.crt")
@@ -322,7 +331,8 @@ func TestCompactedHistory(t *testing.T) {
 	w.network.set(linkCut)
 	e.change(t)
 	for i := range 5 {
-		require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), fmt.Sprint("a-", 5+i), metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.direct.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), fmt.Sprint("a-", 5+i), metav1.DeleteOptions{}))
 	}
 	w.awaitCompaction(old)
 	w.network.set(linkUp)
@@ -333,7 +343,8 @@ func TestCompactedHistory(t *testing.T) {
 		got[ev.Object.Metadata.Name] = ev.Type
 	}
 	assert.Equal(t, map[string]string{
-		"new": "ADDED", "a-0": "MODIFIED", "a-1": "DELETED", "a-5": "DELETED", "a-6": "DELETED", "a-7": "DELETED", "a-8": "DELETED", "a-9": "DELETED",
+		"new": "ADDED", "a-0": "MODIFIED", "a-1": "DELETED", "a-5": "DELETED", "a-6": "DELETED", "a-7": "DELETED", "a-8": "DELETED",
+		"a-9": "DELETED",
 	}, got, "no ghost, and nothing twice")
 	silentFor(t, events, 300*time.Millisecond)
 	e.converges(informer)
@@ -343,7 +354,8 @@ func TestCompactedHistory(t *testing.T) {
 func (w *world) awaitCompaction(rv string) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		_, err := w.direct.CoreV1().Nodes().Patch(w.t.Context(), "in-1", "application/merge-patch+json", // etcd compacts what is older than a change
+		// etcd compacts what is older than a change
+		_, err := w.direct.CoreV1().Nodes().Patch(w.t.Context(), "in-1", "application/merge-patch+json",
 			[]byte(fmt.Sprintf(`{"metadata":{"annotations":{"time":"%d"}}}`, time.Now().UnixNano())), metav1.PatchOptions{})
 		require.NoError(c, err)
 		got, err := tryGet(w.cluster.RESTConfig(), slicesPath+"?resourceVersionMatch=Exact&resourceVersion="+rv)

@@ -62,8 +62,10 @@ func TestRandomOperationsEqualTheOracle(t *testing.T) {
 	e.convergesTo(full.List)
 	e.convergesTo(plain.List)
 	// After so many restarts, an informer waits up to a minute before it connects again.
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), addresses(c, informer.GetStore().List())) }, kubetest.Patience, 100*time.Millisecond)
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), tail.state()) }, kubetest.Patience, 50*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), addresses(c, informer.GetStore().List())) },
+		kubetest.Patience, 100*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, e.oracle("edge"), tail.state()) }, kubetest.Patience,
+		50*time.Millisecond)
 	assert.Empty(t, tail.problems())
 }
 
@@ -178,7 +180,8 @@ func (f *tail) apply(typ string, s *discoveryv1.EndpointSlice, last string) {
 	defer f.mu.Unlock()
 	key := s.Namespace + "/" + s.Name
 	_, exists := f.objects[key]
-	if len(s.ResourceVersion) < len(last) || len(s.ResourceVersion) == len(last) && s.ResourceVersion < last || typ != "BOOKMARK" && s.ResourceVersion == last {
+	if len(s.ResourceVersion) < len(last) || len(s.ResourceVersion) == len(last) && s.ResourceVersion < last ||
+		typ != "BOOKMARK" && s.ResourceVersion == last {
 		f.faults = append(f.faults, fmt.Sprintf("version of %s %s did not rise: %s after %s", typ, key, s.ResourceVersion, last))
 	}
 	switch typ {

@@ -51,7 +51,10 @@ func (w *world) liar() *liar {
 	require.NoError(w.t, err)
 	transport, err := rest.TransportFor(w.cluster.RESTConfig())
 	require.NoError(w.t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") }, Transport: transport, FlushInterval: -1}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") }, Transport: transport,
+		FlushInterval: -1,
+	}
 	l := &liar{proxy: proxy, token: filepath.Join(w.t.TempDir(), "token")}
 	require.NoError(w.t, os.WriteFile(l.token, []byte("t"), 0o600))
 	l.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -170,13 +173,14 @@ func TestHostileAPIServer(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<html>sign in to the hotel network</html>")
 		},
-		"not found":          func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
-		"bad request":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad", http.StatusBadRequest) },
-		"internal error":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad", http.StatusInternalServerError) },
-		"redirect":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
-		"one endless object": endless(append([]byte("k8s\x00"), 0x12, 0xff, 0xff, 0xff, 0xff, 0x07, 0x12, 0xff, 0xff, 0xff, 0xff, 0x06), make([]byte, 64<<10)),
-		"endless garbage":    endless([]byte("k8s\x00"), make([]byte, 64<<10)),
-		"frame of 2 GiB":     endless(length, make([]byte, 64<<10)),
+		"not found":      func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"bad request":    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad", http.StatusBadRequest) },
+		"internal error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad", http.StatusInternalServerError) },
+		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		"one endless object": endless(append([]byte("k8s\x00"), 0x12, 0xff, 0xff, 0xff, 0xff, 0x07, 0x12, 0xff, 0xff, 0xff, 0xff, 0x06),
+			make([]byte, 64<<10)),
+		"endless garbage": endless([]byte("k8s\x00"), make([]byte, 64<<10)),
+		"frame of 2 GiB":  endless(length, make([]byte, 64<<10)),
 		"gzip that is no gzip": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 			w.Header().Set("Content-Encoding", "gzip")
@@ -197,14 +201,15 @@ func messagesOfLies() map[string]string {
 		"version that is no number":    `object default/a-1: resourceVersion "many" is not a positive decimal number`,
 		"version out of range":         `resourceVersion "18446744073709551615" is too large`,
 		"object without a name":        "object has no metadata.name",
-		"another kind":                 "the answer has objects of kind Pod of discovery.k8s.io/v1, not EndpointSlice of discovery.k8s.io/v1",
-		"HTML":                         `the answer is "text/html", not application/vnd.kubernetes.protobuf`,
-		"not found":                    "API server: 404 NotFound: 404 page not found",
-		"bad request":                  "API server: 400 BadRequest: bad",
-		"internal error":               "API server: 500 InternalServerError: bad",
-		"redirect":                     "API server: 302 Found",
-		"frame of 2 GiB":               "it is not Kubernetes protobuf",
-		"gzip that is no gzip":         "gzip: invalid header",
+		"another kind": "the answer has objects of kind Pod of discovery.k8s.io/v1, not EndpointSlice of " +
+			"discovery.k8s.io/v1",
+		"HTML":                 `the answer is "text/html", not application/vnd.kubernetes.protobuf`,
+		"not found":            "API server: 404 NotFound: 404 page not found",
+		"bad request":          "API server: 400 BadRequest: bad",
+		"internal error":       "API server: 500 InternalServerError: bad",
+		"redirect":             "API server: 302 Found",
+		"frame of 2 GiB":       "it is not Kubernetes protobuf",
+		"gzip that is no gzip": "gzip: invalid header",
 	}
 }
 
@@ -224,7 +229,8 @@ func (w *world) deceive(t *testing.T, lies map[string]http.HandlerFunc, messages
 	}
 	time.Sleep(50 * time.Millisecond)
 	for name, message := range messages {
-		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, all[name].warnings(), message) }, kubetest.Patience, tick, name)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, all[name].warnings(), message) }, kubetest.Patience, tick,
+			name)
 	}
 	for name, d := range all {
 		assert.Equal(t, want, addresses(t, d.informer.GetStore().List()), name)
@@ -295,7 +301,8 @@ func TestWatchThatLies(t *testing.T) {
 	}
 	lies := map[string]http.HandlerFunc{}
 	for kind, versions := range map[string][]string{
-		"MODIFIED": {"1", "0", "-5", "18446744073709551615", "x", ""}, "DELETED": {"1", "x"}, "STRANGE": {"99999999"}, "BOOKMARK": {"1", "x", ""},
+		"MODIFIED": {"1", "0", "-5", "18446744073709551615", "x", ""}, "DELETED": {"1", "x"}, "STRANGE": {"99999999"},
+		"BOOKMARK": {"1", "x", ""},
 	} {
 		for _, rv := range versions {
 			lies[fmt.Sprintf("%s at %q", kind, rv)] = watchOnly(event(kind, rv))
@@ -347,7 +354,8 @@ func TestFlippedBitsOfTheCache(t *testing.T) {
 	for range 6 {
 		writeFolder(t, filepath.Join(e.cfg.Data.Dir, "journal"), pristine, random)
 		e.start()
-		require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_journal_degraded") >= 0 }, kubetest.Patience, tick, "the cache does not start")
+		require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_journal_degraded") >= 0 }, kubetest.Patience, tick,
+			"the cache does not start")
 		list, err := e.client().DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		if err == nil {
 			ready++
@@ -434,7 +442,8 @@ func TestThousandWatches(t *testing.T) {
 	require.Eventually(t, func() bool { return int(open.Load()) == e.cfg.Client.MaxWatches }, kubetest.Patience, tick)
 	// The client dials for every request until it knows that the server speaks HTTP/2. What those connections take goes with them.
 	assert.Eventually(t, func() bool { return heap() < before+64<<20 }, kubetest.Patience, tick)
-	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_watches") == float64(e.cfg.Client.MaxWatches) }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_watches") == float64(e.cfg.Client.MaxWatches) },
+		kubetest.Patience, tick)
 	select {
 	case <-done:
 	case <-time.After(kubetest.Patience):

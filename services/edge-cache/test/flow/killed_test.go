@@ -57,7 +57,8 @@ func (c *client) apply(e watch.Event) {
 // watch follows the slices until the cache ends.
 func (c *client) watch(t *testing.T, p *process) (done chan struct{}) {
 	t.Helper()
-	w, err := p.client().DiscoveryV1().EndpointSlices("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0", AllowWatchBookmarks: true})
+	w, err := p.client().DiscoveryV1().EndpointSlices("default").Watch(t.Context(),
+		metav1.ListOptions{ResourceVersion: "0", AllowWatchBookmarks: true})
 	require.NoError(t, err)
 	done = make(chan struct{})
 	go func() {

@@ -30,7 +30,9 @@ func (w *world) fill(n size) {
 		if i < n.pool {
 			pool = "edge"
 		}
-		_, err := w.direct.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{poolKey: pool}}}, metav1.CreateOptions{})
+		_, err := w.direct.CoreV1().Nodes().Create(ctx,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{poolKey: pool}}},
+			metav1.CreateOptions{})
 		return err
 	})
 	w.parallel(n.slices, func(ctx context.Context, i int) error {
@@ -63,7 +65,8 @@ func (n size) slice(i int, generation uint64) *discoveryv1.EndpointSlice {
 			NodeName:   pointer(nodeName(node)), Zone: pointer("zone-a"),
 			TargetRef: &corev1.ObjectReference{
 				Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("service-%d-7c9d8f6b5%d-%s", i, i%10, randomName(r)),
-				UID: types.UID(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", r.Uint32(), r.IntN(1<<16), r.IntN(1<<12), 0x8000|r.IntN(1<<14), r.Uint64N(1<<48))),
+				UID: types.UID(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", r.Uint32(), r.IntN(1<<16), r.IntN(1<<12), 0x8000|r.IntN(1<<14),
+					r.Uint64N(1<<48))),
 			},
 		})
 	}

@@ -54,7 +54,8 @@ func (p *measured) launch() {
 	c := p.cfg
 	p.cmd = exec.Command(p.binary, "--pool="+c.Pool.Name, "--kubeconfig="+c.Upstream.Kubeconfig, "--listen-address="+c.Client.Address,
 		"--credentials-dir="+c.Client.CredentialsDir, "--namespace-file="+c.Client.NamespaceFile, "--data-dir="+c.Data.Dir,
-		"--health-probe-bind-address="+c.HTTP.HealthAddress, "--metrics-bind-address="+c.HTTP.MetricsAddress, "--address-file="+c.AddressFile)
+		"--health-probe-bind-address="+c.HTTP.HealthAddress, "--metrics-bind-address="+c.HTTP.MetricsAddress,
+		"--address-file="+c.AddressFile)
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(p.t, p.cmd.Start())
@@ -131,7 +132,8 @@ func (e *edge) readSlowly(t *testing.T) (stop func()) {
 	conn, err := e.dialFor(t.Context(), "tcp", "http/1.1") // the connection has one stream
 	require.NoError(t, err)
 	require.NoError(t, conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096))
-	_, err = fmt.Fprintf(conn, "GET %s?watch=true HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", slicesPath, e.rest().BearerToken)
+	_, err = fmt.Fprintf(conn, "GET %s?watch=true HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", slicesPath,
+		e.rest().BearerToken)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var reader sync.WaitGroup

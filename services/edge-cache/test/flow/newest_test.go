@@ -60,7 +60,8 @@ func TestListOfTheNewestState(t *testing.T) {
 	assert.ElementsMatch(t, all, list())
 
 	// A change of another kind: nothing is late, and nothing waits.
-	_, err := w.direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
+	_, err := w.direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	late.Lock()
 	assert.ElementsMatch(t, all, list())

@@ -75,14 +75,16 @@ func TestMembershipFromANodePool(t *testing.T) {
 
 	set := func(nodes ...any) {
 		pool := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": map[string]any{"name": "edge"}, "status": map[string]any{"nodes": nodes},
+			"apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": map[string]any{"name": "edge"},
+			"status": map[string]any{"nodes": nodes},
 		}}
 		_, err := pools.Apply(t.Context(), "edge", pool, metav1.ApplyOptions{FieldManager: "test", Force: true})
 		require.NoError(t, err)
 	}
 	set("member")
 	other := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": map[string]any{"name": "labels"}, "status": map[string]any{"nodes": []any{"labeled"}},
+		"apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": map[string]any{"name": "labels"},
+		"status": map[string]any{"nodes": []any{"labeled"}},
 	}}
 	_, err := pools.Create(t.Context(), other, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -175,7 +177,9 @@ func TestNamespacesOfTheController(t *testing.T) {
 		for _, ns := range []string{"team-a", "team-b"} {
 			assert.Len(t, ask(t, e.rest(), path(ns), values(), "").Items, 1, ns)
 		}
-		for refused, remedy := range map[string]string{path("secret-team"): "--namespaces", slicesPath: "--providers.kubernetesIngress.namespaces"} {
+		for refused, remedy := range map[string]string{
+			path("secret-team"): "--namespaces", slicesPath: "--providers.kubernetesIngress.namespaces",
+		} {
 			got := ask(t, e.rest(), refused, values(), "")
 			assert.Equal(t, http.StatusForbidden, got.code, refused)
 			assert.Contains(t, string(got.body), remedy)
@@ -243,7 +247,8 @@ func TestCustomKinds(t *testing.T) {
 	const tenantsPath = "/apis/example.com/v1/tenants"
 	missing := ask(t, e.rest(), tenantsPath, values(), "")
 	assert.Equal(t, http.StatusServiceUnavailable, missing.code)
-	assert.Contains(t, string(missing.body), "tenants were not listed yet, and none are on disk; the last attempt: API server: 404 NotFound")
+	assert.Contains(t, string(missing.body),
+		"tenants were not listed yet, and none are on disk; the last attempt: API server: 404 NotFound")
 	late := e.customInformer(t, "example.com", "v1", "tenants")
 	w.define("example.com", "v1", "tenants", "tenant", "Tenant", "Cluster")
 	require.Eventually(t, late.HasSynced, kubetest.Patience, 100*time.Millisecond, "the cache does not notice a new kind")
@@ -260,7 +265,9 @@ func TestCustomKinds(t *testing.T) {
 func middleware(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "traefik.io/v1alpha1", "kind": "Middleware", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"headers": map[string]any{"sslProxyHeaders": map[string]any{"X-Forwarded-Proto": "https"}, "big": int64(9007199254740993)}},
+		"spec": map[string]any{
+			"headers": map[string]any{"sslProxyHeaders": map[string]any{"X-Forwarded-Proto": "https"}, "big": int64(9007199254740993)},
+		},
 	}}
 }
 

@@ -44,7 +44,8 @@ func TestOutage(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, slices.Delete(t.Context(), "a-1", metav1.DeleteOptions{}))
 			assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, values("resourceVersion", "0"), "").code)
-			require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, kubetest.Patience, 100*time.Millisecond)
+			require.Eventually(t, func() bool { return e.write(t) == http.StatusServiceUnavailable }, kubetest.Patience,
+				100*time.Millisecond)
 			assert.Equal(t, http.StatusOK, ask(t, e.rest(), slicesPath, values(), "").code)
 			silentFor(t, events, time.Second)
 			w.network.set(linkUp)
@@ -132,7 +133,10 @@ func TestRevokedRight(t *testing.T) {
 	w.node("in-1", "edge")
 	w.createSlice(slice("default", "a", "a-0", "in-1"))
 	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "networking.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
+		{
+			APIGroups: []string{"", "networking.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"},
+			Verbs: []string{"get", "list", "watch"},
+		},
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Rules: rules}
 	_, err := w.direct.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
@@ -150,11 +154,13 @@ func TestRevokedRight(t *testing.T) {
 	role.Rules = rules[:0]
 	_, err = w.direct.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusForbidden }, kubetest.Patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusForbidden },
+		kubetest.Patience, 100*time.Millisecond)
 	role.Rules = rules
 	_, err = w.direct.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusOK }, kubetest.Patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return ask(t, e.rest(), slicesPath, values(), "").code == http.StatusOK }, kubetest.Patience,
+		100*time.Millisecond)
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of the default service account.

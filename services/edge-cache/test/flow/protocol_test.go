@@ -159,9 +159,11 @@ func testPages(t *testing.T, e *edge) {
 	assert.Equal(t, want, names)
 
 	first := ask(t, e.rest(), slicesPath, values("limit", "1"), "")
-	assert.Equal(t, http.StatusBadRequest, ask(t, e.rest(), slicesPath, values("limit", "1", "continue", first.Metadata.Continue, "resourceVersion", "5"), "").code)
+	assert.Equal(t, http.StatusBadRequest,
+		ask(t, e.rest(), slicesPath, values("limit", "1", "continue", first.Metadata.Continue, "resourceVersion", "5"), "").code)
 	// A token of a list that is forgotten.
-	assert.Equal(t, http.StatusGone, ask(t, e.rest(), slicesPath, values("limit", "1", "continue", "eyJpZCI6OTk5LCJhZnRlciI6ImEifQ"), "").code)
+	assert.Equal(t, http.StatusGone,
+		ask(t, e.rest(), slicesPath, values("limit", "1", "continue", "eyJpZCI6OTk5LCJhZnRlciI6ImEifQ"), "").code)
 }
 
 func testEncodings(t *testing.T, w *world, e *edge) {
@@ -223,7 +225,8 @@ func testAccess(t *testing.T, e *edge) {
 	}
 	for _, try := range [][2]string{
 		{http.MethodDelete, slicesPath}, {http.MethodPut, "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices/b-0"},
-		{http.MethodPost, "/api/v1/namespaces/default/secrets"}, {http.MethodPut, "/apis/networking.k8s.io/v1/namespaces/default/ingresses/x"},
+		{http.MethodPost, "/api/v1/namespaces/default/secrets"},
+		{http.MethodPut, "/apis/networking.k8s.io/v1/namespaces/default/ingresses/x"},
 		{http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token"}, {"CONNECT", slicesPath}, {"FOO", slicesPath},
 	} {
 		client, err := rest.HTTPClientFor(e.rest())
@@ -237,11 +240,14 @@ func testAccess(t *testing.T, e *edge) {
 	}
 	assert.Equal(t, http.StatusOK, ask(t, e.rest(), "/version", values(), "").code)
 	assert.Equal(t, http.StatusOK, ask(t, e.rest(), "/apis/discovery.k8s.io/v1", values(), "").code)
-	assert.Equal(t, http.StatusNotFound, ask(t, e.rest(), "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices/none", values(), "").code)
+	assert.Equal(t, http.StatusNotFound,
+		ask(t, e.rest(), "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices/none", values(), "").code)
 }
 
 func testSelectors(t *testing.T, w *world, e *edge) {
-	for field, want := range map[string]int{"metadata.name=b-0": 1, "metadata.namespace=team": 1, "metadata.name!=b-0,metadata.namespace=team": 0} {
+	for field, want := range map[string]int{
+		"metadata.name=b-0": 1, "metadata.namespace=team": 1, "metadata.name!=b-0,metadata.namespace=team": 0,
+	} {
 		assert.Len(t, ask(t, e.rest(), slicesPath, values("fieldSelector", field), "").Items, want, field)
 	}
 	assert.Len(t, ask(t, e.rest(), "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices", values(), "").Items, 1)

@@ -154,7 +154,8 @@ func (w *world) oracle(pool string) map[string]string {
 	out := map[string]string{}
 	for i := range all.Items {
 		s := &all.Items[i]
-		s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.NodeName != nil && !members[*e.NodeName] })
+		s.Endpoints = slices.DeleteFunc(s.Endpoints,
+			func(e discoveryv1.Endpoint) bool { return e.NodeName != nil && !members[*e.NodeName] })
 		out[s.Namespace+"/"+s.Name] = describe(s)
 	}
 	return out

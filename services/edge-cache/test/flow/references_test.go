@@ -150,7 +150,8 @@ func TestObjectsOfTraefik(t *testing.T) {
 		w.secret(name)
 	}
 	for _, name := range []string{"backend-ca", "loose"} {
-		_, err := w.direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := w.direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	transports := w.define("traefik.io", "v1alpha1", "serverstransports", "serverstransport", "ServersTransport", "Namespaced")
@@ -167,7 +168,8 @@ func TestObjectsOfTraefik(t *testing.T) {
 	e := w.edge("edge", func(c *config.Config) { c.Client.Profile = "traefik-crd" }).ready()
 	assert.Equal(t, "ok", e.readiness())
 	e.requireShown("client-ca")
-	_, err = middlewares.Namespace("default").Create(t.Context(), object("Middleware", map[string]any{"basicAuth": map[string]any{"secret": "users"}}), metav1.CreateOptions{})
+	_, err = middlewares.Namespace("default").Create(t.Context(),
+		object("Middleware", map[string]any{"basicAuth": map[string]any{"secret": "users"}}), metav1.CreateOptions{})
 	require.NoError(t, err)
 	e.requireShown("client-ca", "users")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

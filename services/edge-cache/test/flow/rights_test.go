@@ -53,7 +53,9 @@ func TestRightsInOneNamespace(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.grant("",
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+		},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: read},
 		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingressclasses"}, Verbs: read})
 	w.grant("team",
@@ -72,7 +74,8 @@ func TestRightsInOneNamespace(t *testing.T) {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	}, kubetest.Patience, tick, "every store has what it needs")
-	inTeam, closed := "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices", "/apis/discovery.k8s.io/v1/namespaces/closed/endpointslices"
+	inTeam, closed := "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices", "/apis/discovery.k8s.io/v1/namespaces/closed/"+
+		"endpointslices"
 	assert.Equal(t, []string{"a-0"}, names(ask(t, e.rest(), inTeam, values(), "")))
 	assert.Equal(t, http.StatusOK, ask(t, e.rest(), "/api/v1/namespaces/team/secrets/certificate", values(), "").code)
 	assert.Equal(t, http.StatusForbidden, ask(t, e.rest(), closed, values(), "").code)

@@ -150,8 +150,8 @@ func (p *measured) logMemory(after string) {
 	p.t.Helper()
 	mb := func(metric string) float64 { return p.sum(metric, "") / 1e6 }
 	p.t.Logf("after the %s: stored %.1f MB; heap: allocated %.1f MB, in use %.1f MB, from the system %.1f MB, released %.1f MB", after,
-		mb("fairlead_edgecache_store_bytes"), mb("go_memstats_heap_alloc_bytes"), mb("go_memstats_heap_inuse_bytes"), mb("go_memstats_heap_sys_bytes"),
-		mb("go_memstats_heap_released_bytes"))
+		mb("fairlead_edgecache_store_bytes"), mb("go_memstats_heap_alloc_bytes"), mb("go_memstats_heap_inuse_bytes"),
+		mb("go_memstats_heap_sys_bytes"), mb("go_memstats_heap_released_bytes"))
 }
 
 // measureNewest lists the newest state after a change of another kind: the versions of the API server are ahead, and the slices are the

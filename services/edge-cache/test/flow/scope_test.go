@@ -56,16 +56,20 @@ func TestScopesDoNotMix(t *testing.T) {
 	requireKeys := func(want ...[]string) {
 		t.Helper()
 		for n, i := range informers {
-			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.ElementsMatch(c, want[n], i.GetStore().ListKeys(), "informer %d", n) }, kubetest.Patience, tick)
+			require.EventuallyWithT(t,
+				func(c *assert.CollectT) { assert.ElementsMatch(c, want[n], i.GetStore().ListKeys(), "informer %d", n) },
+				kubetest.Patience, tick)
 		}
 	}
-	requireKeys([]string{"default/kubernetes", "default/a-1", "team/a-2", "team/b-1"}, []string{"team/a-2", "team/b-1"}, []string{"default/a-1", "team/a-2"}, []string{"team/b-1"})
+	requireKeys([]string{"default/kubernetes", "default/a-1", "team/a-2", "team/b-1"}, []string{"team/a-2", "team/b-1"},
+		[]string{"default/a-1", "team/a-2"}, []string{"team/b-1"})
 
 	w.createSlice(slice("default", "b", "b-2", "in-1"))
 	w.createSlice(slice("team", "b", "b-3", "in-1"))
 	require.NoError(t, w.direct.DiscoveryV1().EndpointSlices("team").Delete(t.Context(), "b-1", metav1.DeleteOptions{}))
 	after := [][]string{
-		{"default/kubernetes", "default/a-1", "default/b-2", "team/a-2", "team/b-3"}, {"team/a-2", "team/b-3"}, {"default/a-1", "team/a-2"}, {"team/b-3"},
+		{"default/kubernetes", "default/a-1", "default/b-2", "team/a-2", "team/b-3"}, {"team/a-2", "team/b-3"}, {"default/a-1", "team/a-2"},
+		{"team/b-3"},
 	}
 	requireKeys(after...)
 
@@ -73,7 +77,8 @@ func TestScopesDoNotMix(t *testing.T) {
 	e.restart()
 	e.ready()
 	informers = []cache.SharedIndexInformer{
-		e.sliceInformer(t, "", ""), e.sliceInformer(t, "team", ""), e.sliceInformer(t, "", "kubernetes.io/service-name=a"), e.sliceInformer(t, "team", "kubernetes.io/service-name=b"),
+		e.sliceInformer(t, "", ""), e.sliceInformer(t, "team", ""), e.sliceInformer(t, "", "kubernetes.io/service-name=a"),
+		e.sliceInformer(t, "team", "kubernetes.io/service-name=b"),
 	}
 	for _, i := range informers {
 		synced(t, i)

@@ -25,7 +25,8 @@ func (w *world) token() string {
 	if !apierrors.IsAlreadyExists(err) {
 		require.NoError(w.t, err)
 	}
-	made, err := w.direct.CoreV1().ServiceAccounts("default").CreateToken(w.t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	made, err := w.direct.CoreV1().ServiceAccounts("default").CreateToken(w.t.Context(), "default", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	require.NoError(w.t, err)
 	return made.Status.Token
 }
@@ -36,7 +37,8 @@ func TestFilesOfTheUpstreamAreReadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.node("in-1", "edge")
 	w.createSlice(slice("default", "a", "a-0", "in-1"))
-	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin", "--serviceaccount=default:default")
+	_, err := w.cluster.Kubectl(t.Context(), "create", "clusterrolebinding", "edge", "--clusterrole=cluster-admin",
+		"--serviceaccount=default:default")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")

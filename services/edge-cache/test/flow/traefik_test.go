@@ -26,7 +26,8 @@ import (
 
 // traefikKinds are all kinds that Traefik lists at its start.
 var traefikKinds = []string{
-	"IngressRoute", "IngressRouteTCP", "IngressRouteUDP", "Middleware", "MiddlewareTCP", "ServersTransport", "ServersTransportTCP", "TLSOption", "TLSStore", "TraefikService",
+	"IngressRoute", "IngressRouteTCP", "IngressRouteUDP", "Middleware", "MiddlewareTCP", "ServersTransport", "ServersTransportTCP",
+	"TLSOption", "TLSStore", "TraefikService",
 }
 
 // TestTraefikReadsMiddlewares runs the real Traefik behind a cache: an Ingress with a Middleware (traefik#11510), online and after a
@@ -58,7 +59,8 @@ func TestTraefikReadsMiddlewares(t *testing.T) {
 	w.service("a", "traefik.ingress.kubernetes.io/router.middlewares", "")
 	w.ingress("web", class, "")
 	patch := `{"metadata": {"annotations": {"traefik.ingress.kubernetes.io/router.middlewares": "default-secure@kubernetescrd"}}}`
-	_, err = w.direct.NetworkingV1().Ingresses("default").Patch(t.Context(), "web", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+	_, err = w.direct.NetworkingV1().Ingresses("default").Patch(t.Context(), "web", "application/merge-patch+json", []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	e := w.edge("edge", func(c *config.Config) { c.Client.Profile = "traefik-crd" }).ready()
 
@@ -81,7 +83,8 @@ func (e *edge) requireRedirect(program string) {
 	args := []string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh", program, "--entryPoints.web.address=:8000", "--global.checkNewVersion=false"}
 	for _, provider := range []string{"kubernetesIngress", "kubernetesCRD"} {
 		args = append(args, "--providers."+provider+".ingressClass=edge", "--providers."+provider+".endpoint=https://"+e.address("client"),
-			"--providers."+provider+".allowEmptyServices=true", "--providers."+provider+".token="+filepath.Join(e.cfg.Client.CredentialsDir, "token"),
+			"--providers."+provider+".allowEmptyServices=true",
+			"--providers."+provider+".token="+filepath.Join(e.cfg.Client.CredentialsDir, "token"),
 			"--providers."+provider+".certAuthFilePath="+filepath.Join(e.cfg.Client.CredentialsDir, "ca.crt"))
 	}
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -93,7 +96,8 @@ func (e *edge) requireRedirect(program string) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = kubetest.Patience
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{file}, log, log
-	// The detector of this process would compare typed custom resources with their types: client-go drops these in a watch, and not in a list.
+	// The detector of this process would compare typed custom resources with their types: client-go drops these in a watch, and not in a
+	// list.
 	cmd.Env = append(os.Environ(), detector+"=false", "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
 	require.NoError(e.t, cmd.Start())
 	defer func() {
@@ -103,7 +107,9 @@ func (e *edge) requireRedirect(program string) {
 			e.t.Log(string(raw))
 		}
 	}()
-	client := &http.Client{Timeout: 5 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Timeout: 5 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	defer client.CloseIdleConnections()
 	require.Eventually(e.t, func() bool {
 		response, err := client.Get("http://" + l.Addr().String() + "/")

@@ -121,7 +121,10 @@ func slice(namespace, service, name string, nodes ...string) *discoveryv1.Endpoi
 		Endpoints:   []discoveryv1.Endpoint{},
 	}
 	for i, node := range nodes {
-		e := discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, Conditions: discoveryv1.EndpointConditions{Ready: pointer(true)}}
+		e := discoveryv1.Endpoint{
+			Addresses:  []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)},
+			Conditions: discoveryv1.EndpointConditions{Ready: pointer(true)},
+		}
 		if node != "" {
 			e.NodeName = pointer(node)
 		}
@@ -188,9 +191,12 @@ func (w *world) prepare(pool string, configure ...func(*config.Config)) *edge {
 func (w *world) writeKubeconfig(path string, c *rest.Config) {
 	w.t.Helper()
 	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + w.network.address(), CertificateAuthorityData: c.CAData, CertificateAuthority: c.CAFile}
+	k.Clusters["c"] = &clientcmdapi.Cluster{
+		Server: "https://" + w.network.address(), CertificateAuthorityData: c.CAData, CertificateAuthority: c.CAFile,
+	}
 	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{
-		Token: c.BearerToken, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, ClientCertificate: c.CertFile, ClientKey: c.KeyFile,
+		Token: c.BearerToken, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, ClientCertificate: c.CertFile,
+		ClientKey: c.KeyFile,
 	}
 	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	k.CurrentContext = "x"
@@ -304,7 +310,8 @@ func protocolWorld(t *testing.T) (*world, *edge) {
 // namespace makes a namespace. It stays: nothing here could delete it.
 func (w *world) namespace(name string) {
 	w.t.Helper()
-	_, err := w.direct.CoreV1().Namespaces().Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.direct.CoreV1().Namespaces().Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) { // an earlier test of the API server left it
 		require.NoError(w.t, err)
 	}
