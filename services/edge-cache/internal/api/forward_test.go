@@ -66,7 +66,7 @@ func TestReadsThatAreKept(t *testing.T) {
 			for key, d := range tt.kept {
 				documents[key] = d
 			}
-			s := New(Params{Backend: tt.server, Responses: documents, Token: "t", Limits: DefaultLimits()})
+			s := New(Params{Backend: tt.server, Responses: documents, Token: "t", Limits: DefaultLimits(), Observer: &edge{}})
 			r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 			r.Header.Set("Authorization", "Bearer t")
 			w := httptest.NewRecorder()
@@ -83,6 +83,7 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	s := New(Params{
 		Backend: answers{code: 200, body: strings.Repeat("x", maxAnswer)}, Responses: kept{}, Token: "t", Limits: DefaultLimits(),
+		Observer: &edge{},
 	})
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Authorization", "Bearer t")
@@ -94,7 +95,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	list, err := allowlist.ForProfile("haproxytech", nil)
 	require.NoError(t, err)
-	s := New(Params{Allow: list, Backend: answers{code: 200}, Responses: kept{}, Token: "t", Limits: DefaultLimits()})
+	s := New(Params{Allow: list, Backend: answers{code: 200}, Responses: kept{}, Token: "t", Limits: DefaultLimits(), Observer: &edge{}})
 	for range maxBuffered {
 		_, err := s.acquireBuffer(t.Context())
 		require.NoError(t, err)

@@ -26,7 +26,8 @@ const (
 	pageLimit = 8
 )
 
-type listParams struct {
+// storedRead is a list or a watch of a kind that is stored.
+type storedRead struct {
 	request  request
 	served   ServedStore
 	encoding encoding
@@ -35,7 +36,7 @@ type listParams struct {
 }
 
 // serveList serves a list.
-func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p listParams) error {
+func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p storedRead) error {
 	snapshot, start, err := s.listSnapshot(r.Context(), p)
 	if err != nil {
 		return err
@@ -58,8 +59,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p listParams)
 	}
 	enc := newEncoder(p.served.Store, p.encoding)
 	s.countRequest(p.request, "store")
-	w.Header().Set("Content-Type", enc.contentType())
-	w.Header().Set("Cache-Control", "no-cache, private")
+	setContentType(w, enc.contentType())
 	limited := &deadlineWriter{w: w, c: http.NewResponseController(w), limit: s.params.Limits.WriteTimeout}
 	if err := enc.writeList(limited, objects, meta); err != nil {
 		panic(http.ErrAbortHandler) // the status is sent: only a broken connection says that the list is not whole
@@ -68,18 +68,13 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p listParams)
 }
 
 // listSnapshot returns the objects that a list is about, and the index of the first one.
-func (s *Server) listSnapshot(ctx context.Context, p listParams) (store.Snapshot, int, error) {
+func (s *Server) listSnapshot(ctx context.Context, p storedRead) (store.Snapshot, int, error) {
 	o := p.options
 	if o.continueToken != "" {
 		return s.pages.findPage(p.served.Store.ID(), o)
 	}
-	// The version "" asks for the newest state. A list in pages ignores "0", as the API server does for those that it reads from etcd.
-	if o.rvText == "" {
-		if err := s.refreshStore(ctx, p.served); err != nil {
-			return store.Snapshot{}, 0, err
-		}
-	}
-	if err := s.waitFor(ctx, p.served.Store, o.rv); err != nil {
+	// A list in pages ignores the version "0", as the API server does for those that it reads from etcd.
+	if err := s.waitForRequested(ctx, p); err != nil {
 		return store.Snapshot{}, 0, err
 	}
 	list := p.served.Store.List
@@ -90,16 +85,19 @@ func (s *Server) listSnapshot(ctx context.Context, p listParams) (store.Snapshot
 	return snapshot, 0, err
 }
 
-// waitFor waits until a store reaches a version.
-func (s *Server) waitFor(ctx context.Context, st *store.Store, rv uint64) error {
-	if rv == 0 {
+// waitForRequested waits until a store reaches the version that a client asks for. The version "" asks for the newest state.
+func (s *Server) waitForRequested(ctx context.Context, p storedRead) error {
+	if p.options.rvText == "" {
+		return s.refreshStore(ctx, p.served)
+	}
+	if p.options.rv == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionWait)
 	defer cancel()
-	current, err := st.WaitFor(ctx, rv)
+	current, err := p.served.Store.WaitFor(ctx, p.options.rv)
 	if errors.Is(err, store.ErrFuture) {
-		return versionTooLargeError(rv, current)
+		return versionTooLargeError(p.options.rv, current)
 	}
 	return err
 }
@@ -129,9 +127,7 @@ func (s *Server) refreshStore(ctx context.Context, served ServedStore) error {
 	// The list is served without a confirmation: the API server does not answer, or it answers while its watch sends nothing. Neither must
 	// prevent the start of a controller.
 	s.params.Log.Debug("Served a list that the API server did not confirm", zap.String("store", served.Store.ID()), zap.Error(err))
-	if s.params.Observer != nil {
-		s.params.Observer.CountUnconfirmedRead(served.Resource.Path())
-	}
+	s.params.Observer.CountUnconfirmedRead(served.Resource.Path())
 	return nil
 }
 

@@ -223,10 +223,11 @@ func (s *Server) serveFromStore(w http.ResponseWriter, r *http.Request, req requ
 	if err != nil {
 		return err
 	}
+	read := storedRead{request: req, served: served, encoding: e, options: options, selector: selector}
 	if options.watch {
-		return s.serveWatch(w, r, watchParams{request: req, served: served, encoding: e, options: options, selector: selector})
+		return s.serveWatch(w, r, read)
 	}
-	return s.serveList(w, r, listParams{request: req, served: served, encoding: e, options: options, selector: selector})
+	return s.serveList(w, r, read)
 }
 
 // findStore returns the store that covers a request. A kind with a single store covers requests for all namespaces: the client sees what it
@@ -277,14 +278,17 @@ func (s *Server) serveGet(w http.ResponseWriter, req request, served ServedStore
 		return err
 	}
 	s.countRequest(req, "store")
-	w.Header().Set("Content-Type", enc.contentType())
-	w.Header().Set("Cache-Control", "no-cache, private")
+	setContentType(w, enc.contentType())
 	_, _ = w.Write(body) //nolint:gosec // an encoded object, with its content type
 	return nil
 }
 
+// setContentType sets the headers of an answer that a client must not cache.
+func setContentType(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache, private")
+}
+
 func (s *Server) countRequest(req request, source string) {
-	if s.params.Observer != nil {
-		s.params.Observer.CountRequest(req.verb, req.resource, source)
-	}
+	s.params.Observer.CountRequest(req.verb, req.resource, source)
 }

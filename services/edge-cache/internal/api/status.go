@@ -39,13 +39,15 @@ func notFoundError(r request) error {
 }
 
 func unavailableError(format string, args ...any) error {
-	err := statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
-	return err
+	return retryError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
 }
 
 func tooManyError(format string, args ...any) error {
-	err := statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(format, args...))
+	return retryError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(format, args...))
+}
+
+func retryError(code int32, reason metav1.StatusReason, message string) error {
+	err := statusError(code, reason, message)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds}
 	return err
 }
@@ -94,8 +96,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
 	}
 	body, contentType := encodeStatus(status, errorFormat(r.Header))
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-cache, private")
+	setContentType(w, contentType)
 	w.WriteHeader(int(status.Code))
 	_, _ = w.Write(body) //nolint:gosec // an encoded Status, with its content type
 }

@@ -18,16 +18,8 @@ const (
 	lastBookmark = 2 * time.Second
 )
 
-type watchParams struct {
-	request  request
-	served   ServedStore
-	encoding encoding
-	options  listOptions
-	selector selector
-}
-
 // serveWatch serves a watch.
-func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, p watchParams) error {
+func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, p storedRead) error {
 	initial, cursor, err := s.startWatch(r.Context(), p)
 	if err != nil {
 		return err
@@ -43,27 +35,21 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, p watchParam
 	if enc.format == wire.Protobuf {
 		contentType += ";stream=watch"
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-cache, private")
+	setContentType(w, contentType)
 	w.WriteHeader(http.StatusOK)
 	s.countRequest(p.request, "store")
-	if s.params.Observer != nil {
-		s.params.Observer.AddWatches(1)
-		defer s.params.Observer.AddWatches(-1)
-	}
+	s.params.Observer.AddWatches(1)
+	defer s.params.Observer.AddWatches(-1)
 	stream := &stream{
 		params: p, encoder: enc, cursor: cursor, interval: s.params.Limits.BookmarkInterval, end: time.Now().Add(timeout),
 		w: &deadlineWriter{w: w, c: idleController{http.NewResponseController(w)}, limit: s.params.Limits.WriteTimeout},
 	}
-	reason := stream.streamEvents(ctx, initial)
-	if s.params.Observer != nil {
-		s.params.Observer.CountWatchEnd(reason)
-	}
+	s.params.Observer.CountWatchEnd(stream.streamEvents(ctx, initial))
 	return nil
 }
 
 // startWatch returns the initial objects, nil if none were asked for, and the events after them.
-func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot, *store.Cursor, error) {
+func (s *Server) startWatch(ctx context.Context, p storedRead) (*store.Snapshot, *store.Cursor, error) {
 	o := p.options
 	if !o.wantsInitialEvents() {
 		if o.rv == 0 { // "from now on"
@@ -73,12 +59,7 @@ func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot
 		cursor, err := p.served.Store.WatchFrom(o.rv)
 		return nil, cursor, err
 	}
-	if o.rvText == "" {
-		if err := s.refreshStore(ctx, p.served); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := s.waitFor(ctx, p.served.Store, o.rv); err != nil {
+	if err := s.waitForRequested(ctx, p); err != nil {
 		return nil, nil, err
 	}
 	snapshot, cursor, err := p.served.Store.ListAndWatch()
@@ -87,7 +68,7 @@ func (s *Server) startWatch(ctx context.Context, p watchParams) (*store.Snapshot
 
 // stream is one open watch.
 type stream struct {
-	params   watchParams
+	params   storedRead
 	encoder  encoder
 	cursor   *store.Cursor
 	w        *deadlineWriter

@@ -13,11 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
 	"fairlead.dev/services/edge-cache/internal/wire"
@@ -44,7 +46,9 @@ type edge struct {
 func newEdge(t *testing.T) *edge {
 	t.Helper()
 	e := &edge{t: t, ended: map[string]int{}, online: true, confirm: func(context.Context) error { return nil }}
-	e.things = store.New(store.Params{ID: "things", Format: wire.JSON, Journal: e, Log: zap.NewNop()})
+	e.things = store.New(store.Params{
+		ID: "things", Format: wire.JSON, Journal: e, Observer: metrics.New(prometheus.NewRegistry()), Log: zap.NewNop(),
+	})
 	replacement := e.things.BeginReplacement()
 	require.NoError(t, replacement.AddObject(fmt.Appendf(nil, thing, 10, "")))
 	require.NoError(t, replacement.Commit(10))

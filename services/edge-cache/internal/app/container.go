@@ -69,7 +69,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// The API server.
 		newRESTConfig,
 		func(c *rest.Config, log *zap.Logger, m *metrics.Metrics) (*upstream.Connection, error) {
-			return upstream.New(upstream.Params{Config: c, Log: log.Named("upstream"), Observer: m})
+			return upstream.New(upstream.Params{Config: c, Log: log.Named("upstream"), Metrics: m})
 		},
 
 		// What the controller sees.

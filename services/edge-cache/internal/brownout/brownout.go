@@ -370,10 +370,3 @@ func findEndpoint(sorted []uint64, id uint64) (uint64, bool) {
 	}
 	return sorted[i], true
 }
-
-// IsEmpty reports whether the Tracker knows of no slice.
-func (k *Tracker) IsEmpty() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.slices) == 0 && len(k.services) == 0
-}

@@ -220,7 +220,6 @@ func (j *Journal) finishSnapshot(gen, failures uint64, size int64) {
 	}
 	j.chain.broken, j.erase.done = false, j.erase.attempt
 	j.base, j.attempt = base{gen: gen, size: size}, 0
-	j.status.SnapshotTime = time.Now()
 	j.status.Compactions++
 	if j.failures == failures {
 		if j.degraded {

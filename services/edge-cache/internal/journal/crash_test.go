@@ -12,7 +12,6 @@ import (
 
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/edge-cache/internal/journal"
-	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
 )
 
 // seeds is how many random histories a test runs: n in the long form, a twentieth otherwise.
@@ -29,7 +28,7 @@ func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 	for seed := range seeds(400) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(seed)))
-			disk := faultfs.New()
+			disk := newFaultDisk()
 			for life := range 3 {
 				disk.SetSyncTime(time.Duration(random.IntN(100)) * time.Millisecond)
 				c := startCache(t, disk, small)
@@ -49,7 +48,7 @@ func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 
 // liveUntilPowerLoss appends at random moments and checks now and then what a power loss would leave. The history begins at batch 0 of this
 // life.
-func (c *cache) liveUntilPowerLoss(t *testing.T, random *rand.Rand, disk *faultfs.Disk) uint64 {
+func (c *cache) liveUntilPowerLoss(t *testing.T, random *rand.Rand, disk *faultDisk) uint64 {
 	// Batches of an earlier life have numbers too: this life's history starts with the state that replayed.
 	first := c.now.batch()
 	c.history = append(make([]state, first), maps.Clone(c.now))
@@ -85,7 +84,7 @@ func TestKillLosesNothing(t *testing.T) {
 	for seed := range seeds(100) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(2, uint64(seed)))
-			disk := faultfs.New()
+			disk := newFaultDisk()
 			for range 4 {
 				disk.SetSyncTime(time.Duration(random.IntN(300)) * time.Millisecond)
 				c := startCache(t, disk, small)
@@ -105,9 +104,9 @@ func TestKillLosesNothing(t *testing.T) {
 }
 
 // filledDisk returns a disk with two snapshots and logs on top, and the cache that wrote it.
-func filledDisk(t *testing.T, o journal.Options, random *rand.Rand) (*faultfs.Disk, *cache) {
+func filledDisk(t *testing.T, o journal.Options, random *rand.Rand) (*faultDisk, *cache) {
 	t.Helper()
-	disk := faultfs.New()
+	disk := newFaultDisk()
 	c := startCache(t, disk, o)
 	for c.journal.Status().Compactions < 3 {
 		require.NoError(t, c.append(randomBatch(random, 400)...))
@@ -186,7 +185,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	})
 }
 
-func newestFile(disk *faultfs.Disk, prefix string) string {
+func newestFile(disk *faultDisk, prefix string) string {
 	newest := ""
 	for _, name := range disk.FileNames() {
 		if len(name) > len(prefix) && name[:len(prefix)] == prefix {
@@ -222,7 +221,7 @@ func TestNothingUsable(t *testing.T) {
 func TestLargeBatchIsAtomic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		c := startCache(t, disk, journal.Options{})
 		require.NoError(t, c.append())
 		before := disk.FileSize("log-0000000000000001")
@@ -249,7 +248,7 @@ func TestLargeBatchIsAtomic(t *testing.T) {
 func TestRestartsLeaveNoFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		random := rand.New(rand.NewPCG(7, 0))
 		for range 100 {
 			c := startCache(t, disk, small)
@@ -268,7 +267,7 @@ func TestRestartsLeaveNoFiles(t *testing.T) {
 func TestDiskUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		disk.SetSyncTime(5 * time.Millisecond)
 		o := journal.Options{CompactBytes: 64 << 10}
 		c := startCache(t, disk, o)

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/edge-cache/internal/journal"
-	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
 )
 
 // TestFullDisk fills the disk while the cache runs. The cache goes on, the journal says that it is degraded, and everything is on disk a
@@ -24,7 +23,7 @@ func TestFullDisk(t *testing.T) {
 	for seed := range seeds(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(10, uint64(seed)))
-			disk := faultfs.New()
+			disk := newFaultDisk()
 			c := startCache(t, disk, small)
 			for range random.IntN(100) {
 				require.NoError(t, c.append(randomBatch(random, 400)...))
@@ -91,7 +90,7 @@ func TestFailedSync(t *testing.T) {
 	for seed := range seeds(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(12, uint64(seed)))
-			disk := faultfs.New()
+			disk := newFaultDisk()
 			disk.SetSyncTime(10 * time.Millisecond)
 			c := startCache(t, disk, small)
 			for i := range 150 {
@@ -118,7 +117,7 @@ func TestCompactionThatKeepsFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(13, 0))
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		j, err := journal.Open(disk, small)
 		require.NoError(t, err)
 		require.NoError(t, j.Start(func(func(journal.Record) error) error { return errors.New("no state today") }))
@@ -138,7 +137,7 @@ func TestSync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(14, 0))
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		disk.SetSyncTime(50 * time.Millisecond)
 		c := startCache(t, disk, small)
 		for range 20 {
@@ -165,7 +164,7 @@ func TestSync(t *testing.T) {
 func TestSettledJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := startCache(t, faultfs.New(), small)
+		c := startCache(t, newFaultDisk(), small)
 		require.NoError(t, c.append())
 		time.Sleep(time.Minute)
 		before := c.journal.Status()
@@ -178,7 +177,7 @@ func TestSettledJournal(t *testing.T) {
 
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
-	disk := faultfs.New()
+	disk := newFaultDisk()
 	disk.SetSyncTime(time.Millisecond)
 	c := startCache(t, disk, small)
 	var group sync.WaitGroup
@@ -204,7 +203,7 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestRefusedRecords(t *testing.T) {
 	t.Parallel()
-	disk := faultfs.New()
+	disk := newFaultDisk()
 	c := startCache(t, disk, small)
 	before := disk.UsedBytes()
 	require.ErrorIs(t,
@@ -229,7 +228,7 @@ func TestRefusedRecords(t *testing.T) {
 func TestOneOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		c := startCache(t, disk, small)
 		_, err := journal.Open(disk, small)
 		require.ErrorIs(t, err, journal.ErrLocked)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// FS is the directory of a journal. Package faultfs implements it for tests.
+// FS is the directory of a journal. Type faultDisk implements it for tests.
 type FS interface {
 	// Open opens a file for reading.
 	Open(name string) (File, error)

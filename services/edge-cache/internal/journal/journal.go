@@ -160,7 +160,6 @@ type Status struct {
 	Since         time.Time // when it became degraded
 	Reason        string    // why it is degraded, or why the last compaction failed; empty if neither
 	SnapshotBytes int64
-	SnapshotTime  time.Time // zero if this process wrote none
 	LogBytes      int64
 	Unsynced      time.Duration // age of the oldest batch that a power loss would lose
 	SlowestSync   time.Duration // the longest time from a write to the end of its fsync

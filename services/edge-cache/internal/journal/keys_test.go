@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/edge-cache/internal/journal"
-	"fairlead.dev/services/edge-cache/internal/journal/faultfs"
 )
 
 var (
@@ -32,7 +31,7 @@ func secretRecord(n int) journal.Record {
 	}
 }
 
-func requireNoPlaintext(t *testing.T, disk *faultfs.Disk) {
+func requireNoPlaintext(t *testing.T, disk *faultDisk) {
 	t.Helper()
 	for _, name := range disk.FileNames() {
 		require.NotContains(t, string(disk.ReadFile(name)), secret, name)
@@ -52,7 +51,7 @@ func TestEncryption(t *testing.T) {
 	t.Parallel()
 	first, second := writeKeys(t, firstKey), writeKeys(t, secondKey, "", firstKey)
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		c := startCache(t, disk, journal.Options{CompactBytes: 8 << 10, Keys: first})
 		c.live(t)
 		c.close(t)
@@ -83,7 +82,7 @@ func TestEncryptionOfAnExistingDirectory(t *testing.T) {
 	t.Parallel()
 	keys := writeKeys(t, firstKey)
 	synctest.Test(t, func(t *testing.T) {
-		disk := faultfs.New()
+		disk := newFaultDisk()
 		plain := startCache(t, disk, small)
 		plain.live(t)
 		plain.close(t)
@@ -102,37 +101,37 @@ func TestErase(t *testing.T) {
 	t.Parallel()
 	put := journal.Record{Op: journal.Put, Type: objectType, Key: "secret", Value: []byte(secret)}
 	remove := journal.Record{Op: journal.Delete, Type: objectType, Key: "secret"}
-	onDisk := func(disk *faultfs.Disk) bool {
+	onDisk := func(disk *faultDisk) bool {
 		return slices.ContainsFunc(disk.FileNames(), func(name string) bool { return bytes.Contains(disk.ReadFile(name), []byte(secret)) })
 	}
 	tests := []struct {
 		name   string
-		during func(c *cache, disk *faultfs.Disk)
-		after  func(disk *faultfs.Disk)
+		during func(c *cache, disk *faultDisk)
+		after  func(disk *faultDisk)
 	}{
 		{name: "settled"},
-		{name: "in the log of a snapshot that fails", during: func(c *cache, _ *faultfs.Disk) {
+		{name: "in the log of a snapshot that fails", during: func(c *cache, _ *faultDisk) {
 			c.fail.Store(true)
 			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
 			_ = c.append(put)
 		}},
-		{name: "while a snapshot is written", during: func(c *cache, _ *faultfs.Disk) {
+		{name: "while a snapshot is written", during: func(c *cache, _ *faultDisk) {
 			c.setPause(time.Second)
 			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
 		}},
-		{name: "full disk", during: func(c *cache, disk *faultfs.Disk) {
+		{name: "full disk", during: func(c *cache, disk *faultDisk) {
 			disk.SetFree(1)
 			c.journal.EraseDeleted()
 			time.Sleep(5 * time.Second)
-		}, after: (*faultfs.Disk).SetUnbounded},
+		}, after: (*faultDisk).SetUnbounded},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				disk := faultfs.New()
+				disk := newFaultDisk()
 				c := startCache(t, disk, journal.Options{})
 				for i := range 20 {
 					require.NoError(t,

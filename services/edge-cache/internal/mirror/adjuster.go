@@ -15,46 +15,39 @@ import (
 // Adjuster changes EndpointSlices of the pool before they are shown: it replaces dead addresses (package liveaddress), and keeps endpoints
 // of silent nodes in service (package brownout). Its methods are safe for concurrent use.
 type Adjuster struct {
-	addresses    *liveaddress.Replacer
-	brownouts    *brownout.Tracker
+	*liveaddress.Replacer
+	*brownout.Tracker
+
 	holdsChanged chan struct{} // the next expiry of a hold may have changed
 }
 
 // NewAdjuster returns an Adjuster. Run makes it live.
 func NewAdjuster(addresses *liveaddress.Replacer) *Adjuster {
-	return &Adjuster{addresses: addresses, brownouts: brownout.New(), holdsChanged: make(chan struct{}, 1)}
+	return &Adjuster{Replacer: addresses, Tracker: brownout.New(), holdsChanged: make(chan struct{}, 1)}
 }
 
 // AdjustSlice changes a slice in place, and returns whether it did.
 func (a *Adjuster) AdjustSlice(key string, s *discoveryv1.EndpointSlice) bool {
-	replaced := a.addresses.ReplaceAddresses(key, s)
-	held := a.brownouts.AdjustConditions(key, s, time.Now())
+	replaced := a.ReplaceAddresses(key, s)
+	held := a.AdjustConditions(key, s, time.Now())
 	return replaced || held
 }
 
 // TurnsUnready reports whether AdjustSlice would show an endpoint unready that clients see ready.
 func (a *Adjuster) TurnsUnready(key string, s *discoveryv1.EndpointSlice) bool {
-	return a.brownouts.TurnsUnready(key, s, time.Now())
+	return a.Tracker.TurnsUnready(key, s, time.Now())
 }
 
 // DeleteObject forgets a slice.
 func (a *Adjuster) DeleteObject(key string) {
-	a.brownouts.DeleteObject(key)
-	a.addresses.ForgetSlice(key)
-}
-
-// ObjectState returns what must be persisted of a slice; empty if nothing.
-func (a *Adjuster) ObjectState(key string) []byte { return a.brownouts.ObjectState(key) }
-
-// RestoreObject takes what ObjectState returned in an earlier process, before the first AdjustSlice of the slice.
-func (a *Adjuster) RestoreObject(key string, state []byte) error {
-	return a.brownouts.RestoreObject(key, state)
+	a.Tracker.DeleteObject(key)
+	a.ForgetSlice(key)
 }
 
 // UpdateNode takes a Node of the pool. It returns whether slices with endpoints on it must be shown again.
 func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
-	a.addresses.SetNode(n)
-	changed := a.brownouts.SetNode(n, time.Now())
+	a.Replacer.SetNode(n)
+	changed := a.Tracker.SetNode(n, time.Now())
 	if changed {
 		select {
 		case a.holdsChanged <- struct{}{}:
@@ -64,31 +57,22 @@ func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
 	return changed
 }
 
-// DeleteNode takes the name of a Node that is gone, or has left the pool.
-func (a *Adjuster) DeleteNode(name string) { a.brownouts.DeleteNode(name) }
-
-// HeldEndpoints returns the number of endpoints that are held in service.
-func (a *Adjuster) HeldEndpoints() int { return a.brownouts.HeldEndpoints() }
-
-// ReplacedAddresses returns the number of addresses that are replaced now.
-func (a *Adjuster) ReplacedAddresses() int { return a.addresses.ReplacedAddresses() }
-
 // Run replaces addresses and ends holds, until ctx ends.
 func (a *Adjuster) Run(ctx context.Context, r liveaddress.Reprojector) {
 	var group sync.WaitGroup
 	group.Go(func() { a.expireHolds(ctx, r) })
-	group.Go(func() { a.addresses.Run(ctx, r) })
+	group.Go(func() { a.Replacer.Run(ctx, r) })
 	group.Wait()
 }
 
 // expireHolds shows slices again when the time after a silence of their node is over.
 func (a *Adjuster) expireHolds(ctx context.Context, r liveaddress.Reprojector) {
 	for {
-		for _, name := range a.brownouts.ExpireHolds(time.Now()) {
+		for _, name := range a.ExpireHolds(time.Now()) {
 			r.ReprojectNode(name)
 		}
 		wait := time.Hour
-		if next, ok := a.brownouts.NextExpiry(); ok {
+		if next, ok := a.NextExpiry(); ok {
 			wait = time.Until(next)
 		}
 		timer := time.NewTimer(wait)

@@ -9,12 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
@@ -45,11 +47,13 @@ func TestSlicesWaitForNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &lists{code: http.StatusInternalServerError}
-		c, err := upstream.New(upstream.Params{Log: zap.NewNop(), Config: &rest.Config{
+		c, err := upstream.New(upstream.Params{Log: zap.NewNop(), Metrics: metrics.New(prometheus.NewRegistry()), Config: &rest.Config{
 			Host: "http://api.example", WrapTransport: func(http.RoundTripper) http.RoundTripper { return server },
 		}})
 		require.NoError(t, err)
-		nodes := store.New(store.Params{ID: "v1/nodes", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
+		nodes := store.New(store.Params{
+			ID: "v1/nodes", Format: wire.JSON, Journal: noJournal{}, Observer: metrics.New(prometheus.NewRegistry()), Log: zap.NewNop(),
+		})
 		require.NoError(t, nodes.BeginReplacement().Commit(10))
 		turnsUnready := true
 		n := &nodeFreshness{

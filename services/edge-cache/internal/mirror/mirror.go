@@ -81,7 +81,7 @@ func New(p Params) *Mirror {
 		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: newNodeChanges(),
 		fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
 		endpoints: projection.EndpointProjection{
-			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Observer: p.Metrics,
+			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Metrics: p.Metrics,
 		},
 	}
 	m.freshness = &nodeFreshness{turnsUnready: m.endpoints.TurnsUnready, log: m.log}

@@ -50,13 +50,6 @@ func (p *Pool) CheckReady() error {
 	return nil
 }
 
-// IsRetained reports whether the members are those of before the pool became empty.
-func (p *Pool) IsRetained() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.observed) == 0 && len(p.Members()) > 0
-}
-
 // UpdateMembership changes the membership of nodes.
 func (p *Pool) UpdateMembership(membership map[string]bool) {
 	p.mu.Lock()

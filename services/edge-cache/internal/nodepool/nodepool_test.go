@@ -19,7 +19,6 @@ func TestAnEmptyPoolKeepsItsLastMembers(t *testing.T) {
 	require.ErrorIs(t, p.CheckReady(), ErrUnknown)
 	p.ReplaceMembers(nil)
 	require.ErrorIs(t, p.CheckReady(), ErrUnknown)
-	assert.False(t, p.IsRetained())
 
 	p.UpdateMembership(map[string]bool{"a": true, "b": true, "c": false})
 	require.NoError(t, p.CheckReady())
@@ -27,11 +26,9 @@ func TestAnEmptyPoolKeepsItsLastMembers(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, p.names())
 
 	p.UpdateMembership(map[string]bool{"a": false, "b": false})
-	assert.True(t, p.IsRetained())
 	assert.Equal(t, []string{"a", "b"}, p.names())
 
 	p.ReplaceMembers([]string{"c", "c"})
-	assert.False(t, p.IsRetained())
 	assert.Equal(t, []string{"c"}, p.names())
 	assert.Equal(t, []string{"a", "b"}, slices.Sorted(maps.Keys(before)), "a set changed after it was returned")
 }

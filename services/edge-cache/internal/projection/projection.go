@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
+	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
@@ -27,15 +28,12 @@ type Adjuster interface {
 	DeleteObject(key string)
 }
 
-// Observer counts endpoints.
-type Observer interface{ AddFilteredEndpoints(kept, dropped int) }
-
 // EndpointProjection are the arguments of the projections of endpoints.
 type EndpointProjection struct {
 	Members   members
 	Unlocated endpointfilter.Unlocated
-	Adjuster  Adjuster // may be nil
-	Observer  Observer
+	Adjuster  Adjuster
+	Metrics   *metrics.Metrics
 }
 
 // ProjectSlice returns the projection of EndpointSlices.
@@ -44,25 +42,18 @@ func (e EndpointProjection) ProjectSlice(key string, object []byte) ([]byte, []u
 	if err != nil {
 		return nil, nil, false, err
 	}
-	e.countEndpoints(result)
+	e.Metrics.AddFilteredEndpoints(result.Kept, result.Dropped)
 	shown := result.Object
-	switch {
-	case e.Adjuster == nil:
-	case result.Kept == 0:
+	if result.Kept == 0 {
 		e.Adjuster.DeleteObject(key)
-	default:
-		if shown, err = e.adjustSlice(key, shown); err != nil {
-			return nil, nil, false, err
-		}
+	} else if shown, err = e.adjustSlice(key, shown); err != nil {
+		return nil, nil, false, err
 	}
 	return shown, result.Nodes, true, nil
 }
 
 // TurnsUnready reports whether ProjectSlice would show an endpoint unready that clients see ready. A malformed slice shows nothing.
 func (e EndpointProjection) TurnsUnready(object []byte) bool {
-	if e.Adjuster == nil {
-		return false
-	}
 	result, err := endpointfilter.FilterSlice(object, e.filterParams())
 	if err != nil || result.Kept == 0 {
 		return false
@@ -77,12 +68,6 @@ func (e EndpointProjection) TurnsUnready(object []byte) bool {
 // filterParams returns the pool as it is now.
 func (e EndpointProjection) filterParams() endpointfilter.Params {
 	return endpointfilter.Params{Members: e.Members.Members(), Unlocated: e.Unlocated}
-}
-
-func (e EndpointProjection) countEndpoints(r endpointfilter.Result) {
-	if e.Observer != nil {
-		e.Observer.AddFilteredEndpoints(r.Kept, r.Dropped)
-	}
 }
 
 // adjustSlice decodes only what is left of a slice.
@@ -107,7 +92,7 @@ func (e EndpointProjection) ProjectEndpoints(_ string, object []byte) ([]byte, [
 	if err != nil {
 		return nil, nil, false, err
 	}
-	e.countEndpoints(result)
+	e.Metrics.AddFilteredEndpoints(result.Kept, result.Dropped)
 	return result.Object, result.Nodes, true, nil
 }
 

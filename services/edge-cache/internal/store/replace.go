@@ -108,7 +108,7 @@ func (r *Replacement) commitObjects(rv uint64) ([]change, error) {
 	if silent {
 		s.epoch++
 		s.history = history{floor: s.advertiseVersion()}
-		if wasSynced && s.params.Observer != nil {
+		if wasSynced {
 			s.params.Observer.CountHistoryReset(s.params.ID)
 		}
 	}

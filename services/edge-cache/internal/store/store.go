@@ -99,7 +99,6 @@ type Params struct {
 	Journal    Journal
 	Observer   Observer
 	Log        *zap.Logger
-	Now        func() time.Time
 	// Companion keeps state beside objects; nil if there is none.
 	Companion Companion
 	// OnChange is called after changes of objects, with their encodings. It is called without the lock, one call at a time.
@@ -145,9 +144,6 @@ type entry struct {
 
 // New returns an empty store that has not synced.
 func New(p Params) *Store {
-	if p.Now == nil {
-		p.Now = time.Now
-	}
 	return &Store{
 		params: p, objects: map[string]*entry{}, restoredStates: map[string][]byte{}, changed: make(chan struct{}),
 		fetches: map[string]*bool{},
@@ -268,7 +264,7 @@ func (s *Store) commitChanges(changes []change) {
 	}
 	records = append(records, s.positionRecord())
 	s.appendRecords(records...)
-	now, removed := s.params.Now(), false
+	now, removed := time.Now(), false
 	for i := range changes {
 		c := &changes[i]
 		old := s.objects[c.key]
@@ -284,9 +280,7 @@ func (s *Store) commitChanges(changes []change) {
 		if c.event != nil {
 			c.event.at = now
 			s.history.addEvent(*c.event)
-			if s.params.Observer != nil {
-				s.params.Observer.CountEvent(s.params.ID, c.event.Type)
-			}
+			s.params.Observer.CountEvent(s.params.ID, c.event.Type)
 		}
 	}
 	s.history.trimEvents(now)

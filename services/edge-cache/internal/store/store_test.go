@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -18,6 +19,13 @@ import (
 
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
+
+// noObserver counts nothing.
+type noObserver struct{}
+
+func (noObserver) CountEvent(string, EventType)                   {}
+func (noObserver) ObserveReprojection(string, int, time.Duration) {}
+func (noObserver) CountHistoryReset(string)                       {}
 
 // memory is a journal that survives a restart.
 type memory map[string]Record
@@ -65,7 +73,7 @@ func newStoreWorld(t *testing.T, seed uint64, virtual bool) *world {
 }
 
 func (w *world) start() {
-	p := Params{ID: "slices", Virtual: w.virtual, Journal: w.journal, Log: zap.NewNop()}
+	p := Params{ID: "slices", Virtual: w.virtual, Journal: w.journal, Observer: noObserver{}, Log: zap.NewNop()}
 	if w.virtual {
 		p.Projection = w.project
 	}
@@ -329,7 +337,7 @@ func TestBehindWithoutInvisibleObjects(t *testing.T) {
 	wanted := func(key string, object []byte) ([]byte, []uint32, bool, error) {
 		return object, nil, key == "ns/wanted", nil
 	}
-	s := New(Params{ID: "secrets", Virtual: true, Discard: true, Projection: wanted, Log: zap.NewNop()})
+	s := New(Params{ID: "secrets", Virtual: true, Discard: true, Projection: wanted, Observer: noObserver{}, Log: zap.NewNop()})
 	require.NoError(t, s.BeginReplacement().Commit(100))
 	require.False(t, s.IsBehind(Versions{RV: 200, Objects: map[string]uint64{"ns/other": 150}}))
 	require.True(t, s.IsBehind(Versions{RV: 200, Objects: map[string]uint64{"ns/wanted": 150}}))
@@ -339,7 +347,9 @@ func TestBehindWithoutInvisibleObjects(t *testing.T) {
 func TestPackedValuesSurvive(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
-	s := New(Params{Projection: func(_ string, o []byte) ([]byte, []uint32, bool, error) { return o, nil, true, nil }})
+	s := New(Params{
+		Observer: noObserver{}, Projection: func(_ string, o []byte) ([]byte, []uint32, bool, error) { return o, nil, true, nil },
+	})
 	for size := 1; size < 1<<20; size = size*3 + r.IntN(5) {
 		give := make([]byte, size)
 		for i := range give {
@@ -390,7 +400,8 @@ func TestOnRemove(t *testing.T) {
 	t.Parallel()
 	removals, shown := 0, true
 	s := New(Params{
-		ID: "slices", Virtual: true, Discard: true, Journal: memory{}, Log: zap.NewNop(), OnRemove: func() { removals++ },
+		ID: "slices", Virtual: true, Discard: true, Journal: memory{}, Observer: noObserver{}, Log: zap.NewNop(),
+		OnRemove:   func() { removals++ },
 		Projection: func(_ string, object []byte) ([]byte, []uint32, bool, error) { return object, nil, shown, nil },
 	})
 	require.NoError(t, s.BeginReplacement().Commit(1))

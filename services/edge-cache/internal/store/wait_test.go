@@ -14,7 +14,7 @@ import (
 )
 
 func newJSONStore() *Store {
-	return New(Params{ID: "things", Format: wire.JSON, Journal: memory{}, Log: zap.NewNop()})
+	return New(Params{ID: "things", Format: wire.JSON, Journal: memory{}, Observer: noObserver{}, Log: zap.NewNop()})
 }
 
 func thing(name string, rv uint64) []byte {

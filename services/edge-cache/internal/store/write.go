@@ -174,11 +174,6 @@ func (s *Store) ReprojectKeys(keys ...string) (int, error) {
 	})
 }
 
-// ReprojectAll projects all objects again.
-func (s *Store) ReprojectAll() (int, error) {
-	return s.reprojectWhere(func(string, *entry) bool { return true })
-}
-
 func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, error) {
 	begin, count := time.Now(), 0
 	err := s.applyChanges(func() ([]change, error) {
@@ -203,7 +198,7 @@ func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, e
 		}
 		return changes, nil
 	})
-	if s.params.Observer != nil && count > 0 {
+	if count > 0 {
 		s.params.Observer.ObserveReprojection(s.params.ID, count, time.Since(begin))
 	}
 	return count, err

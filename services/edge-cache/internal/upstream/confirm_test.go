@@ -12,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
+	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -52,11 +54,14 @@ func (noJournal) Append(...store.Record) error { return nil }
 // newReflector returns a reflector of a store that has one thing, both at version 10.
 func newReflector(t *testing.T, s server) (*Reflector, *store.Store) {
 	t.Helper()
-	c, err := New(Params{Log: zap.NewNop(), Config: &rest.Config{
+	c, err := New(Params{Log: zap.NewNop(), Metrics: metrics.New(prometheus.NewRegistry()), Config: &rest.Config{
 		Host: "http://api.example", WrapTransport: func(http.RoundTripper) http.RoundTripper { return s },
 	}})
 	require.NoError(t, err)
-	things := store.New(store.Params{ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()})
+	things := store.New(store.Params{
+		ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Observer: metrics.New(prometheus.NewRegistry()),
+		Log: zap.NewNop(),
+	})
 	replacement := things.BeginReplacement()
 	require.NoError(t, replacement.AddObject(fmt.Appendf(nil, thing, 10)))
 	require.NoError(t, replacement.Commit(10))

@@ -21,6 +21,8 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
+
+	"fairlead.dev/services/edge-cache/internal/metrics"
 )
 
 const (
@@ -32,18 +34,11 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// Observer counts.
-type Observer interface {
-	AddReceivedBytes(source string, wire, decoded int)
-	SetOnline(online bool)
-	CountUpstreamRequest(source, result string)
-}
-
 // Params are the arguments of New.
 type Params struct {
-	Config   *rest.Config // address and credentials; files in it are read again for each connection
-	Log      *zap.Logger
-	Observer Observer
+	Config  *rest.Config // address and credentials; files in it are read again for each connection
+	Log     *zap.Logger
+	Metrics *metrics.Metrics
 }
 
 // Connection is the connection to the API server.
@@ -122,14 +117,6 @@ func (c *Connection) dialTLS(ctx context.Context, network, address string) (net.
 // IsOnline reports whether the API server answers.
 func (c *Connection) IsOnline() bool { return c.health.online.Load() }
 
-// OfflineSince returns the time of the loss of the API server, zero while it answers.
-func (c *Connection) OfflineSince() time.Time {
-	if t := c.health.since.Load(); t != nil {
-		return *t
-	}
-	return time.Time{}
-}
-
 // connectionState returns the context of requests of now, and a channel that is closed when the API server is online.
 func (c *Connection) connectionState() (context.Context, <-chan struct{}) {
 	c.mu.Lock()
@@ -145,7 +132,7 @@ func (c *Connection) setOnline() {
 	default:
 		close(c.online)
 	}
-	c.observeOnline(true)
+	c.params.Metrics.SetOnline(true)
 	c.params.Log.Info("API server is online")
 }
 
@@ -161,14 +148,8 @@ func (c *Connection) setOffline(cause error) {
 	default:
 	}
 	c.transport.CloseIdleConnections()
-	c.observeOnline(false)
+	c.params.Metrics.SetOnline(false)
 	c.params.Log.Warn("API server is offline, serving what is stored", zap.Error(cause))
-}
-
-func (c *Connection) observeOnline(online bool) {
-	if c.params.Observer != nil {
-		c.params.Observer.SetOnline(online)
-	}
 }
 
 // Request is one request to the API server.
@@ -199,15 +180,13 @@ func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) 
 	request.Header.Set("Accept-Encoding", "gzip")
 	response, err := c.client.Do(request)
 	if err != nil {
-		c.countRequest(r.Source, "error")
+		c.params.Metrics.CountUpstreamRequest(r.Source, "error")
 		return nil, err
 	}
-	c.countRequest(r.Source, fmt.Sprint(response.StatusCode))
+	c.params.Metrics.CountUpstreamRequest(r.Source, fmt.Sprint(response.StatusCode))
 	counted := &countedBody{Reader: response.Body, Closer: response.Body}
 	body := &countingBody{counted: counted, r: counted, report: func(wire, decoded int) {
-		if c.params.Observer != nil {
-			c.params.Observer.AddReceivedBytes(r.Source, wire, decoded)
-		}
+		c.params.Metrics.AddReceivedBytes(r.Source, wire, decoded)
 	}}
 	if response.Header.Get("Content-Encoding") == "gzip" {
 		response.Header.Del("Content-Encoding")
@@ -217,12 +196,6 @@ func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) 
 	}
 	response.Body = body
 	return response, nil
-}
-
-func (c *Connection) countRequest(source, result string) {
-	if c.params.Observer != nil {
-		c.params.Observer.CountUpstreamRequest(source, result)
-	}
 }
 
 // lazyGzip reads the header with the first data: the API server writes nothing before the first event of a watch.
@@ -273,7 +246,6 @@ func (b *countingBody) Close() error { return b.counted.Close() }
 // health is the state of the API server, with hysteresis: one lost packet does not make it offline.
 type health struct {
 	online   atomic.Bool
-	since    atomic.Pointer[time.Time]
 	mu       sync.Mutex
 	known    bool
 	failures int
@@ -331,10 +303,6 @@ func (c *Connection) recordProbe(err error) {
 	defer h.mu.Unlock()
 	if err != nil {
 		h.failures++
-		if h.since.Load() == nil {
-			now := time.Now()
-			h.since.Store(&now)
-		}
 		if h.known && !h.online.Load() || h.known && h.failures < failuresToOffline {
 			return
 		}
@@ -344,7 +312,6 @@ func (c *Connection) recordProbe(err error) {
 		return
 	}
 	h.failures = 0
-	h.since.Store(nil)
 	if h.online.Load() {
 		return
 	}

@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
+	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -60,14 +62,17 @@ func newOutages(t *testing.T, length time.Duration) *outages {
 	t.Helper()
 	begin := time.Now().Add(10 * time.Second)
 	o := &outages{begin: begin, end: begin.Add(time.Hour), length: length}
-	c, err := New(Params{Log: zap.NewNop(), Config: &rest.Config{
+	c, err := New(Params{Log: zap.NewNop(), Metrics: metrics.New(prometheus.NewRegistry()), Config: &rest.Config{
 		Host: "http://api.example", WrapTransport: func(http.RoundTripper) http.RoundTripper { return o },
 	}})
 	require.NoError(t, err)
 	r := NewReflector(ReflectorParams{
 		Connection: c,
-		Store:      store.New(store.Params{ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Log: zap.NewNop()}),
-		Path:       "/apis/example.com/v1/things", Log: zap.NewNop(),
+		Store: store.New(store.Params{
+			ID: "example.com/v1/things", Format: wire.JSON, Journal: noJournal{}, Observer: metrics.New(prometheus.NewRegistry()),
+			Log: zap.NewNop(),
+		}),
+		Path: "/apis/example.com/v1/things", Log: zap.NewNop(),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)

@@ -1,9 +1,4 @@
-// Package faultfs is a directory in memory for tests of a journal: it fails, fills up, turns read-only, flips bits and loses power.
-//
-// It is harsher than a disk. What was not synced may be lost, torn at any byte, or have holes, in each file by itself; an fsync of a file
-// says nothing about its name; operations on names that were not synced survive one by one; a failed fsync loses data for good although it
-// can still be read.
-package faultfs
+package journal_test
 
 import (
 	"io"
@@ -18,8 +13,13 @@ import (
 	"fairlead.dev/services/edge-cache/internal/journal"
 )
 
-// Disk is a directory. The zero value is not usable: see New.
-type Disk struct {
+// faultDisk is a directory in memory for tests of a journal: it fails, fills up, turns read-only, flips bits and loses power. The zero
+// value is not usable: see newFaultDisk.
+//
+// It is harsher than a disk. What was not synced may be lost, torn at any byte, or have holes, in each file by itself; an fsync of a file
+// says nothing about its name; operations on names that were not synced survive one by one; a failed fsync loses data for good although it
+// can still be read.
+type faultDisk struct {
 	mu      sync.Mutex
 	names   map[string]*inode
 	durable map[string]*inode // names that survive a power loss
@@ -45,60 +45,62 @@ type nameChange struct {
 	node     *inode
 }
 
-// New returns an empty directory.
-func New() *Disk { return &Disk{names: map[string]*inode{}, durable: map[string]*inode{}} }
+// newFaultDisk returns an empty directory.
+func newFaultDisk() *faultDisk {
+	return &faultDisk{names: map[string]*inode{}, durable: map[string]*inode{}}
+}
 
 // SetFree bounds the space that is left. Removing files adds to it.
-func (d *Disk) SetFree(bytes int64) {
+func (d *faultDisk) SetFree(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.free, d.bounded = bytes, true
 }
 
 // SetUnbounded removes the bound of SetFree.
-func (d *Disk) SetUnbounded() {
+func (d *faultDisk) SetUnbounded() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bounded = false
 }
 
 // SetReadOnly makes every change fail with EROFS.
-func (d *Disk) SetReadOnly(readOnly bool) {
+func (d *faultDisk) SetReadOnly(readOnly bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readOnly = readOnly
 }
 
 // FailSync makes the next fsync of a file fail, once.
-func (d *Disk) FailSync(err error) {
+func (d *faultDisk) FailSync(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.syncErr = err
 }
 
 // SetSyncTime is how long an fsync takes. Data written meanwhile is not part of it.
-func (d *Disk) SetSyncTime(t time.Duration) {
+func (d *faultDisk) SetSyncTime(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.syncTime = t
 }
 
 // FileNames returns the names of all files, sorted.
-func (d *Disk) FileNames() []string {
+func (d *faultDisk) FileNames() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.names))
 }
 
 // FileSize returns the length of a file.
-func (d *Disk) FileSize(name string) int {
+func (d *faultDisk) FileSize(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.names[name].data)
 }
 
 // UsedBytes returns the length of all files.
-func (d *Disk) UsedBytes() int64 {
+func (d *faultDisk) UsedBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	total := int64(0)
@@ -109,14 +111,14 @@ func (d *Disk) UsedBytes() int64 {
 }
 
 // FlipBits changes bits of a byte.
-func (d *Disk) FlipBits(name string, offset int, mask byte) {
+func (d *faultDisk) FlipBits(name string, offset int, mask byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.names[name].data[offset] ^= mask
 }
 
 // TruncateFile shortens a file.
-func (d *Disk) TruncateFile(name string, size int) {
+func (d *faultDisk) TruncateFile(name string, size int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node := d.names[name]
@@ -125,7 +127,7 @@ func (d *Disk) TruncateFile(name string, size int) {
 }
 
 // WriteFile replaces the content of a file, or makes it.
-func (d *Disk) WriteFile(name string, content []byte) {
+func (d *faultDisk) WriteFile(name string, content []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node := &inode{data: slices.Clone(content), synced: len(content)}
@@ -133,17 +135,17 @@ func (d *Disk) WriteFile(name string, content []byte) {
 }
 
 // ReadFile returns a copy of a file.
-func (d *Disk) ReadFile(name string) []byte {
+func (d *faultDisk) ReadFile(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.names[name].data)
 }
 
 // Clone returns a disk with the same files, all of them durable. It is what a killed process leaves.
-func (d *Disk) Clone() *Disk {
+func (d *faultDisk) Clone() *faultDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := New()
+	c := newFaultDisk()
 	for name, node := range d.names {
 		c.names[name] = &inode{data: slices.Clone(node.data), synced: len(node.data)}
 	}
@@ -152,7 +154,7 @@ func (d *Disk) Clone() *Disk {
 }
 
 // PowerLoss returns what a power loss now could leave, one of many outcomes.
-func (d *Disk) PowerLoss(random *rand.Rand) *Disk {
+func (d *faultDisk) PowerLoss(random *rand.Rand) *faultDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	names := maps.Clone(d.durable)
@@ -161,7 +163,7 @@ func (d *Disk) PowerLoss(random *rand.Rand) *Disk {
 			change.applyTo(names)
 		}
 	}
-	c := New()
+	c := newFaultDisk()
 	for name, node := range names {
 		c.names[name] = node.afterPowerLoss(random)
 	}
@@ -201,24 +203,24 @@ func (c nameChange) applyTo(names map[string]*inode) {
 	}
 }
 
-func (d *Disk) changeName(c nameChange) {
+func (d *faultDisk) changeName(c nameChange) {
 	c.applyTo(d.names)
 	d.pending = append(d.pending, c)
 }
 
 // Open implements journal.FS.
-func (d *Disk) Open(name string) (journal.File, error) {
+func (d *faultDisk) Open(name string) (journal.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node, ok := d.names[name]
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 	}
-	return &file{disk: d, node: node}, nil
+	return &faultFile{disk: d, node: node}, nil
 }
 
 // Create implements journal.FS.
-func (d *Disk) Create(name string) (journal.File, error) {
+func (d *faultDisk) Create(name string) (journal.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.checkWritable("create", name); err != nil {
@@ -229,11 +231,11 @@ func (d *Disk) Create(name string) (journal.File, error) {
 	}
 	node := &inode{}
 	d.changeName(nameChange{to: name, node: node})
-	return &file{disk: d, node: node}, nil
+	return &faultFile{disk: d, node: node}, nil
 }
 
 // Rename implements journal.FS.
-func (d *Disk) Rename(from, to string) error {
+func (d *faultDisk) Rename(from, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.checkWritable("rename", from); err != nil {
@@ -248,7 +250,7 @@ func (d *Disk) Rename(from, to string) error {
 }
 
 // Remove implements journal.FS.
-func (d *Disk) Remove(name string) error {
+func (d *faultDisk) Remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.checkWritable("remove", name); err != nil {
@@ -264,10 +266,10 @@ func (d *Disk) Remove(name string) error {
 }
 
 // List implements journal.FS.
-func (d *Disk) List() ([]string, error) { return d.FileNames(), nil }
+func (d *faultDisk) List() ([]string, error) { return d.FileNames(), nil }
 
 // SyncDir implements journal.FS.
-func (d *Disk) SyncDir() error {
+func (d *faultDisk) SyncDir() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.checkWritable("fsync", "."); err != nil {
@@ -278,7 +280,7 @@ func (d *Disk) SyncDir() error {
 }
 
 // Lock implements journal.FS.
-func (d *Disk) Lock() (func() error, error) {
+func (d *faultDisk) Lock() (func() error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.locked {
@@ -293,21 +295,21 @@ func (d *Disk) Lock() (func() error, error) {
 	}, nil
 }
 
-func (d *Disk) checkWritable(op, name string) error {
+func (d *faultDisk) checkWritable(op, name string) error {
 	if d.readOnly {
 		return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS}
 	}
 	return nil
 }
 
-type file struct {
-	disk   *Disk
+type faultFile struct {
+	disk   *faultDisk
 	node   *inode
 	offset int
 	closed bool
 }
 
-func (f *file) Read(b []byte) (int, error) {
+func (f *faultFile) Read(b []byte) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if f.offset >= len(f.node.data) {
@@ -318,7 +320,7 @@ func (f *file) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (f *file) Write(b []byte) (int, error) {
+func (f *faultFile) Write(b []byte) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if f.closed {
@@ -339,7 +341,7 @@ func (f *file) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (f *file) Sync() error {
+func (f *faultFile) Sync() error {
 	f.disk.mu.Lock()
 	target, wait, err := len(f.node.data), f.disk.syncTime, f.disk.syncErr
 	if f.closed {
@@ -358,13 +360,13 @@ func (f *file) Sync() error {
 	return err
 }
 
-func (f *file) Size() (int64, error) {
+func (f *faultFile) Size() (int64, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	return int64(len(f.node.data)), nil
 }
 
-func (f *file) Close() error {
+func (f *faultFile) Close() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if f.closed {
