@@ -132,11 +132,11 @@ func (w *world) askByAge(t *testing.T, objects []*unstructured.Unstructured, req
 	}
 	known, err := semantics.FromObjects(objects)
 	require.NoError(t, err)
-	answer, err := known.AnswerRequest(request)
+	explained, err := known.ExplainRequest(request)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s:%d %s", answer.Backend.Name, answer.Backend.Port, answer.Path)
+	return fmt.Sprintf("%s:%d %s", explained.Answer.Backend.Name, explained.Answer.Backend.Port, explained.Answer.Path)
 }
 
 func TestRequestsReachTheEntry(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 type Explanation struct {
 	Entrance Entrance
 	Answer   Answer
-	Steps    []string // how the winner was found, in order
 	Winner   *Candidate
 	Losers   []Candidate // other rules that match, by descending precedence; at most maxLosers
 }
@@ -50,50 +49,28 @@ type contender interface {
 	sourceObject() (kind string, o metav1.Object)
 	describeRule() string
 	// resolveAnswer applies the rule to the request.
-	resolveAnswer() (*answer, error)
+	resolveAnswer() (*Answer, error)
 	// losesBy explains why the contender loses to the winner.
 	losesBy(winner contender) string
 }
 
-// result contains the contenders for a request, the winner first, and the steps of the search.
-type result struct {
-	steps      []string
-	contenders []contender
-}
-
-func (d *result) addStep(format string, args ...any) {
-	d.steps = append(d.steps, fmt.Sprintf(format, args...))
-}
-
-// AnswerRequest returns the answer to a request. Each error wraps one of the errors of this package.
-func (w *World) AnswerRequest(r Request) (Answer, error) {
-	p, d, err := w.findContenders(&r)
-	if err != nil {
-		return Answer{}, err
-	}
-	a, err := resolveContender(d.contenders[0])
-	if err != nil {
-		return Answer{}, err
-	}
-	return a.finishAnswer(p), nil
-}
-
-// ExplainRequest returns the answer to a request, and explains it. If it returns an error, the Explanation contains the results up to it.
+// ExplainRequest returns the answer to a request, and explains it. Each error wraps one of the errors of this package; the Explanation then
+// contains the results up to it.
 func (w *World) ExplainRequest(r Request) (Explanation, error) {
 	e := Explanation{Entrance: r.Entrance}
-	p, d, err := w.findContenders(&r)
-	if d != nil {
-		e.Steps = d.steps
-		e.addCandidates(d.contenders)
-	}
+	p, contenders, err := w.findContenders(&r)
+	e.addCandidates(contenders)
 	if err != nil {
 		return e, err
 	}
-	a, err := resolveContender(d.contenders[0])
+	a, err := resolveContender(contenders[0])
 	if err != nil {
 		return e, err
 	}
-	e.Answer = a.finishAnswer(p)
+	e.Answer = *a
+	if p.rawQuery != "" {
+		e.Answer.Path += "?" + p.rawQuery
+	}
 	return e, nil
 }
 
@@ -102,7 +79,7 @@ func (e *Explanation) addCandidates(contenders []contender) {
 		kind, o := c.sourceObject()
 		candidate := Candidate{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Rule: c.describeRule()}
 		if a, err := c.resolveAnswer(); err == nil {
-			candidate.Backend = a.backend
+			candidate.Backend = a.Backend
 		}
 		switch {
 		case i == 0:
@@ -116,8 +93,17 @@ func (e *Explanation) addCandidates(contenders []contender) {
 	}
 }
 
+// asContenders converts a list.
+func asContenders[T contender](list []T) []contender {
+	contenders := make([]contender, len(list))
+	for i, c := range list {
+		contenders[i] = c
+	}
+	return contenders
+}
+
 // resolveContender applies the rule of a contender to the request. Errors name the object and the rule.
-func resolveContender(c contender) (*answer, error) {
+func resolveContender(c contender) (*Answer, error) {
 	a, err := c.resolveAnswer()
 	if err != nil {
 		kind, o := c.sourceObject()
@@ -126,33 +112,33 @@ func resolveContender(c contender) (*answer, error) {
 	return a, nil
 }
 
-// findContenders returns the contenders for a request. If the error is nil, there is at least one contender.
-func (w *World) findContenders(r *Request) (*request, *result, error) {
+// findContenders returns the contenders for a request, the winner first. If the error is nil, there is at least one contender.
+func (w *World) findContenders(r *Request) (*request, []contender, error) {
 	p, err := parseRequest(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("request: %w", err)
 	}
-	d := &result{}
-	if err = w.routeRequest(p, d); err == nil && len(d.contenders) == 0 {
+	contenders, err := w.routeRequest(p)
+	if err == nil && len(contenders) == 0 {
 		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
 	}
-	return p, d, err
+	return p, contenders, err
 }
 
 // routeRequest finds the contenders at the entrance of a request.
-func (w *World) routeRequest(p *request, d *result) error {
+func (w *World) routeRequest(p *request) ([]contender, error) {
 	e := p.entrance
 	switch e {
 	case Entrance{Gateway: e.Gateway, Port: e.Port}:
 		if e.Gateway != (types.NamespacedName{}) {
-			return w.throughGateway(p, d)
+			return w.throughGateway(p)
 		}
 	case Entrance{IngressClass: e.IngressClass}:
-		return w.throughIngress(p, d)
+		return w.throughIngress(p)
 	case Entrance{IstioGateway: e.IstioGateway}:
-		return w.throughIstio(p, d)
+		return w.throughIstio(p)
 	}
-	return fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
+	return nil, fmt.Errorf("entrance %+v is not one Gateway, one IngressClass or one Istio Gateway: %w", e, ErrInvalid)
 }
 
 // EntrancesFor returns the entrances for a host: Gateways with a listener for the host, and IngressClasses and Istio Gateways with an

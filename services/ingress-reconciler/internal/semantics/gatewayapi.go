@@ -59,45 +59,44 @@ func envoyRank(m *gatewayMatch) int {
 }
 
 // throughGateway finds the contenders for a request to a Gateway.
-func (w *World) throughGateway(r *request, d *result) error {
+func (w *World) throughGateway(r *request) ([]contender, error) {
 	g := w.gateways[r.entrance.Gateway]
 	if g == nil {
-		return fmt.Errorf("gateway %s: %w", r.entrance.Gateway, ErrNotFound)
+		return nil, fmt.Errorf("gateway %s: %w", r.entrance.Gateway, ErrNotFound)
 	}
+	id := objectIdentity("Gateway", g)
 	if err := cmp.Or(w.checkReadable("Gateway", g),
 		onlyFields(&g.Spec, "GatewayClassName", "Listeners", "Addresses", "Infrastructure", "AllowedListeners", "TLS")); err != nil {
-		return fmt.Errorf("%s: %w", objectIdentity("Gateway", g), err)
+		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	ports := httpPorts(g, r.entrance.Port)
 	if r.entrance.Port != 0 && len(ports) == 0 {
-		return fmt.Errorf("%s: port %d: %w", objectIdentity("Gateway", g), r.entrance.Port, ErrNotFound)
+		return nil, fmt.Errorf("%s: port %d: %w", id, r.entrance.Port, ErrNotFound)
 	}
-	var first *answer
+	var contenders []contender
+	var first *Answer
 	for _, port := range ports {
-		on := &result{}
-		if err := w.throughPort(g, port, r, on); err != nil {
-			return fmt.Errorf("port %d of %s: %w", port, objectIdentity("Gateway", g), err)
-		}
-		if len(on.contenders) == 0 {
-			d.steps = append(d.steps, on.steps...)
-			continue
+		found, err := w.throughPort(g, port, r)
+		if err != nil {
+			return nil, fmt.Errorf("port %d of %s: %w", port, id, err)
 		}
 		if len(ports) == 1 {
-			*d = *on
-			return nil
+			return found, nil
 		}
-		a, err := resolveContender(on.contenders[0])
+		if len(found) == 0 {
+			continue
+		}
+		a, err := resolveContender(found[0])
 		switch {
 		case err != nil:
-			return fmt.Errorf("port %d of %s: %w", port, objectIdentity("Gateway", g), err)
+			return contenders, fmt.Errorf("port %d of %s: %w", port, id, err)
 		case first == nil:
-			first = a
-			d.steps, d.contenders = append(d.steps, on.steps...), on.contenders
+			first, contenders = a, found
 		case !reflect.DeepEqual(first, a):
-			return fmt.Errorf("ports of %s give different answers: %w", objectIdentity("Gateway", g), ErrAmbiguous)
+			return contenders, fmt.Errorf("ports of %s give different answers: %w", id, ErrAmbiguous)
 		}
 	}
-	return nil
+	return contenders, nil
 }
 
 // httpPorts returns the ports of a Gateway that serve HTTP: the given port if it does, or all of them if port is 0.
@@ -117,41 +116,33 @@ func servesHTTP(l *gatewayv1.Listener) bool {
 }
 
 // throughPort finds the contenders for a request to one port of a Gateway.
-func (w *World) throughPort(g *gatewayv1.Gateway, port int32, r *request, d *result) error {
+func (w *World) throughPort(g *gatewayv1.Gateway, port int32, r *request) ([]contender, error) {
 	l, err := listenerFor(g, port, r.host)
-	switch {
-	case err != nil:
-		return err
-	case l == nil:
-		d.addStep("no listener of port %d takes host %s", port, r.host)
-		return nil
+	if err != nil || l == nil {
+		return nil, err
 	}
-	d.addStep("listener %s of port %d takes host %s", l.Name, port, r.host)
 	routes, err := w.attachedRoutes(g, l, r.host)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var matches []*gatewayMatch
 	for _, a := range routes {
 		found, err := gatewayMatches(a.route, a.hostname, r)
 		if err != nil {
-			return fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", a.route), err)
+			return nil, fmt.Errorf("%s: %w", objectIdentity("HTTPRoute", a.route), err)
 		}
 		matches = append(matches, found...)
 	}
-	d.addStep("HTTPRoutes attached to it for the host: %d; matches for the request: %d", len(routes), len(matches))
-	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
-	for _, m := range matches {
-		d.contenders = append(d.contenders, m)
+	if len(matches) == 0 {
+		return nil, nil
 	}
-	switch {
-	case len(matches) == 0:
-		return nil
-	case gatewayapi.CompareHostnames(routes[0].hostname, matches[0].Hostname) < 0:
-		return fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].Hostname, ErrAmbiguous)
+	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
+	if gatewayapi.CompareHostnames(routes[0].hostname, matches[0].Hostname) < 0 {
+		err = fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].Hostname, ErrAmbiguous)
+		return asContenders(matches), err
 	}
 	byEnvoy := slices.MinFunc(matches, func(a, b *gatewayMatch) int { return compareBy(envoyOrder, a, b) })
-	return checkAgreement(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
+	return asContenders(matches), checkAgreement(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
 }
 
 // attachedRoute is a route that is attached to a listener, and its most specific hostname for a host.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
@@ -59,7 +60,7 @@ func fitsHeaders(want []gatewayv1.HTTPHeaderMatch, r *request) (bool, error) {
 			return false, fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
 		got, found := r.header[name]
-		ok, err := fitsValue(string(valueOr(h.Type, gatewayv1.HeaderMatchExact)), h.Value, got)
+		ok, err := fitsValue(string(ptr.Deref(h.Type, gatewayv1.HeaderMatchExact)), h.Value, got)
 		if err != nil {
 			return false, fmt.Errorf("header %s: %w", name, err)
 		}
@@ -82,7 +83,7 @@ func fitsQuery(want []gatewayv1.HTTPQueryParamMatch, r *request) (bool, error) {
 		if len(got) > 1 {
 			return false, fmt.Errorf("query parameter %s has %d values: %w", q.Name, len(got), ErrAmbiguous)
 		}
-		ok, err := fitsValue(string(valueOr(q.Type, gatewayv1.QueryParamMatchExact)), q.Value, strings.Join(got, ""))
+		ok, err := fitsValue(string(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact)), q.Value, strings.Join(got, ""))
 		if err != nil {
 			return false, fmt.Errorf("query parameter %s: %w", q.Name, err)
 		}
@@ -102,7 +103,7 @@ func fitsValue(kind, want, got string) (bool, error) {
 }
 
 // resolveAnswer applies the filters of the rule, and returns its backend.
-func (m *gatewayMatch) resolveAnswer() (*answer, error) {
+func (m *gatewayMatch) resolveAnswer() (*Answer, error) {
 	if err := onlyFields(m.spec, "Name", "Matches", "Filters", "BackendRefs", "Timeouts"); err != nil {
 		return nil, err
 	}
@@ -119,14 +120,14 @@ func (m *gatewayMatch) resolveAnswer() (*answer, error) {
 		}
 	}
 	var err error
-	if a.timeout, err = requestTimeout(m.spec.Timeouts); err != nil {
+	if a.Timeout, err = requestTimeout(m.spec.Timeouts); err != nil {
 		return nil, err
 	}
-	a.backend, err = m.singleBackend()
+	a.Backend, err = m.singleBackend()
 	return a, err
 }
 
-func (m *gatewayMatch) applyFilter(f *gatewayv1.HTTPRouteFilter, a *answer) error {
+func (m *gatewayMatch) applyFilter(f *gatewayv1.HTTPRouteFilter, a *Answer) error {
 	switch f.Type {
 	case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
 		if err := onlyFields(f, "Type", "RequestHeaderModifier"); err != nil {
@@ -143,7 +144,7 @@ func (m *gatewayMatch) applyFilter(f *gatewayv1.HTTPRouteFilter, a *answer) erro
 	}
 }
 
-func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *answer) error {
+func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *Answer) error {
 	if f == nil {
 		return ErrInvalid
 	}
@@ -153,36 +154,36 @@ func modifyHeaders(f *gatewayv1.HTTPHeaderFilter, a *answer) error {
 		}
 	}
 	for _, h := range f.Set {
-		a.setHeader(string(h.Name), h.Value)
+		a.Header[canonicalHeader(string(h.Name))] = h.Value
 	}
 	for _, h := range f.Add {
 		a.addHeader(string(h.Name), h.Value)
 	}
 	for _, name := range f.Remove {
-		a.removeHeader(name)
+		delete(a.Header, canonicalHeader(name))
 	}
 	return nil
 }
 
-func (m *gatewayMatch) rewriteURL(f *gatewayv1.HTTPURLRewriteFilter, a *answer) error {
+func (m *gatewayMatch) rewriteURL(f *gatewayv1.HTTPURLRewriteFilter, a *Answer) error {
 	if f == nil {
 		return ErrInvalid
 	}
 	if f.Hostname != nil {
-		a.host = string(*f.Hostname)
+		a.Host = string(*f.Hostname)
 	}
 	switch {
 	case f.Path == nil:
 		return nil
 	case f.Path.Type == gatewayv1.FullPathHTTPPathModifier && f.Path.ReplaceFullPath != nil && f.Path.ReplacePrefixMatch == nil:
-		a.path = *f.Path.ReplaceFullPath
+		a.Path = *f.Path.ReplaceFullPath
 		return nil
 	case f.Path.Type == gatewayv1.PrefixMatchHTTPPathModifier && f.Path.ReplacePrefixMatch != nil && f.Path.ReplaceFullPath == nil:
 		kind, prefix := gatewayapi.PathOf(m.Match)
 		if kind != gatewayv1.PathMatchPathPrefix || len(m.spec.Matches) > 1 {
 			return fmt.Errorf("a prefix is replaced in a rule that does not have exactly one prefix match: %w", ErrInvalid)
 		}
-		a.path = replacePrefix(a.path, prefix, *f.Path.ReplacePrefixMatch)
+		a.Path = replacePrefix(a.Path, prefix, *f.Path.ReplacePrefixMatch)
 		return nil
 	}
 	return fmt.Errorf("path rewrite of type %q: %w", f.Path.Type, ErrInvalid)
@@ -223,7 +224,7 @@ func requestTimeout(t *gatewayv1.HTTPRouteTimeouts) (*time.Duration, error) {
 func (m *gatewayMatch) singleBackend() (Backend, error) {
 	var found []*gatewayv1.HTTPBackendRef
 	for i := range m.spec.BackendRefs {
-		if b := &m.spec.BackendRefs[i]; valueOr(b.Weight, 1) > 0 {
+		if b := &m.spec.BackendRefs[i]; ptr.Deref(b.Weight, 1) > 0 {
 			found = append(found, b)
 		}
 	}
@@ -241,11 +242,11 @@ func backendOf(b *gatewayv1.HTTPBackendRef, namespace string) (Backend, error) {
 	if err := onlyFields(b, "BackendRef"); err != nil {
 		return Backend{}, err
 	}
-	if other := string(valueOr(b.Namespace, gatewayv1.Namespace(namespace))); other != namespace {
+	if other := string(ptr.Deref(b.Namespace, gatewayv1.Namespace(namespace))); other != namespace {
 		return Backend{}, fmt.Errorf("backend in namespace %s: %w", other, ErrNotModeled)
 	}
-	out := Backend{Kind: KindService, Namespace: namespace, Name: string(b.Name), Port: valueOr(b.Port, 0)}
-	switch kind := (schema.GroupKind{Group: string(valueOr(b.Group, "")), Kind: string(valueOr(b.Kind, "Service"))}).String(); kind {
+	out := Backend{Kind: KindService, Namespace: namespace, Name: string(b.Name), Port: ptr.Deref(b.Port, 0)}
+	switch kind := (schema.GroupKind{Group: string(ptr.Deref(b.Group, "")), Kind: string(ptr.Deref(b.Kind, "Service"))}).String(); kind {
 	case "Service":
 		if out.Port == 0 {
 			return Backend{}, fmt.Errorf("backend %s without a port: %w", b.Name, ErrInvalid)

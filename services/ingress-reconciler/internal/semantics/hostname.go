@@ -37,6 +37,14 @@ func (x hostIndex[T]) addValue(hostname string, v T) {
 	x[hostname] = append(x[hostname], v)
 }
 
+// indexHost adds a value to one of several indexes.
+func indexHost[K comparable, T any](indexes map[K]hostIndex[T], key K, hostname string, v T) {
+	if indexes[key] == nil {
+		indexes[key] = hostIndex[T]{}
+	}
+	indexes[key].addValue(hostname, v)
+}
+
 // forEachCovering calls f with each hostname that covers a host and has values, the most specific first, until f returns false.
 func (x hostIndex[T]) forEachCovering(host string, f func(hostname string, values []T) bool) {
 	hostnames := []string{host}

@@ -3,11 +3,13 @@ package semantics
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 )
@@ -106,7 +108,7 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 		for p := range rule.HTTP.Paths {
 			path := &rule.HTTP.Paths[p]
 			x.hosts.addValue(rule.Host, &location{
-				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: valueOr(path.PathType, ""),
+				ingress: i, index: [2]int{n, p}, host: strings.ToLower(rule.Host), path: path.Path, kind: ptr.Deref(path.PathType, ""),
 				backend: &path.Backend,
 			})
 		}
@@ -116,35 +118,30 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 const annotationClass = "kubernetes.io/ingress.class"
 
 // throughIngress finds the contenders for a request to the controller of a class.
-func (w *World) throughIngress(r *request, d *result) error {
+func (w *World) throughIngress(r *request) ([]contender, error) {
 	class := ingressclass.ResolveClass(w.classes, &r.entrance.IngressClass)
 	if !class.Exists() {
-		return fmt.Errorf("IngressClass %s: %w", class.Name, ErrNotFound)
+		return nil, fmt.Errorf("IngressClass %s: %w", class.Name, ErrNotFound)
 	}
 	c := ingressControllers[class.Controller]
 	if c == nil {
-		return fmt.Errorf("ingress controller %s of IngressClass %s: %w", class.SpecController, class.Name, ErrNotModeled)
+		return nil, fmt.Errorf("ingress controller %s of IngressClass %s: %w", class.SpecController, class.Name, ErrNotModeled)
 	}
-	d.addStep("IngressClass %s belongs to %s", class.Name, class.Controller.Name)
 	x := w.byClass[class.Name]
 	if x == nil {
-		d.addStep("no Ingress has the class")
-		return nil
+		return nil, nil // no Ingress has the class
 	}
-	locations := x.locationsFor(r.host)
-	d.addStep("paths of its Ingresses for host %s: %d", r.host, len(locations))
-	if err := w.checkLocations(c, locations); err != nil {
-		return err
+	if err := w.checkLocations(c, x.locationsFor(r.host)); err != nil {
+		return nil, err
 	}
 	found, err := c.order(w, x, r)
 	if err != nil {
-		return fmt.Errorf("IngressClass %s: %w", class.Name, err)
+		return nil, fmt.Errorf("IngressClass %s: %w", class.Name, err)
 	}
 	if len(found) > 0 {
-		d.contenders = found
-		return nil
+		return found, nil
 	}
-	return w.defaultBackend(c, x, r, d)
+	return w.defaultBackend(c, x, r)
 }
 
 // checkLocations returns an error if a location for the host cannot be modeled.
@@ -183,7 +180,7 @@ func (c *ingressController) readsAnnotation(annotation string) bool {
 
 // defaultBackend finds the default backend for a request that no path matches. Controllers differ for an Ingress with both rules and a
 // default backend, so it is not modeled.
-func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, d *result) error {
+func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request) ([]contender, error) {
 	var partial *networkingv1.Ingress
 	x.partial.forEachCovering(r.host, func(hostname string, ingresses []*networkingv1.Ingress) bool {
 		if coversLabel(hostname, r.host) {
@@ -193,24 +190,23 @@ func (w *World) defaultBackend(c *ingressController, x *classIndex, r *request, 
 	})
 	switch {
 	case partial != nil:
-		return fmt.Errorf("%s: rules and a default backend: %w", objectIdentity("Ingress", partial), ErrNotModeled)
+		return nil, fmt.Errorf("%s: rules and a default backend: %w", objectIdentity("Ingress", partial), ErrNotModeled)
 	case len(x.defaults) == 0:
-		return nil
+		return nil, nil
 	case len(x.defaults) > 1:
-		return fmt.Errorf("%d Ingresses have a default backend: %w", len(x.defaults), ErrAmbiguous)
+		return nil, fmt.Errorf("%d Ingresses have a default backend: %w", len(x.defaults), ErrAmbiguous)
 	case c == &ingressNGINX && len(x.locationsFor(r.host)) > 0:
-		return nil // nginx answers 404 for a host that it knows
+		return nil, nil // nginx answers 404 for a host that it knows
 	}
 	i := x.defaults[0]
 	for _, key := range sortedKeys(i.Annotations) {
 		if c.readsAnnotation(key) && !slices.Contains(c.irrelevant, key) {
-			return fmt.Errorf("%s: annotation %s of a default backend: %w", objectIdentity("Ingress", i), key, ErrNotModeled)
+			return nil, fmt.Errorf("%s: annotation %s of a default backend: %w", objectIdentity("Ingress", i), key, ErrNotModeled)
 		}
 	}
-	d.contenders = []contender{
+	return []contender{
 		&ingressMatch{request: r, world: w, location: &location{ingress: i, backend: i.Spec.DefaultBackend}, rewrite: noRewrite},
-	}
-	return nil
+	}, nil
 }
 
 // ingressMatch is a location that matches the path of a request.
@@ -219,13 +215,13 @@ type ingressMatch struct {
 
 	request *request
 	world   *World
-	rewrite func(w *World, l *location, a *answer) error
+	rewrite func(w *World, l *location, a *Answer) error
 	loses   func(loser, winner *ingressMatch) string
 
 	priority int // priority of the rule in Traefik; the highest wins
 }
 
-func noRewrite(*World, *location, *answer) error { return nil }
+func noRewrite(*World, *location, *Answer) error { return nil }
 
 func (m *ingressMatch) sourceObject() (string, metav1.Object) { return "Ingress", m.ingress }
 
@@ -241,7 +237,7 @@ func (m *ingressMatch) losesBy(winner contender) string {
 }
 
 // resolveAnswer rewrites the path, and returns the Service of the location.
-func (m *ingressMatch) resolveAnswer() (*answer, error) {
+func (m *ingressMatch) resolveAnswer() (*Answer, error) {
 	a := m.request.newAnswer()
 	if err := m.rewrite(m.world, m.location, a); err != nil {
 		return nil, err
@@ -255,16 +251,9 @@ func (m *ingressMatch) resolveAnswer() (*answer, error) {
 	case s.Port.Number == 0:
 		return nil, fmt.Errorf("port %q of Service %s: %w", s.Port.Name, s.Name, ErrNotModeled)
 	}
-	a.backend = Backend{Kind: KindService, Namespace: m.ingress.Namespace, Name: s.Name, Port: s.Port.Number}
+	a.Backend = Backend{Kind: KindService, Namespace: m.ingress.Namespace, Name: s.Name, Port: s.Port.Number}
 	return a, nil
 }
 
 // sortedKeys returns the keys of a map in a stable order.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

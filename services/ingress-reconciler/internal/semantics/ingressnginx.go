@@ -82,10 +82,6 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 		return nil, fmt.Errorf("path %s has no location with ingress-nginx, and reaches %s with Traefik's NGINX provider: %w", r.path,
 			objectIdentity("Ingress", traefik[0].ingress), ErrAmbiguous)
 	}
-	var contenders []contender
-	for _, m := range nginx {
-		contenders = append(contenders, m)
-	}
 	for _, m := range traefik {
 		if m.priority < traefik[0].priority {
 			break
@@ -94,7 +90,7 @@ func orderNGINX(w *World, x *classIndex, r *request) ([]contender, error) {
 			return nil, err
 		}
 	}
-	return contenders, nil
+	return asContenders(nginx), nil
 }
 
 // lossReason explains why a location loses to another one.
@@ -257,7 +253,7 @@ func traefikNGINXMatches(s servers, locations []*location, path string) ([]*ingr
 }
 
 // rewriteNGINX replaces the path with the target. The target can contain text that groups of the location's expression matched.
-func rewriteNGINX(_ *World, l *location, a *answer) error {
+func rewriteNGINX(_ *World, l *location, a *Answer) error {
 	target := l.ingress.Annotations[annotationNGINXTarget]
 	if target == "" || target == l.path {
 		return nil
@@ -269,14 +265,14 @@ func rewriteNGINX(_ *World, l *location, a *answer) error {
 	if err != nil {
 		return err
 	}
-	at := re.FindStringSubmatchIndex(a.path)
+	at := re.FindStringSubmatchIndex(a.Path)
 	if at == nil {
 		return nil
 	}
-	if at[0] > 0 || at[1] < len(a.path) {
+	if at[0] > 0 || at[1] < len(a.Path) {
 		return fmt.Errorf("path %q matches only part of %s, the rest is lost with ingress-nginx and kept by Traefik's NGINX provider: %w",
-			l.path, a.path, ErrAmbiguous)
+			l.path, a.Path, ErrAmbiguous)
 	}
-	a.path, err = expandGroups(target, re.FindStringSubmatch(a.path))
+	a.Path, err = expandGroups(target, re.FindStringSubmatch(a.Path))
 	return err
 }

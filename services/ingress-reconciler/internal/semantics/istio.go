@@ -31,25 +31,22 @@ import (
 type istioRule struct {
 	request *request
 	source  *istiov1.VirtualService
-	host    string
 	index   int
 	spec    *networkingv1alpha3.HTTPRoute
 	match   *networkingv1alpha3.HTTPMatchRequest // nil: matches every request
 }
 
 // throughIstio finds the contenders for a request to an Istio Gateway.
-func (w *World) throughIstio(r *request, d *result) error {
+func (w *World) throughIstio(r *request) ([]contender, error) {
 	gateway := r.entrance.IstioGateway
 	if namespace, name, ok := strings.Cut(gateway, "/"); !ok || namespace == "" || name == "" {
-		return fmt.Errorf("gateway %q of Istio is not a namespace and a name: %w", gateway, ErrInvalid)
+		return nil, fmt.Errorf("gateway %q of Istio is not a namespace and a name: %w", gateway, ErrInvalid)
 	}
 	var services []*istiov1.VirtualService
-	var host string
-	w.istio[gateway].forEachCovering(r.host, func(hostname string, found []*istiov1.VirtualService) bool {
-		host, services = cmp.Or(hostname, "*"), slices.Clone(found)
+	w.istio[gateway].forEachCovering(r.host, func(_ string, found []*istiov1.VirtualService) bool {
+		services = slices.Clone(found)
 		return false
 	})
-	d.addStep("VirtualServices of host %s: %d", cmp.Or(host, r.host), len(services))
 	slices.SortFunc(services, func(a, b *istiov1.VirtualService) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Namespace, b.Namespace))
@@ -57,10 +54,10 @@ func (w *World) throughIstio(r *request, d *result) error {
 	var rules, catchAll []*istioRule
 	for _, v := range slices.Compact(services) {
 		if err := w.checkVirtualService(v); err != nil {
-			return err
+			return nil, err
 		}
 		for _, rule := range flattenRules(v, gateway) {
-			rule.request, rule.host = r, host
+			rule.request = r
 			if rule.catchesAll() {
 				catchAll = append(catchAll, rule)
 				break // pilot drops the rules after it
@@ -68,16 +65,17 @@ func (w *World) throughIstio(r *request, d *result) error {
 			rules = append(rules, rule)
 		}
 	}
+	var contenders []contender
 	for _, rule := range append(rules, catchAll...) {
 		fits, err := rule.fitsRequest()
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", objectIdentity("VirtualService", rule.source), rule.describeRule(), err)
+			return nil, fmt.Errorf("%s: %s: %w", objectIdentity("VirtualService", rule.source), rule.describeRule(), err)
 		}
 		if fits {
-			d.contenders = append(d.contenders, rule)
+			contenders = append(contenders, rule)
 		}
 	}
-	return nil
+	return contenders, nil
 }
 
 func (w *World) checkVirtualService(v *istiov1.VirtualService) error {
@@ -179,7 +177,7 @@ func (i *istioRule) fitsRequest() (bool, error) {
 }
 
 // resolveAnswer rewrites the request, and returns the destination of the rule.
-func (i *istioRule) resolveAnswer() (*answer, error) {
+func (i *istioRule) resolveAnswer() (*Answer, error) {
 	if err := onlyMessageFields(i.spec, "name", "match", "route", "rewrite", "timeout", "headers"); err != nil {
 		return nil, err
 	}
@@ -192,7 +190,7 @@ func (i *istioRule) resolveAnswer() (*answer, error) {
 		if t.CheckValid() != nil || d < 0 {
 			return nil, fmt.Errorf("timeout %s: %w", t, ErrInvalid)
 		}
-		a.timeout = &d
+		a.Timeout = &d
 	}
 	switch destinations := i.spec.GetRoute(); {
 	case len(destinations) == 0:
@@ -204,35 +202,35 @@ func (i *istioRule) resolveAnswer() (*answer, error) {
 			return nil, err
 		}
 		var err error
-		a.backend, err = i.destinationBackend(destinations[0].GetDestination())
+		a.Backend, err = i.destinationBackend(destinations[0].GetDestination())
 		return a, err
 	}
 }
 
 // rewriteRequest changes the path, the authority and the headers. The new uri replaces the prefix of a prefix match, the whole path of an
 // exact match, and the leading slash if the rule does not match the uri.
-func (i *istioRule) rewriteRequest(a *answer) error {
+func (i *istioRule) rewriteRequest(a *Answer) error {
 	rewrite, headers := i.spec.GetRewrite(), i.spec.GetHeaders()
 	if err := cmp.Or(onlyMessageFields(rewrite, "uri", "authority"), onlyMessageFields(headers, "request"),
 		onlyMessageFields(headers.GetRequest(), "set")); err != nil {
 		return err
 	}
 	if uri := rewrite.GetUri(); uri != "" {
-		prefix := a.path
+		prefix := a.Path
 		switch m := i.match.GetUri().GetMatchType().(type) {
 		case *networkingv1alpha3.StringMatch_Prefix:
 			prefix = m.Prefix
 		case nil:
 			prefix = "/"
 		}
-		a.path = uri + strings.TrimPrefix(a.path, prefix)
+		a.Path = uri + strings.TrimPrefix(a.Path, prefix)
 	}
-	a.host = cmp.Or(rewrite.GetAuthority(), a.host)
+	a.Host = cmp.Or(rewrite.GetAuthority(), a.Host)
 	for name, value := range maps.All(headers.GetRequest().GetSet()) {
 		if isAuthority(name) || strings.HasPrefix(name, ":") {
 			return fmt.Errorf("header %s: %w", name, ErrNotModeled)
 		}
-		a.setHeader(name, value)
+		a.Header[canonicalHeader(name)] = value
 	}
 	return nil
 }

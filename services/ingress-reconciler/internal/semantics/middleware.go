@@ -24,7 +24,7 @@ func (w *World) findMiddleware(name string) (*unstructured.Unstructured, error) 
 }
 
 // passMiddleware applies one Middleware to the path.
-func passMiddleware(m *unstructured.Unstructured, a *answer) error {
+func passMiddleware(m *unstructured.Unstructured, a *Answer) error {
 	spec, ok := m.Object["spec"].(map[string]any)
 	if !ok || len(spec) != 1 {
 		return fmt.Errorf("spec does not have exactly one kind: %w", ErrInvalid)
@@ -52,13 +52,13 @@ func passMiddleware(m *unstructured.Unstructured, a *answer) error {
 }
 
 // stripPrefix removes the first prefix in the list that matches the path. It compares characters, not elements.
-func stripPrefix(fields map[string]any, a *answer) error {
+func stripPrefix(fields map[string]any, a *Answer) error {
 	prefixes, err := stringList(fields, "prefixes")
 	if err != nil {
 		return err
 	}
 	for _, p := range prefixes {
-		if rest, found := strings.CutPrefix(a.path, strings.TrimSpace(p)); found {
+		if rest, found := strings.CutPrefix(a.Path, strings.TrimSpace(p)); found {
 			return a.setPath(absolutePath(rest))
 		}
 	}
@@ -66,7 +66,7 @@ func stripPrefix(fields map[string]any, a *answer) error {
 }
 
 // stripPrefixRegex removes the first match that is a prefix of the path.
-func stripPrefixRegex(fields map[string]any, a *answer) error {
+func stripPrefixRegex(fields map[string]any, a *Answer) error {
 	expressions, err := stringList(fields, "regex")
 	if err != nil {
 		return err
@@ -76,8 +76,8 @@ func stripPrefixRegex(fields map[string]any, a *answer) error {
 		if err != nil {
 			return err
 		}
-		found := re.FindString(a.path)
-		if rest, isPrefix := strings.CutPrefix(a.path, found); found != "" && isPrefix {
+		found := re.FindString(a.Path)
+		if rest, isPrefix := strings.CutPrefix(a.Path, found); found != "" && isPrefix {
 			return a.setPath(absolutePath(rest))
 		}
 	}
@@ -85,7 +85,7 @@ func stripPrefixRegex(fields map[string]any, a *answer) error {
 }
 
 // replacePathRegex replaces each match. In the replacement, "$1" and "${1}" stand for the text that group 1 matched.
-func replacePathRegex(fields map[string]any, a *answer) error {
+func replacePathRegex(fields map[string]any, a *Answer) error {
 	if err := onlyKeys(fields, "regex", "replacement"); err != nil {
 		return err
 	}
@@ -98,14 +98,14 @@ func replacePathRegex(fields map[string]any, a *answer) error {
 	if err != nil {
 		return err
 	}
-	if !re.MatchString(a.path) {
+	if !re.MatchString(a.Path) {
 		return nil
 	}
-	return a.setPath(re.ReplaceAllString(a.path, strings.TrimSpace(replacement)))
+	return a.setPath(re.ReplaceAllString(a.Path, strings.TrimSpace(replacement)))
 }
 
 // setPath sets the path to the result of a Middleware. Traefik answers 400 if the path is not in normal form.
-func (a *answer) setPath(path string) error {
+func (a *Answer) setPath(path string) error {
 	if path == "" {
 		path = "/"
 	}
@@ -115,7 +115,7 @@ func (a *answer) setPath(path string) error {
 	if !isPlainPath(path) {
 		return fmt.Errorf("path %q: %w", path, ErrRejected)
 	}
-	a.path = path
+	a.Path = path
 	return nil
 }
 

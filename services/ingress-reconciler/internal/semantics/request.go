@@ -159,35 +159,15 @@ func isPlainPath(p string) bool {
 // canonicalHeader returns the canonical form of a header name.
 func canonicalHeader(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
 
-// answer is an unfinished Answer.
-type answer struct {
-	backend    Backend
-	path, host string
-	header     map[string]string
-	timeout    *time.Duration
+// newAnswer returns an answer with the unchanged request, without its query.
+func (r *request) newAnswer() *Answer {
+	return &Answer{Path: r.path, Host: r.authority, Header: maps.Clone(r.header)}
 }
-
-// newAnswer returns an answer with the unchanged request.
-func (r *request) newAnswer() *answer {
-	return &answer{path: r.path, host: r.authority, header: maps.Clone(r.header)}
-}
-
-func (a *answer) finishAnswer(r *request) Answer {
-	p := a.path
-	if r.rawQuery != "" {
-		p += "?" + r.rawQuery
-	}
-	return Answer{Backend: a.backend, Path: p, Host: a.host, Header: a.header, Timeout: a.timeout}
-}
-
-func (a *answer) setHeader(name, value string) { a.header[canonicalHeader(name)] = value }
-
-func (a *answer) removeHeader(name string) { delete(a.header, canonicalHeader(name)) }
 
 // addHeader appends a value to a header. A list in one header is equivalent to several headers with the same name.
-func (a *answer) addHeader(name, value string) {
-	if before, found := a.header[canonicalHeader(name)]; found {
+func (a *Answer) addHeader(name, value string) {
+	if before, found := a.Header[canonicalHeader(name)]; found {
 		value = before + "," + value
 	}
-	a.header[canonicalHeader(name)] = value
+	a.Header[canonicalHeader(name)] = value
 }

@@ -45,6 +45,12 @@ func world(tb testing.TB, documents ...string) *fixture {
 	return f
 }
 
+// AnswerRequest returns the answer of ExplainRequest.
+func (w *World) AnswerRequest(r Request) (Answer, error) {
+	e, err := w.ExplainRequest(r)
+	return e.Answer, err
+}
+
 // ask returns an answer as "namespace/name:port path", or the kind of its error. ask fails the test if the answer depends on the order of
 // the objects, or if the explanation differs from the answer.
 func ask(tb testing.TB, f *fixture, r Request) string {

@@ -45,11 +45,7 @@ func orderTraefik(w *World, x *classIndex, r *request) ([]contender, error) {
 		return nil, fmt.Errorf("path %s reaches path %s of %s, but not with option strictPrefixMatching: %w", r.path, found[0].path,
 			objectIdentity("Ingress", found[0].ingress), ErrAmbiguous)
 	}
-	contenders := make([]contender, len(found))
-	for i, m := range found {
-		contenders[i] = m
-	}
-	return contenders, checkAgreement(found[0], "without strictPrefixMatching", strict[0], "with it")
+	return asContenders(found), checkAgreement(found[0], "without strictPrefixMatching", strict[0], "with it")
 }
 
 // traefikMatches returns the locations that match a path, the highest priority first. If several locations have the highest priority,
@@ -129,7 +125,7 @@ func traefikHost(l *location) string {
 }
 
 // rewriteTraefik applies the Middlewares that an Ingress lists, in their order.
-func rewriteTraefik(w *World, l *location, a *answer) error {
+func rewriteTraefik(w *World, l *location, a *Answer) error {
 	annotation, found := l.ingress.Annotations[annotationMiddlewares]
 	if !found {
 		return nil

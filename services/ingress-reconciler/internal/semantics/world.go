@@ -28,6 +28,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -118,22 +120,23 @@ func objectIdentity(kind string, o metav1.Object) string {
 
 // decodeObject decodes an object into its Go type. It only records unknown fields, which a later release may define: readable returns them
 // as an error if a request could match the object.
-func decodeObject(w *World, u *unstructured.Unstructured, into any) error {
+func decodeObject[T any](w *World, u *unstructured.Unstructured) (*T, error) {
 	content := make(map[string]any, len(u.Object))
 	for key, value := range u.Object {
 		if key != "status" { // the status does not route requests
 			content[key] = value
 		}
 	}
-	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, into, true)
+	decoded := new(T)
+	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, decoded, true)
 	if strict == nil {
-		return nil
+		return decoded, nil
 	}
 	w.problems[objectIdentity(u.GetKind(), u)] = strict
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, into); err != nil {
-		return fmt.Errorf("decode: %w: %w", err, ErrInvalid)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, decoded); err != nil {
+		return nil, fmt.Errorf("decode: %w: %w", err, ErrInvalid)
 	}
-	return nil
+	return decoded, nil
 }
 
 // checkReadable returns an error if an object has unknown fields.
@@ -145,8 +148,8 @@ func (w *World) checkReadable(kind string, o metav1.Object) error {
 }
 
 func (w *World) addGateway(u *unstructured.Unstructured) error {
-	g := &gatewayv1.Gateway{}
-	if err := decodeObject(w, u, g); err != nil {
+	g, err := decodeObject[gatewayv1.Gateway](w, u)
+	if err != nil {
 		return err
 	}
 	w.gateways[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] = g
@@ -154,60 +157,45 @@ func (w *World) addGateway(u *unstructured.Unstructured) error {
 }
 
 func (w *World) addHTTPRoute(u *unstructured.Unstructured) error {
-	route := &gatewayv1.HTTPRoute{}
-	if err := decodeObject(w, u, route); err != nil {
+	route, err := decodeObject[gatewayv1.HTTPRoute](w, u)
+	if err != nil {
 		return err
 	}
 	seen := map[types.NamespacedName]bool{}
 	for i := range route.Spec.ParentRefs {
 		p := &route.Spec.ParentRefs[i]
-		parent := types.NamespacedName{Namespace: string(valueOr(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name)}
+		parent := types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name)}
 		if seen[parent] {
 			continue
 		}
 		seen[parent] = true
-		if w.routes[parent] == nil {
-			w.routes[parent] = hostIndex[*gatewayv1.HTTPRoute]{}
-		}
 		for _, h := range route.Spec.Hostnames {
-			w.routes[parent].addValue(string(h), route)
+			indexHost(w.routes, parent, string(h), route)
 		}
 		if len(route.Spec.Hostnames) == 0 {
-			w.routes[parent].addValue("", route)
+			indexHost(w.routes, parent, "", route)
 		}
 	}
 	return nil
 }
 
 func (w *World) addNamespace(u *unstructured.Unstructured) error {
-	n := &corev1.Namespace{}
-	if err := decodeObject(w, u, n); err != nil {
-		return err
-	}
-	labels := map[string]string{corev1.LabelMetadataName: n.Name} // the API server sets this label on every namespace
-	for key, value := range n.Labels {
-		labels[key] = value
-	}
-	w.namespaces[n.Name] = labels
+	labels := map[string]string{corev1.LabelMetadataName: u.GetName()} // the API server sets this label on every namespace
+	maps.Copy(labels, u.GetLabels())
+	w.namespaces[u.GetName()] = labels
 	return nil
 }
 
 func (w *World) queueIngress(u *unstructured.Unstructured) error {
-	i := &networkingv1.Ingress{}
-	if err := decodeObject(w, u, i); err != nil {
-		return err
-	}
+	i, err := decodeObject[networkingv1.Ingress](w, u)
 	w.ingresses = append(w.ingresses, i)
-	return nil
+	return err
 }
 
 func (w *World) addClass(u *unstructured.Unstructured) error {
-	c := &networkingv1.IngressClass{}
-	if err := decodeObject(w, u, c); err != nil {
-		return err
-	}
+	c, err := decodeObject[networkingv1.IngressClass](w, u)
 	w.classes = append(w.classes, c)
-	return nil
+	return err
 }
 
 func (w *World) addMiddleware(u *unstructured.Unstructured) error {
@@ -218,10 +206,10 @@ func (w *World) addMiddleware(u *unstructured.Unstructured) error {
 
 // addVirtualService decodes the specification separately, because the JSON decoder of Istio's types ignores unknown fields.
 func (w *World) addVirtualService(u *unstructured.Unstructured) error {
-	v := &istiov1.VirtualService{}
 	rest := u.DeepCopy()
 	unstructured.RemoveNestedField(rest.Object, "spec")
-	if err := decodeObject(w, rest, v); err != nil {
+	v, err := decodeObject[istiov1.VirtualService](w, rest)
+	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(u.Object["spec"])
@@ -238,20 +226,9 @@ func (w *World) addVirtualService(u *unstructured.Unstructured) error {
 		if !strings.Contains(gateway, "/") {
 			gateway = v.Namespace + "/" + gateway
 		}
-		if w.istio[gateway] == nil {
-			w.istio[gateway] = hostIndex[*istiov1.VirtualService]{}
-		}
 		for _, host := range v.Spec.Hosts {
-			w.istio[gateway].addValue(host, v)
+			indexHost(w.istio, gateway, host, v)
 		}
 	}
 	return nil
-}
-
-// valueOr returns the value that a pointer points to, or a default if the pointer is nil.
-func valueOr[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }

@@ -338,18 +338,19 @@ func (w *world) ask(p probe) string {
 	if p.model != "" {
 		r.Header = map[string]string{"X-Model": p.model}
 	}
-	a, err := w.known.AnswerRequest(r)
+	explained, err := w.known.ExplainRequest(r)
 	if errors.Is(err, semantics.ErrNoRoute) {
 		return ""
 	}
 	require.NoError(w.t, err, "%s: %v", w.step, p)
-	namespace, name := a.Backend.Namespace, a.Backend.Name
-	if a.Backend.Kind == semantics.KindHost {
+	b := explained.Answer.Backend
+	namespace, name := b.Namespace, b.Name
+	if b.Kind == semantics.KindHost {
 		parts := strings.Split(name, ".")
 		name, namespace = parts[0], parts[1]
 	}
 	name = strings.TrimSuffix(strings.TrimSuffix(name, "-engine"), "-router")
-	return namespace + "/" + name + " " + a.Path
+	return namespace + "/" + name + " " + explained.Answer.Path
 }
 
 // routes returns the objects that route requests.
