@@ -97,16 +97,18 @@ func FindService(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (
 func findServiceObject(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (*corev1.Service, error) {
 	name := ServiceName(owner.Name, r)
 	candidates, foreign := componentServices(services, owner, r)
-	slices.SortFunc(candidates, func(a, b *corev1.Service) int { return cmp.Compare(rankService(a, name), rankService(b, name)) })
+	named := slices.IndexFunc(candidates, func(s *corev1.Service) bool { return s.Name == name })
 	switch {
-	case len(candidates) == 0 && foreign:
-		return nil, fmt.Errorf("%s %s: %w", r, name, ErrForeign)
-	case len(candidates) == 0:
-		return nil, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
-	case len(candidates) > 1 && candidates[0].Name != name:
+	case named >= 0:
+		return candidates[named], nil
+	case len(candidates) == 1:
+		return candidates[0], nil
+	case len(candidates) > 1:
 		return nil, fmt.Errorf("%s %s: %w, and %d other Services match the component", r, name, ErrNotFound, len(candidates))
+	case foreign:
+		return nil, fmt.Errorf("%s %s: %w", r, name, ErrForeign)
 	}
-	return candidates[0], nil
+	return nil, fmt.Errorf("%s %s: %w", r, name, ErrNotFound)
 }
 
 // componentServices returns the Services that can be the Service of a component. taken reports whether a Service with the component's name
@@ -123,14 +125,6 @@ func componentServices(services []*corev1.Service, owner *isvc.Service, r isvc.R
 		}
 	}
 	return found, foreign
-}
-
-// rankService returns a sort key that puts the Service with OME's name first.
-func rankService(s *corev1.Service, name string) string {
-	if s.Name == name {
-		return ""
-	}
-	return s.Name
 }
 
 // isHeadless reports whether a Service has no cluster IP.

@@ -247,15 +247,7 @@ func (p *planner) setRequester(o *observe.Observation) {
 
 // findLive returns the object in the cluster that a planned object would change, nil if it would be created.
 func (r *result) findLive(o *render.Object) *observe.Live {
-	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return isSameObject(o, &l) })
-	if i < 0 {
-		return nil
-	}
-	return &r.observed.Live[i]
-}
-
-func isSameObject(o *render.Object, l *observe.Live) bool {
-	return o.Resource == l.Resource && o.Object.GetName() == l.Object.GetName()
+	return r.observed.FindLive(o.Resource, o.Object.GetName())
 }
 
 // unplannedObjects returns the live objects that the plan does not contain, and whether each of them stays.
@@ -263,7 +255,7 @@ func (r *result) unplannedObjects() map[*observe.Live]bool {
 	others := map[*observe.Live]bool{}
 	for i := range r.observed.Live {
 		l := &r.observed.Live[i]
-		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return isSameObject(&o, l) }) {
+		if slices.ContainsFunc(r.objects, func(o render.Object) bool { return r.findLive(&o) == l }) {
 			continue
 		}
 		claim, _ := l.RouteClaim()

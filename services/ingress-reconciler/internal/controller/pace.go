@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +27,8 @@ const (
 //	status or reason, to a state that waits        after settleTime, unless it has changed again
 //	the message alone                              likewise, and one service at a time
 type conditionPacer struct {
-	mu   sync.Mutex
-	due  map[cache.ObjectName]time.Time
+	serviceStates[time.Time] // due times: the wait ends when the stored condition is right
+
 	last time.Time // the latest due time of a message
 }
 
@@ -39,10 +38,10 @@ func (p *conditionPacer) writeDelay(name cache.ObjectName, before *isvc.Conditio
 	defer p.mu.Unlock()
 	message := before != nil && before.Status == next.Status && before.Reason == next.Reason
 	if !message && !isWaiting(next) {
-		delete(p.due, name)
+		delete(p.byName, name)
 		return 0
 	}
-	due, found := p.due[name]
+	due, found := p.byName[name]
 	if !found {
 		due = now.Add(settleTime)
 		if earliest := p.last.Add(messageInterval); message && due.Before(earliest) {
@@ -51,12 +50,12 @@ func (p *conditionPacer) writeDelay(name cache.ObjectName, before *isvc.Conditio
 		if message {
 			p.last = due
 		}
-		p.due[name] = due
+		p.byName[name] = due
 	}
 	if rest := due.Sub(now); rest > 0 {
 		return rest
 	}
-	delete(p.due, name)
+	delete(p.byName, name)
 	return 0
 }
 
@@ -65,16 +64,8 @@ func isWaiting(c isvc.Condition) bool {
 	return c.Status == metav1.ConditionUnknown || c.Reason == plan.ReasonServiceNotFound || c.Reason == plan.ReasonComponentNotReady
 }
 
-// forgetService ends the wait of a service whose stored condition is right, or that was deleted.
-func (p *conditionPacer) forgetService(name cache.ObjectName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.due, name)
-}
-
 // clearAll ends all waits.
 func (p *conditionPacer) clearAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.due, p.last = map[cache.ObjectName]time.Time{}, time.Time{}
+	p.serviceStates.clearAll()
+	p.last = time.Time{}
 }

@@ -43,7 +43,7 @@ func TestPace(t *testing.T) {
 		assert.Equal(t, tt.want, p.writeDelay(chat, tt.before, *tt.next, start), tt.name)
 		assert.Equal(t, max(0, tt.want-time.Second), p.writeDelay(chat, tt.before, *tt.next, start.Add(time.Second)), tt.name)
 		assert.Zero(t, p.writeDelay(chat, tt.before, *tt.next, start.Add(settleTime)), tt.name)
-		assert.Empty(t, p.due)
+		assert.Empty(t, p.byName)
 	}
 
 	t.Log("Messages of several services are written one after the other, and what is due at once ends the wait")
@@ -55,9 +55,9 @@ func TestPace(t *testing.T) {
 	}
 	b := cache.ObjectName{Name: "b"}
 	assert.Zero(t, p.writeDelay(b, programmed, *refused, start.Add(time.Second)))
-	assert.NotContains(t, p.due, b)
+	assert.NotContains(t, p.byName, b)
 	p.forgetService(cache.ObjectName{Name: "a"})
-	assert.Len(t, p.due, 1)
+	assert.Len(t, p.byName, 1)
 }
 
 // A state that will change by itself causes no write, and another reconcile.
@@ -80,17 +80,17 @@ func TestWaitsEnd(t *testing.T) {
 	r := newRig(t, with("another problem"), "")
 	r.pacer.clearAll()
 	require.ErrorContains(t, r.Reconcile(t.Context(), chat), "requeue after 2s: the condition is written if its state lasts")
-	assert.Contains(t, r.pacer.due, chat)
+	assert.Contains(t, r.pacer.byName, chat)
 
 	r = newRig(t, with("nothing is configured"), "")
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Empty(t, r.pacer.due, "it is right again")
+	assert.Empty(t, r.pacer.byName, "it is right again")
 
 	r = newRig(t, strings.ReplaceAll(world, "name: chat,", "name: other,"), "ingressDomain: example.com")
 	require.NoError(t, r.Reconcile(t.Context(), chat))
-	assert.Empty(t, r.pacer.due, "it was deleted")
+	assert.Empty(t, r.pacer.byName, "it was deleted")
 
-	r.pacer.due[chat] = start
+	r.pacer.byName[chat] = start
 	r.Clear()
-	assert.Empty(t, r.pacer.due, "another replica leads")
+	assert.Empty(t, r.pacer.byName, "another replica leads")
 }

@@ -6,11 +6,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// problems stores the problem of each service that cannot be decoded.
-type problems struct {
+// serviceStates stores a value for each service, from the start of a term.
+type serviceStates[T any] struct {
 	mu     sync.Mutex
-	byName map[cache.ObjectName]string
+	byName map[cache.ObjectName]T
 }
+
+// clearAll drops the values of all services.
+func (s *serviceStates[T]) clearAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName = map[cache.ObjectName]T{}
+}
+
+// forgetService drops the value of a service.
+func (s *serviceStates[T]) forgetService(name cache.ObjectName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byName, name)
+}
+
+// problems stores the problem of each service that cannot be decoded.
+type problems struct{ serviceStates[string] }
 
 // setProblem records the problem of a service, and reports whether the problem is new.
 func (p *problems) setProblem(name cache.ObjectName, problem string) bool {
@@ -19,18 +36,4 @@ func (p *problems) setProblem(name cache.ObjectName, problem string) bool {
 	isNew := p.byName[name] != problem
 	p.byName[name] = problem
 	return isNew
-}
-
-// clearAll drops the problems of all services.
-func (p *problems) clearAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.byName = map[cache.ObjectName]string{}
-}
-
-// forgetService drops the problem of a service that was deleted or can be decoded again.
-func (p *problems) forgetService(name cache.ObjectName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.byName, name)
 }

@@ -105,7 +105,7 @@ func newRig(t *testing.T, manifests, config string) *rig {
 		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
 		Clock: clocktesting.NewFakePassiveClock(start),
 	})
-	r.pacer.due[chat] = start // conditions are written at once
+	r.pacer.byName[chat] = start // conditions are written at once
 	return r
 }
 

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -22,9 +21,8 @@ const runtimeGracePeriod = 10 * time.Minute
 // adds no components, so a removed component never counts again. A new leader does not have this state: if existing routes bypass a router,
 // the previous leader may have changed them, so the router counts as removed from the start.
 type removedComponents struct {
-	mu sync.Mutex
 	// time of the removal by component; zero while the specification names the component
-	services map[cache.ObjectName]map[isvc.Role]time.Time
+	serviceStates[map[isvc.Role]time.Time]
 }
 
 // bypassedRoles returns the router if the existing routes of a service lead to another component, although the router has a Service.
@@ -46,13 +44,13 @@ func (l *removedComponents) updateService(s *isvc.Service, bypassed []isvc.Role,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
-	known := l.services[name]
+	known := l.byName[name]
 	if known == nil {
 		known = map[isvc.Role]time.Time{}
 		for _, r := range bypassed {
 			known[r] = now
 		}
-		l.services[name] = known
+		l.byName[name] = known
 	}
 	for _, r := range isvc.Roles {
 		isRemoved, rest := countRemoved(known, s, r, now)
@@ -91,18 +89,4 @@ func countRemoved(known map[isvc.Role]time.Time, s *isvc.Service, r isvc.Role, n
 		return false, 0
 	}
 	return true, rest
-}
-
-// clearAll drops the state of all services.
-func (l *removedComponents) clearAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.services = map[cache.ObjectName]map[isvc.Role]time.Time{}
-}
-
-// forgetService drops the state of a deleted service.
-func (l *removedComponents) forgetService(name cache.ObjectName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.services, name)
 }

@@ -54,7 +54,7 @@ func TestRemovedComponents(t *testing.T) {
 		assert.Equal(t, tt.wantNext, next, tt.name)
 	}
 	old.forgetService(cache.ObjectName{Namespace: "models", Name: "chat"})
-	assert.Empty(t, old.services)
+	assert.Empty(t, old.byName)
 }
 
 func TestRemovedBeforeThisTerm(t *testing.T) {
@@ -66,13 +66,15 @@ func TestRemovedBeforeThisTerm(t *testing.T) {
 	for at, want := range map[time.Duration]map[isvc.Role]bool{
 		0: removedRouter, runtimeGracePeriod - 1: removedRouter, runtimeGracePeriod: nil,
 	} {
-		fresh := removedComponents{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+		var fresh removedComponents
+		fresh.clearAll()
 		fresh.updateService(s, router, start)
 		got, next := fresh.updateService(s, router, start.Add(at))
 		assert.Equal(t, want, got, at)
 		assert.Equal(t, max(runtimeGracePeriod-at, 0), next, at)
 	}
-	l := removedComponents{services: map[cache.ObjectName]map[isvc.Role]time.Time{}}
+	var l removedComponents
+	l.clearAll()
 	named := &isvc.Service{Namespace: "models", Name: "named", Components: map[isvc.Role]*isvc.Component{isvc.Router: {}}}
 	got, next := l.updateService(named, router, start)
 	assert.Empty(t, got, "the specification names the router")

@@ -86,11 +86,10 @@ func (r *run) unavailableVerdict(o *render.Object) gatewayapi.Verdict {
 
 // findLive returns an existing object of the service, nil if it does not exist.
 func (r *run) findLive(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
-	i := slices.IndexFunc(r.observed.Live, func(l observe.Live) bool { return l.Resource == resource && l.Object.GetName() == name })
-	if i < 0 {
-		return nil
+	if live := r.observed.FindLive(resource, name); live != nil {
+		return live.Object
 	}
-	return r.observed.Live[i].Object
+	return nil
 }
 
 // appliedVerdict returns the verdict on an object that was applied.

@@ -70,18 +70,6 @@ type Set[T any] struct {
 	Managed map[schema.GroupVersionResource]T
 }
 
-// values returns the values in any order.
-func (s *Set[T]) values() []T {
-	values := []T{
-		s.InferenceServices, s.Services, s.Slices, s.Namespaces, s.IngressClasses, s.Gateways, s.ListenerSets, s.GatewayClasses,
-		s.IstioGateways, s.Knative, s.Pools,
-	}
-	for _, resource := range Written {
-		values = append(values, s.Managed[resource])
-	}
-	return values
-}
-
 // Kinds declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a
 // written kind is off together with it. If writable is nil, all kinds are on.
 func Kinds(writable []string) Set[kit.Kind] {
@@ -142,16 +130,20 @@ func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
 		GatewayClasses: f(set.GatewayClasses), IstioGateways: f(set.IstioGateways), Knative: f(set.Knative), Pools: f(set.Pools),
 		Managed: map[schema.GroupVersionResource]B{},
 	}
-	for resource, a := range set.Managed {
-		mapped.Managed[resource] = f(a)
+	for _, resource := range Written {
+		mapped.Managed[resource] = f(set.Managed[resource])
 	}
 	return mapped
 }
 
 // AllKinds returns all kinds that are not off, in any order.
 func AllKinds(writable []string) []kit.Kind {
-	kinds := Kinds(writable)
-	return slices.DeleteFunc(kinds.values(), func(k kit.Kind) bool { return k.Off })
+	var kinds []kit.Kind
+	mapSet(Kinds(writable), func(k kit.Kind) kit.Kind {
+		kinds = append(kinds, k)
+		return k
+	})
+	return slices.DeleteFunc(kinds, func(k kit.Kind) bool { return k.Off })
 }
 
 // Reader reads the cached objects of one kind.

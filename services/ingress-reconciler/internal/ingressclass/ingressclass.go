@@ -172,14 +172,14 @@ func ClassName(ingress *unstructured.Unstructured) *string {
 	if name, found, err := unstructured.NestedString(ingress.Object, "spec", "ingressClassName"); found && err == nil {
 		return &name
 	}
-	if name, found := ingress.GetAnnotations()[annotationClass]; found {
+	if name, found := ingress.GetAnnotations()[AnnotationClass]; found {
 		return &name
 	}
 	return nil
 }
 
-// annotationClass is the older way to name a class.
-const annotationClass = "kubernetes.io/ingress.class"
+// AnnotationClass is the older way to name a class. The API server rejects an Ingress with both.
+const AnnotationClass = "kubernetes.io/ingress.class"
 
 // Exists reports whether the IngressClass exists.
 func (c Class) Exists() bool { return c.SpecController != "" }

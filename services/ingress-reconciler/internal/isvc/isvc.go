@@ -57,7 +57,6 @@ const (
 type Service struct {
 	Namespace, Name     string
 	UID                 types.UID
-	Generation          int64
 	Created             time.Time
 	Deleting            bool
 	Labels, Annotations map[string]string // read-only

@@ -133,7 +133,6 @@ status:
 `))
 	require.NoError(t, err)
 	assert.EqualValues(t, "u-1", got.UID)
-	assert.EqualValues(t, 7, got.Generation)
 	assert.True(t, got.Created.Equal(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)))
 	assert.True(t, got.Deleting)
 	assert.True(t, got.ClusterLocal())

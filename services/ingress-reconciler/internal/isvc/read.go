@@ -21,7 +21,7 @@ const predictor = "predictor"
 // Read reads one object. The error names each field that has the wrong type. The Service shares maps with the object.
 func Read(u *unstructured.Unstructured) (*Service, error) {
 	s := &Service{
-		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(),
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(),
 		Created: u.GetCreationTimestamp().Time, Deleting: u.GetDeletionTimestamp() != nil,
 		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
 		Components: map[Role]*Component{}, Reported: map[Role]bool{}, Serving: map[Role]bool{},
@@ -69,10 +69,7 @@ func (r *reader) readReplicaRefs(spec map[string]any) map[Role]string {
 	refs := r.readObject(spec, "spec.", "replicaRefs")
 	names := map[Role]string{}
 	for _, role := range Roles {
-		list, ok := refs[string(role)].([]any)
-		if !ok && refs[string(role)] != nil {
-			r.addWrongType("spec.replicaRefs."+string(role), "a list", refs[string(role)])
-		}
+		list := readField[[]any](r, refs, "spec.replicaRefs.", string(role), "a list")
 		if len(list) == 0 {
 			continue
 		}
@@ -137,29 +134,21 @@ func kindOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// readObject returns a field that is an object, or nil if the field is absent.
-func (r *reader) readObject(parent map[string]any, path, field string) map[string]any {
-	switch v := parent[field].(type) {
-	case nil:
-		return nil
-	case map[string]any:
-		return v
-	default:
-		r.addWrongType(path+field, "an object", v)
-		return nil
+// readField returns a field of one type, or the zero value if the field is absent.
+func readField[T any](r *reader, parent map[string]any, path, field, want string) T {
+	v, ok := parent[field].(T)
+	if !ok && parent[field] != nil {
+		r.addWrongType(path+field, want, parent[field])
 	}
+	return v
+}
+
+func (r *reader) readObject(parent map[string]any, path, field string) map[string]any {
+	return readField[map[string]any](r, parent, path, field, "an object")
 }
 
 func (r *reader) readText(parent map[string]any, path, field string) string {
-	switch v := parent[field].(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	default:
-		r.addWrongType(path+field, "a string", v)
-		return ""
-	}
+	return readField[string](r, parent, path, field, "a string")
 }
 
 // readInteger returns a field that is an integer, or nil if the field is absent.
@@ -227,12 +216,8 @@ func (r *reader) readComponent(spec map[string]any, field string) *Component {
 }
 
 func (r *reader) readConditions(status map[string]any) []Condition {
-	raw, ok := status["conditions"].([]any)
-	if !ok && status["conditions"] != nil {
-		r.addWrongType("status.conditions", "a list", status["conditions"])
-	}
 	var conditions []Condition
-	for i, item := range raw {
+	for i, item := range readField[[]any](r, status, "status.", "conditions", "a list") {
 		path := fmt.Sprintf("status.conditions[%d].", i)
 		c, ok := item.(map[string]any)
 		if !ok {

@@ -58,6 +58,15 @@ type Live struct {
 // AnnotationSuperseded records when new objects replaced an object.
 const AnnotationSuperseded = "fairlead.dev/superseded-at"
 
+// FindLive returns the existing object with a resource and a name, nil if it does not exist.
+func (o *Observation) FindLive(resource schema.GroupVersionResource, name string) *Live {
+	i := slices.IndexFunc(o.Live, func(l Live) bool { return l.Resource == resource && l.Object.GetName() == name })
+	if i < 0 {
+		return nil
+	}
+	return &o.Live[i]
+}
+
 // SupersededAt returns the time when new objects replaced the object, or the zero time.
 func (l *Live) SupersededAt() time.Time {
 	t, err := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded])

@@ -27,7 +27,7 @@ func (r *renderer) addIngress(e *plan.Exposure) {
 		stripped := e.Class.Controller.StripPrefix(ingressclass.Prefix{
 			Namespace: r.Service.Namespace, Name: name, Path: e.Path, Annotations: annotations,
 		})
-		paths, annotations = stripped.Paths, mergeMaps(annotations, stripped.Annotations)
+		paths, annotations = stripped.Paths, settings.MergeMaps(annotations, stripped.Annotations)
 		if c := stripped.Companion; c != nil {
 			r.addObject(c.Resource, e.Slot, c.Object, nil)
 		}
@@ -77,7 +77,7 @@ func (r *renderer) ingressAnnotations(e *plan.Exposure, name string) map[string]
 	if c := e.Class.Controller; c != nil && c.GRPC != nil && e.Backend.GRPC {
 		protocol = c.GRPC(e.Backend.Name)
 	}
-	return mergeMaps(copied, streaming, protocol, issuer, r.Settings.Annotations)
+	return settings.MergeMaps(copied, streaming, protocol, issuer, r.Settings.Annotations)
 }
 
 // Annotations of cert-manager. issuer-kind and issuer-group have the same prefix.

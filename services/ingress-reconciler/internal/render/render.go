@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -181,10 +180,10 @@ func (r *renderer) addObject(resource schema.GroupVersionResource, slot plan.Slo
 	labels, annotations := r.objectLabels(slot), u.GetAnnotations()
 	if e != nil {
 		labels[LabelComponent] = string(e.Role)
-		annotations = mergeMaps(annotations, map[string]string{annotationClaim: e.Claim().String()})
+		annotations = settings.MergeMaps(annotations, map[string]string{annotationClaim: e.Claim().String()})
 	}
 	if labels[LabelService] != r.Service.Name {
-		annotations = mergeMaps(annotations, map[string]string{annotationService: r.Service.Name})
+		annotations = settings.MergeMaps(annotations, map[string]string{annotationService: r.Service.Name})
 	}
 	u.SetLabels(labels)
 	if len(annotations) > 0 {
@@ -212,26 +211,14 @@ func NameLabel(service string) string {
 }
 
 func (r *renderer) objectLabels(slot plan.Slot) map[string]string {
-	return mergeMaps(map[string]string{}, r.Settings.Copied.Labels, r.Settings.Labels, map[string]string{
+	return settings.MergeMaps(map[string]string{}, r.Settings.Copied.Labels, r.Settings.Labels, map[string]string{
 		LabelManagedBy: Manager, LabelService: NameLabel(r.Service.Name), LabelSlot: string(slot),
 	})
 }
 
 // routeAnnotations returns the annotations of an HTTPRoute or VirtualService. The administrator's annotations override copied ones.
 func (r *renderer) routeAnnotations() map[string]string {
-	return mergeMaps(r.Settings.Copied.Annotations, r.Settings.Annotations)
-}
-
-// mergeMaps merges maps into a new one. Later maps override earlier ones.
-func mergeMaps(sources ...map[string]string) map[string]string {
-	var out map[string]string
-	for _, m := range sources {
-		if out == nil && len(m) > 0 {
-			out = map[string]string{}
-		}
-		maps.Copy(out, m)
-	}
-	return out
+	return settings.MergeMaps(r.Settings.Copied.Annotations, r.Settings.Annotations)
 }
 
 const maxName = 63

@@ -81,7 +81,7 @@ func coversLabel(hostname, host string) bool {
 
 // addIngress indexes an Ingress by its class.
 func (w *World) addIngress(i *networkingv1.Ingress) {
-	name, named := i.Annotations[annotationClass]
+	name, named := i.Annotations[ingressclass.AnnotationClass]
 	if i.Spec.IngressClassName != nil {
 		name, named = *i.Spec.IngressClassName, true
 	}
@@ -114,8 +114,6 @@ func (w *World) addIngress(i *networkingv1.Ingress) {
 		}
 	}
 }
-
-const annotationClass = "kubernetes.io/ingress.class"
 
 // throughIngress finds the contenders for a request to the controller of a class.
 func (w *World) throughIngress(r *request) ([]contender, error) {

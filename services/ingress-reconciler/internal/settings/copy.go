@@ -129,12 +129,9 @@ func neverCopied(key string) bool {
 	return key == "component" || IsReserved(key) || found && (prefix == "networking.knative.dev" || slices.Contains(toolPrefixes, prefix))
 }
 
-// annotationClass is the older form of spec.ingressClassName. The API server rejects an Ingress with both.
-const annotationClass = "kubernetes.io/ingress.class"
-
 // computedAnnotations returns the annotations that this controller computes, with the settings to use instead. A copy would have no effect.
 func computedAnnotations() map[string]string {
-	keys := map[string]string{annotationClass: "ingressClassName"}
+	keys := map[string]string{ingressclass.AnnotationClass: "ingressClassName"}
 	for _, c := range ingressclass.Controllers() {
 		for _, key := range c.ComputedAnnotations() {
 			keys[key] = "defaultRouteTimeoutSeconds, maxRequestBodySize, bufferBodies or annotations"
@@ -148,11 +145,11 @@ func (s *Settings) FallbackAnnotations() map[string]string {
 	if s.Fallback == nil {
 		return nil
 	}
-	return mergeMaps(s.Copied.FallbackAnnotations, s.Fallback.Annotations)
+	return MergeMaps(s.Copied.FallbackAnnotations, s.Fallback.Annotations)
 }
 
-// mergeMaps merges maps into a new one. Later maps override earlier ones.
-func mergeMaps(sources ...map[string]string) map[string]string {
+// MergeMaps merges maps into a new one. Later maps override earlier ones.
+func MergeMaps(sources ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, m := range sources {
 		if out == nil && len(m) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/ingress-reconciler/internal/hostname"
+	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
 
@@ -174,7 +175,7 @@ func validateAnnotations(c *strictyaml.Checker, field string, annotations map[st
 		if IsReserved(key) {
 			problems = append(problems, "the key is reserved")
 		}
-		if key == annotationClass {
+		if key == ingressclass.AnnotationClass {
 			problems = append(problems, "use ingressClassName")
 		}
 		c.Require(len(problems) == 0, field+"."+key, "%s", strings.Join(problems, ", "))
