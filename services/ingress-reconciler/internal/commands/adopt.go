@@ -77,7 +77,7 @@ func (o *adoptOptions) runAdopt(ctx context.Context, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	w, err := readCluster(ctx, client, o.sources.Kinds, o.sources.configMaps()...)
+	w, err := o.sources.readCluster(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -112,12 +112,8 @@ func (l *leftOver) isPolicy() bool {
 }
 
 // adoptServices deletes left-overs of the selected services.
-func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interface, w *world, out, log io.Writer) error {
-	config, err := o.sources.readConfig(w)
-	if err != nil {
-		return err
-	}
-	p, err := newPlanner(w, config, log)
+func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interface, w *dryrun.World, out, log io.Writer) error {
+	p, err := o.sources.newPlanner(w, log)
 	if err != nil {
 		return err
 	}

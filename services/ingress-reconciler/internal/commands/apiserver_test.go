@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"fairlead.dev/pkg/dryrun"
 )
 
 // apiServer emulates an API server for a user with the permissions of the chart: the user can list and delete objects, and list
@@ -31,7 +33,7 @@ type apiServer struct {
 // startAPIServer starts an API server with the objects in manifests, and returns the flag to connect to it.
 func startAPIServer(t *testing.T, forbidden []string, manifests ...string) (*apiServer, string) {
 	t.Helper()
-	w, err := readFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")), nil)
+	w, err := dryrun.ReadFiles([]string{"-"}, strings.NewReader(strings.Join(manifests, "\n---\n")))
 	require.NoError(t, err)
 	a := &apiServer{t: t, objects: w.Objects, forbidden: forbidden}
 	host := fmt.Sprintf("cluster%d.test", started.Add(1))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -40,7 +41,7 @@ func (a *assumptions) validate() error {
 
 // completeWorld adds the missing namespaces, UIDs, Services and conditions of InferenceServices. It prints each assumed namespace and
 // Service.
-func (a *assumptions) completeWorld(w *world, log io.Writer) {
+func (a *assumptions) completeWorld(w *dryrun.World, log io.Writer) {
 	existing := map[identity]bool{}
 	owned := map[types.UID][]string{} // components that have a Service, by the uid of the InferenceService
 	for _, u := range w.Objects {
@@ -56,7 +57,7 @@ func (a *assumptions) completeWorld(w *world, log io.Writer) {
 	}
 }
 
-func (a *assumptions) completeService(w *world, u *unstructured.Unstructured, existing map[identity]bool, owned map[types.UID][]string,
+func (a *assumptions) completeService(w *dryrun.World, u *unstructured.Unstructured, existing map[identity]bool, owned map[types.UID][]string,
 	log io.Writer) {
 	if u.GetNamespace() == "" {
 		u.SetNamespace(a.namespace)

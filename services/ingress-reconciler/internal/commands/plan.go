@@ -116,7 +116,7 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 	if err != nil {
 		return err
 	}
-	p, err := o.createPlanner(w, log)
+	p, err := o.sources.newPlanner(w, log)
 	if err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 }
 
 // readObjects reads all objects that plans depend on.
-func (o *planOptions) readObjects(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
-	w, err := readWorld(ctx, o.files, in, &o.kube, &o.sources)
+func (o *planOptions) readObjects(ctx context.Context, in io.Reader, log io.Writer) (*dryrun.World, error) {
+	w, err := o.readWorld(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -146,24 +146,15 @@ func (o *planOptions) readObjects(ctx context.Context, in io.Reader, log io.Writ
 }
 
 // readWorld reads the files, or the cluster if there are no files.
-func readWorld(ctx context.Context, files []string, in io.Reader, cluster *connection, s *sources) (*world, error) {
-	if len(files) > 0 {
-		return readFiles(files, in, s.Kinds)
+func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.World, error) {
+	if len(o.files) > 0 {
+		return dryrun.ReadFiles(o.files, in)
 	}
-	client, err := cluster.newClient("plan")
+	client, err := o.kube.newClient("plan")
 	if err != nil {
 		return nil, err
 	}
-	return readCluster(ctx, client, s.Kinds, s.configMaps()...)
-}
-
-// createPlanner returns a planner for a world.
-func (o *planOptions) createPlanner(w *world, log io.Writer) (*planner, error) {
-	cfg, err := o.sources.readConfig(w)
-	if err != nil {
-		return nil, err
-	}
-	return newPlanner(w, cfg, log)
+	return o.sources.readCluster(ctx, client)
 }
 
 // planner plans services, one at a time.
@@ -178,8 +169,12 @@ type planner struct {
 }
 
 // newPlanner registers the claims of all services, because services that are not selected also own hosts.
-func newPlanner(w *world, config settings.Config, log io.Writer) (*planner, error) {
-	caches, err := informers.ReadSnapshot(w.Snapshot, w.kinds)
+func (s *sources) newPlanner(w *dryrun.World, log io.Writer) (*planner, error) {
+	config, err := s.readConfig(w)
+	if err != nil {
+		return nil, err
+	}
+	caches, err := informers.ReadSnapshot(w.Snapshot, s.Kinds)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

@@ -1,13 +1,17 @@
 package commands
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
 
@@ -33,13 +37,13 @@ func (s *sources) validate() error {
 	return nil
 }
 
-// configMaps returns the names of the ConfigMaps.
-func (s *sources) configMaps() []cache.ObjectName {
-	return []cache.ObjectName{cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap)}
+// readCluster lists all objects that plans depend on, and the ConfigMaps.
+func (s *sources) readCluster(ctx context.Context, client dynamic.Interface) (*dryrun.World, error) {
+	return dryrun.ReadCluster(ctx, client, informers.AllKinds(s.Kinds), cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap))
 }
 
 // readConfig reads the configuration as the program does when it serves.
-func (s *sources) readConfig(w *world) (settings.Config, error) {
+func (s *sources) readConfig(w *dryrun.World) (settings.Config, error) {
 	c := settings.Config{ClusterDomain: s.ClusterDomain}
 	var err error
 	if c.Document, err = s.readDocument(w); err != nil {
@@ -52,7 +56,7 @@ func (s *sources) readConfig(w *world) (settings.Config, error) {
 }
 
 // readDocument reads the file or the ConfigMap with the configuration.
-func (s *sources) readDocument(w *world) (*settings.Document, error) {
+func (s *sources) readDocument(w *dryrun.World) (*settings.Document, error) {
 	if s.file != "" {
 		text, err := os.ReadFile(s.file)
 		if err != nil {

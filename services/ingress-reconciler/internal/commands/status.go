@@ -68,9 +68,9 @@ func (o *statusOptions) runStatus(ctx context.Context, in io.Reader, out, log io
 	return o.printTable(rows, out)
 }
 
-func (o *statusOptions) readStatus(ctx context.Context, in io.Reader, log io.Writer) (*world, error) {
+func (o *statusOptions) readStatus(ctx context.Context, in io.Reader, log io.Writer) (*dryrun.World, error) {
 	if len(o.files) > 0 {
-		w, err := readFiles(o.files, in, nil)
+		w, err := dryrun.ReadFiles(o.files, in)
 		if err == nil {
 			w.Print(log)
 		}
@@ -84,7 +84,7 @@ func (o *statusOptions) readStatus(ctx context.Context, in io.Reader, log io.Wri
 }
 
 // listStatus lists InferenceServices and the objects that the program wrote.
-func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*world, error) {
+func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*dryrun.World, error) {
 	list, err := client.Resource(isvc.Resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", isvc.Resource.GroupResource(), err)
@@ -97,7 +97,7 @@ func listStatus(ctx context.Context, client dynamic.Interface, log io.Writer) (*
 		w.Objects = append(w.Objects, &list.Items[i])
 	}
 	w.Print(log)
-	return &world{World: w}, nil
+	return w, nil
 }
 
 // statusRow is the status of one service, in the format of -o json.
@@ -112,7 +112,7 @@ type statusRow struct {
 }
 
 // statusRows returns the status of the selected services, sorted.
-func (o *statusOptions) statusRows(w *world) []statusRow {
+func (o *statusOptions) statusRows(w *dryrun.World) []statusRow {
 	objects := map[cache.ObjectName][]string{}
 	services := map[cache.ObjectName]*unstructured.Unstructured{}
 	for _, u := range w.Objects {

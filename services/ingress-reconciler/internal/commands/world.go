@@ -1,40 +1,16 @@
 package commands
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 
-	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kube"
-	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
-
-// world contains the objects that a command reads, from a cluster or from files.
-type world struct {
-	*dryrun.World
-
-	kinds []string // resources that may be written; nil: all
-}
-
-// readFiles reads manifests.
-func readFiles(paths []string, in io.Reader, kinds []string) (*world, error) {
-	w, err := dryrun.ReadFiles(paths, in)
-	return &world{World: w, kinds: kinds}, err
-}
-
-// readCluster lists all objects that plans depend on, and ConfigMaps.
-func readCluster(ctx context.Context, client dynamic.Interface, kinds []string, configMaps ...cache.ObjectName) (*world, error) {
-	w, err := dryrun.ReadCluster(ctx, client, informers.AllKinds(kinds), configMaps...)
-	return &world{World: w, kinds: kinds}, err
-}
 
 // connection holds the flags that select a cluster.
 type connection struct {
