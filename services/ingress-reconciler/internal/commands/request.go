@@ -49,7 +49,7 @@ const (
 var errNoRequest = errors.New("give --request METHOD URL, such as --request GET http://chat.models.example.com/v1/models")
 
 // parseRequest returns the request, and the port to which it is sent.
-func (o *requestOptions) parseRequest(args []string) (r semantics.Request, port int64, err error) {
+func (o *requestOptions) parseRequest(args []string) (r semantics.Request, port int32, err error) {
 	words := append(strings.Fields(o.method), args...)
 	if len(words) != 2 {
 		return r, 0, errNoRequest
@@ -67,7 +67,7 @@ func (o *requestOptions) parseRequest(args []string) (r semantics.Request, port 
 	return r, port, err
 }
 
-func parseURL(text string, r *semantics.Request) (int64, error) {
+func parseURL(text string, r *semantics.Request) (int32, error) {
 	if len(text) > maxURL {
 		return 0, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(text), maxURL)
 	}
@@ -75,7 +75,7 @@ func parseURL(text string, r *semantics.Request) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("URL: %w", err)
 	}
-	defaultPort := map[string]int64{"http": 80, "https": 443}[u.Scheme]
+	defaultPort := map[string]int32{"http": 80, "https": 443}[u.Scheme]
 	if defaultPort == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return 0, fmt.Errorf("URL %q is not of the form http://host/path or https://host/path", text)
 	}
@@ -90,7 +90,7 @@ func parseURL(text string, r *semantics.Request) (int64, error) {
 }
 
 // parsePort returns the port of a URL, or defaultPort if it has none.
-func parsePort(u *url.URL, defaultPort int64) (int64, error) {
+func parsePort(u *url.URL, defaultPort int32) (int32, error) {
 	if u.Port() == "" {
 		return defaultPort, nil
 	}
@@ -98,7 +98,7 @@ func parsePort(u *url.URL, defaultPort int64) (int64, error) {
 	if err != nil || port < 1 || port > 65535 {
 		return 0, fmt.Errorf("URL %q: %s is not a port", u, u.Port())
 	}
-	return port, nil
+	return int32(port), nil
 }
 
 func parseHeaders(lines []string) (map[string]string, error) {
@@ -170,8 +170,8 @@ func (o *planOptions) explainRequest(ctx context.Context, in io.Reader, args []s
 	var list answers
 	for _, e := range entrances {
 		request.Entrance = e
-		if e.Gateway.Name != "" && hasListener(objects, e, port) {
-			request.Entrance.Port = int32(port)
+		if routes.HasListener(e.Gateway, port) { // if not, the port is that of a proxy in front of it, and all listeners count
+			request.Entrance.Port = port
 		}
 		list = append(list, newAnswer(routes.ExplainRequest(request)))
 	}
@@ -188,22 +188,6 @@ func (o *requestOptions) selectsEntrance(e semantics.Entrance) bool {
 		gateway = e.Gateway.String()
 	}
 	return o.entrance == "" || slices.Contains([]string{e.String(), gateway, e.IngressClass, e.IstioGateway}, o.entrance)
-}
-
-// hasListener reports whether a Gateway has a listener on a port. If not, the port belongs to a proxy in front of the Gateway, such as
-// a load balancer, and all listeners count.
-func hasListener(objects []*unstructured.Unstructured, e semantics.Entrance, port int64) bool {
-	return slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
-		if u.GetKind() != "Gateway" || u.GroupVersionKind().Group != render.HTTPRoutes.Group || u.GetNamespace() != e.Gateway.Namespace ||
-			u.GetName() != e.Gateway.Name {
-			return false
-		}
-		listeners, _, _ := unstructured.NestedSlice(u.Object, "spec", "listeners")
-		return slices.ContainsFunc(listeners, func(l any) bool {
-			listener, _ := l.(map[string]any)
-			return listener["port"] == port
-		})
-	})
 }
 
 // routeKinds are the kinds that route requests.

@@ -81,12 +81,7 @@ func (l *Live) RouteClaim() (ownership.Claim, bool) { return render.ParseClaim(l
 
 // InferenceService returns an InferenceService from the cache, nil if it does not exist.
 func (o *Observer) InferenceService(name cache.ObjectName) *isvc.Object {
-	obj, found := o.InferenceServices.Get(name)
-	if !found {
-		return nil
-	}
-	s, _ := obj.(*isvc.Object)
-	return s
+	return getObject[*isvc.Object](o.InferenceServices, name)
 }
 
 // IsAvailable reports whether objects of a kind can be written: the API server serves the kind, and --kinds includes it.
@@ -204,6 +199,13 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	return out
 }
 
+// getObject returns a cached object of a type, nil if it does not exist, or could not be decoded.
+func getObject[T any](r informers.Reader, name cache.ObjectName) T {
+	obj, _ := r.Get(name)
+	typed, _ := obj.(T)
+	return typed
+}
+
 // filterType converts cached objects to a type, and omits objects that could not be decoded.
 func filterType[T any](objects []any) []T {
 	out := make([]T, 0, len(objects))
@@ -219,9 +221,7 @@ func filterType[T any](objects []any) []T {
 func (o *Observer) addForeignServices(in *plan.Input) {
 	for _, r := range isvc.Roles {
 		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.ServiceName(in.Service.Name, r)}
-		obj, found := o.Services.Get(name)
-		service, ok := obj.(*corev1.Service)
-		if found && ok && !slices.Contains(in.Services, service) {
+		if service := getObject[*corev1.Service](o.Services, name); service != nil && !slices.Contains(in.Services, service) {
 			in.Services = append(in.Services, service)
 		}
 	}
@@ -267,14 +267,14 @@ func liveRoles(live []Live) map[plan.Slot][]isvc.Role {
 
 // NamespaceLabels returns the labels of a namespace, nil if the namespace is not in the cache.
 func (o *Observer) NamespaceLabels(namespace string) map[string]string {
-	obj, found := o.Namespaces.Get(cache.ObjectName{Name: namespace})
-	if n, ok := obj.(*metav1.PartialObjectMetadata); found && ok {
-		if n.Labels == nil {
-			return map[string]string{}
-		}
-		return n.Labels
+	n := getObject[*metav1.PartialObjectMetadata](o.Namespaces, cache.ObjectName{Name: namespace})
+	switch {
+	case n == nil:
+		return nil
+	case n.Labels == nil:
+		return map[string]string{}
 	}
-	return nil
+	return n.Labels
 }
 
 // observeGateways adds the Gateways that the settings name.
@@ -301,8 +301,7 @@ func (o *Observer) observeIstioGateway(out *Observation) {
 	namespace, name := istiogateway.ParseName(in.Settings.IstioGateway, in.Service.Namespace)
 	key := cache.ObjectName{Namespace: namespace, Name: name}
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
-	obj, _ := o.IstioGateways.Get(key)
-	if g, ok := obj.(*istiogateway.Gateway); ok {
+	if g := getObject[*istiogateway.Gateway](o.IstioGateways, key); g != nil {
 		in.Istio[types.NamespacedName(key)] = g
 	}
 	out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IstioGateway, Name: key})
@@ -310,33 +309,29 @@ func (o *Observer) observeIstioGateway(out *Observation) {
 
 // findGateway returns a Gateway with its class, or else the ListenerSet of that name.
 func (o *Observer) findGateway(name cache.ObjectName) gatewayapi.Gateway {
-	var g gatewayapi.Gateway
-	obj, _ := o.Gateways.Get(name)
-	if g.Gateway, _ = obj.(*gatewayv1.Gateway); g.Gateway != nil {
-		class, _ := o.GatewayClasses.Get(cache.ObjectName{Name: string(g.Gateway.Spec.GatewayClassName)})
-		g.Class, _ = class.(*gatewayv1.GatewayClass)
-		return g
+	if g := getObject[*gatewayv1.Gateway](o.Gateways, name); g != nil {
+		return gatewayapi.Gateway{Gateway: g, Class: o.gatewayClass(g)}
 	}
-	obj, _ = o.ListenerSets.Get(name)
-	set, ok := obj.(*gatewayv1.ListenerSet)
-	if !ok {
-		return g
+	set := getObject[*gatewayv1.ListenerSet](o.ListenerSets, name)
+	if set == nil {
+		return gatewayapi.Gateway{}
 	}
-	obj, _ = o.Gateways.Get(o.parentGateway(name))
-	parent, ok := obj.(*gatewayv1.Gateway)
-	if !ok {
-		return gatewayapi.FromListenerSet(set, nil)
+	return gatewayapi.FromListenerSet(set, o.gatewayClass(getObject[*gatewayv1.Gateway](o.Gateways, o.parentGateway(name))))
+}
+
+// gatewayClass returns the class of a Gateway, nil if it does not exist.
+func (o *Observer) gatewayClass(g *gatewayv1.Gateway) *gatewayv1.GatewayClass {
+	if g == nil {
+		return nil
 	}
-	obj, _ = o.GatewayClasses.Get(cache.ObjectName{Name: string(parent.Spec.GatewayClassName)})
-	class, _ := obj.(*gatewayv1.GatewayClass)
-	return gatewayapi.FromListenerSet(set, class)
+	return getObject[*gatewayv1.GatewayClass](o.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 }
 
 // parentGateway returns the Gateway of a ListenerSet.
 func (o *Observer) parentGateway(set cache.ObjectName) cache.ObjectName {
 	parent := cache.ObjectName{Namespace: set.Namespace}
-	if obj, _ := o.ListenerSets.Get(set); obj != nil {
-		ref := obj.(*gatewayv1.ListenerSet).Spec.ParentRef
+	if s := getObject[*gatewayv1.ListenerSet](o.ListenerSets, set); s != nil {
+		ref := s.Spec.ParentRef
 		parent.Name = string(ref.Name)
 		if ref.Namespace != nil {
 			parent.Namespace = string(*ref.Namespace)
@@ -367,8 +362,7 @@ func (o *Observer) observePools(out *Observation) {
 	}
 	if name, ok := plan.PickerService(in); ok {
 		picker := cache.ObjectName{Namespace: in.Service.Namespace, Name: name}
-		obj, _ := o.Services.Get(picker)
-		if s, ok := obj.(*corev1.Service); ok && s.DeletionTimestamp == nil {
+		if s := getObject[*corev1.Service](o.Services, picker); s != nil && s.DeletionTimestamp == nil {
 			in.Pickers = map[string]*corev1.Service{name: s}
 		}
 		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.Service, Name: picker})

@@ -9,6 +9,7 @@ import (
 	istiov1 "istio.io/client-go/pkg/apis/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
 )
@@ -170,6 +171,12 @@ func (w *World) EntrancesFor(host string) ([]Entrance, error) {
 	}
 	slices.SortFunc(entrances, func(a, b Entrance) int { return strings.Compare(a.String(), b.String()) })
 	return entrances, nil
+}
+
+// HasListener reports whether a Gateway has a listener on a port.
+func (w *World) HasListener(gateway types.NamespacedName, port int32) bool {
+	g := w.gateways[gateway]
+	return g != nil && slices.ContainsFunc(g.Spec.Listeners, func(l gatewayv1.Listener) bool { return l.Port == port })
 }
 
 // criterion is one comparison in an order of precedence.
