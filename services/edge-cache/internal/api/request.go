@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
 // request is what a path and a method of the Kubernetes API ask for.
@@ -17,10 +20,7 @@ type request struct {
 
 // resourcePath returns group/version/resource as package allowlist writes it.
 func (r request) resourcePath() string {
-	if r.group == "" {
-		return r.version + "/" + r.resource
-	}
-	return r.group + "/" + r.version + "/" + r.resource
+	return allowlist.Resource{Group: r.group, Version: r.version, Name: r.resource}.Path()
 }
 
 // withSubresource returns resource or resource/subresource.
@@ -32,10 +32,7 @@ func (r request) withSubresource() string {
 }
 
 func (r request) objectKey() string {
-	if r.namespace == "" {
-		return r.name
-	}
-	return r.namespace + "/" + r.name
+	return wire.Meta{Namespace: r.namespace, Name: r.name}.ObjectKey()
 }
 
 // parseRequest returns the request of a method and a path. Paths that name no resource have isResource false.

@@ -110,16 +110,6 @@ func (j *Journal) dropRetiredLocked(durable []*writer) {
 	j.retired = append([]*writer(nil), j.retired[len(durable):]...) // logs only retire at the end
 }
 
-// Sync returns nil when everything that was appended before the call survives a power loss. It is for values that must not be issued twice.
-func (j *Journal) Sync(ctx context.Context) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err := j.refusedLocked(); err != nil {
-		return err
-	}
-	return j.waitForSyncLocked(ctx, j.failures)
-}
-
 // waitForSyncLocked waits for an fsync that begins after the call. failures is the count of errors that the caller saw: another error ends
 // the wait.
 func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error {
@@ -142,16 +132,6 @@ func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error 
 			return fmt.Errorf("sync journal: %w", ctx.Err())
 		}
 		j.synced.Wait()
-	}
-	return nil
-}
-
-func (j *Journal) refusedLocked() error {
-	switch {
-	case j.closed || !j.started:
-		return ErrClosed
-	case j.degraded:
-		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
 	return nil
 }

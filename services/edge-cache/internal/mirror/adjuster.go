@@ -49,10 +49,7 @@ func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
 	a.Replacer.SetNode(n)
 	changed := a.Tracker.SetNode(n, time.Now())
 	if changed {
-		select {
-		case a.holdsChanged <- struct{}{}:
-		default:
-		}
+		wakeLoop(a.holdsChanged)
 	}
 	return changed
 }

@@ -31,8 +31,13 @@ func (n *nodeChanges) addNode(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[name] = struct{}{}
+	wakeLoop(n.signal)
+}
+
+// wakeLoop wakes the goroutine that reads from a channel with room for one signal.
+func wakeLoop(signal chan<- struct{}) {
 	select {
-	case n.signal <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }

@@ -1,0 +1,19 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+)
+
+// Sync returns nil when everything that was appended before the call survives a power loss.
+func (j *Journal) Sync(ctx context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closed || !j.started:
+		return ErrClosed
+	case j.degraded:
+		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
+	}
+	return j.waitForSyncLocked(ctx, j.failures)
+}
