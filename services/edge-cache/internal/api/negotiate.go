@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"slices"
@@ -65,15 +66,7 @@ func parseAccept(accept string) []acceptClause {
 			parsed = append(parsed, c)
 		}
 	}
-	slices.SortStableFunc(parsed, func(a, b acceptClause) int {
-		switch {
-		case a.quality > b.quality:
-			return -1
-		case a.quality < b.quality:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(parsed, func(a, b acceptClause) int { return cmp.Compare(b.quality, a.quality) })
 	return parsed
 }
 

@@ -67,21 +67,26 @@ func parseOptions(q url.Values) (listOptions, error) {
 }
 
 func (o *listOptions) parseNumbers(q url.Values) error {
-	if text := q.Get("timeoutSeconds"); text != "" {
-		seconds, err := strconv.Atoi(text)
-		if err != nil || seconds < 0 {
-			return badRequestError("timeoutSeconds %q is not a number of seconds", text)
-		}
-		o.timeout = time.Duration(min(seconds, 24*3600)) * time.Second
+	seconds, err := parseCount(q, "timeoutSeconds", "seconds")
+	if err != nil {
+		return err
 	}
-	if text := q.Get("limit"); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil || limit < 0 {
-			return badRequestError("limit %q is not a number of objects", text)
-		}
-		o.limit = limit
+	o.timeout = time.Duration(min(seconds, 24*3600)) * time.Second
+	o.limit, err = parseCount(q, "limit", "objects")
+	return err
+}
+
+// parseCount returns a parameter that is a number, 0 without it.
+func parseCount(q url.Values, name, unit string) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return 0, nil
 	}
-	return nil
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, badRequestError("%s %q is not a number of %s", name, text, unit)
+	}
+	return n, nil
 }
 
 // isTrue is the rule of the API server for boolean parameters: present, even if empty, and neither "0" nor "false".
