@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/dig"
@@ -38,6 +37,7 @@ type parts struct {
 
 	Config      *config.Config
 	Log         *zap.Logger
+	Namespace   namespace
 	State       *mirror.DurableState
 	Connection  *upstream.Connection
 	Mirror      *mirror.Mirror
@@ -214,5 +214,3 @@ func newHTTPServer(p httpParts) *httpserver.Server {
 		},
 	})
 }
-
-var _ http.Handler = (*api.Server)(nil)

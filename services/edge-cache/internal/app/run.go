@@ -48,11 +48,7 @@ func (p *parts) runParts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the controller: %w", err)
 	}
-	ns, err := newNamespace(p.Config)
-	if err != nil {
-		return err
-	}
-	if err := p.Credentials.WriteFiles(p.Config.Client.CredentialsDir, string(ns)); err != nil {
+	if err := p.Credentials.WriteFiles(p.Config.Client.CredentialsDir, string(p.Namespace)); err != nil {
 		return err
 	}
 	if err := p.writeAddresses(listener); err != nil {

@@ -159,5 +159,3 @@ func (m *Mirror) stateSource() journal.Source {
 		return m.params.Responses.EachRecord(put)
 	}
 }
-
-var _ store.Journal = (*DurableState)(nil)

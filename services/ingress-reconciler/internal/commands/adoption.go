@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,19 +144,11 @@ func sharesPath(a, b *unstructured.Unstructured) bool {
 // hostPaths returns the pairs of host and path of an Ingress.
 func hostPaths(u *unstructured.Unstructured) map[[2]string]bool {
 	paths := map[[2]string]bool{}
-	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
-	for _, r := range rules {
-		rule, _ := r.(map[string]any)
-		host, _, _ := unstructured.NestedString(rule, "host")
-		list, _, _ := unstructured.NestedSlice(rule, "http", "paths")
-		for _, p := range list {
-			entry, _ := p.(map[string]any)
-			path, _, _ := unstructured.NestedString(entry, "path")
-			if path == "" {
-				path = "/"
-			}
-			paths[[2]string{host, path}] = true
+	render.EachIngressPath(u, func(host string, entry map[string]any) {
+		if entry != nil {
+			path, _ := entry["path"].(string)
+			paths[[2]string{host, cmp.Or(path, "/")}] = true
 		}
-	}
+	})
 	return paths
 }

@@ -92,19 +92,19 @@ func Kinds(writable []string) Set[kit.Kind] {
 			Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true,
 			Off: off(render.Ingresses),
 		},
-		Gateways: kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimGateway), Off: off(render.HTTPRoutes)},
+		Gateways: kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimMetadata[*gatewayv1.Gateway]), Off: off(render.HTTPRoutes)},
 		ListenerSets: kit.Kind{
-			Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimListenerSet), Off: off(render.HTTPRoutes),
+			Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimMetadata[*gatewayv1.ListenerSet]), Off: off(render.HTTPRoutes),
 		},
 		GatewayClasses: kit.Kind{
-			Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimGatewayClass), Off: off(render.HTTPRoutes),
+			Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimMetadata[*gatewayv1.GatewayClass]), Off: off(render.HTTPRoutes),
 		},
 		IstioGateways: kit.Kind{
 			Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices),
 		},
 		Knative: kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
 		Pools: kit.Kind{
-			Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimPool), Off: off(render.InferencePools),
+			Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimMetadata[*inferencev1.InferencePool]), Off: off(render.InferencePools),
 		},
 		Managed: map[schema.GroupVersionResource]kit.Kind{},
 	}
@@ -326,7 +326,7 @@ func trimService(s *corev1.Service) {
 	s.Spec = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports, Selector: s.Spec.Selector}
 }
 
-func trimGateway(g *gatewayv1.Gateway)           { g.ManagedFields, g.Annotations = nil, nil }
-func trimListenerSet(s *gatewayv1.ListenerSet)   { s.ManagedFields, s.Annotations = nil, nil }
-func trimGatewayClass(c *gatewayv1.GatewayClass) { c.ManagedFields, c.Annotations = nil, nil }
-func trimPool(p *inferencev1.InferencePool)      { p.ManagedFields, p.Annotations = nil, nil }
+func trimMetadata[T metav1.Object](o T) {
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
+}

@@ -26,16 +26,28 @@ func PathPrefixes(u *unstructured.Unstructured, host string) []string {
 
 func ingressPaths(u *unstructured.Unstructured, host string) []string {
 	var paths []string
+	EachIngressPath(u, func(h string, path map[string]any) {
+		if h == host && path != nil && path["pathType"] != "Exact" {
+			paths = append(paths, asPrefix(path["path"]))
+		}
+	})
+	return paths
+}
+
+// EachIngressPath calls f with each path of an Ingress and its host, and with a nil path for a host without paths.
+func EachIngressPath(u *unstructured.Unstructured, f func(host string, path map[string]any)) {
 	for _, r := range nestedSlice(u.Object, "spec", "rules") {
-		if rule, _ := r.(map[string]any); rule["host"] == host {
-			for _, p := range nestedSlice(rule, "http", "paths") {
-				if path, _ := p.(map[string]any); path["pathType"] != "Exact" {
-					paths = append(paths, asPrefix(path["path"]))
-				}
-			}
+		rule, _ := r.(map[string]any)
+		host, _ := rule["host"].(string)
+		paths := nestedSlice(rule, "http", "paths")
+		if len(paths) == 0 {
+			f(host, nil)
+		}
+		for _, p := range paths {
+			path, _ := p.(map[string]any)
+			f(host, path)
 		}
 	}
-	return paths
 }
 
 // isUnconditional reports whether a match has no conditions but its path.

@@ -58,13 +58,11 @@ func RouteHosts(u *unstructured.Unstructured) []string {
 	case Kinds[VirtualServices]:
 		hosts, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "hosts")
 	case Kinds[Ingresses]:
-		rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
-		for _, r := range rules {
-			rule, _ := r.(map[string]any)
-			if host, _, _ := unstructured.NestedString(rule, "host"); host != "" {
+		EachIngressPath(u, func(host string, _ map[string]any) {
+			if host != "" {
 				hosts = append(hosts, host)
 			}
-		}
+		})
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
