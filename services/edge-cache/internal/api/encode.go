@@ -115,11 +115,7 @@ func (e encoder) encodeProtobuf(data []byte) ([]byte, error) {
 func (e encoder) decodeMetadata(data []byte) (*metav1.PartialObjectMetadata, error) {
 	m := &metav1.PartialObjectMetadata{}
 	if e.stored == wire.Protobuf {
-		raw, err := wire.MetadataOnly(data)
-		if err != nil {
-			return nil, err
-		}
-		return m, m.Unmarshal(raw)
+		return m, m.Unmarshal(data) // it skips all other fields
 	}
 	raw, err := wire.JSONMetadata(data)
 	if err != nil {

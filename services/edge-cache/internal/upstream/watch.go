@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -184,13 +186,7 @@ func (r *Reflector) waitToStore(ctx context.Context, object []byte) error {
 
 func parseErrorEvent(format wire.Format, object []byte) error {
 	e := &StatusError{}
-	var err error
-	if format == wire.JSON {
-		err = json.Unmarshal(object, &e.Status)
-	} else {
-		err = e.Status.Unmarshal(object)
-	}
-	if err != nil {
+	if err := decodeSmall(format, object, &e.Status); err != nil {
 		return fmt.Errorf("decode error event: %w", err)
 	}
 	return e
@@ -202,22 +198,21 @@ type bookmark struct {
 }
 
 func parseBookmark(format wire.Format, object []byte) (bookmark, error) {
-	text, end := wire.BookmarkRV(object), wire.BookmarkAnnotation(object, wire.InitialEventsEnd)
-	if format == wire.JSON {
-		var o struct {
-			Metadata struct {
-				ResourceVersion string            `json:"resourceVersion"`
-				Annotations     map[string]string `json:"annotations"`
-			} `json:"metadata"`
-		}
-		if err := json.Unmarshal(object, &o); err != nil {
-			return bookmark{}, fmt.Errorf("decode bookmark: %w", err)
-		}
-		text, end = o.Metadata.ResourceVersion, o.Metadata.Annotations[wire.InitialEventsEnd]
+	var o metav1.PartialObjectMetadata // every kind has its metadata in the same field
+	if err := decodeSmall(format, object, &o); err != nil {
+		return bookmark{}, fmt.Errorf("decode bookmark: %w", err)
 	}
-	rv, err := wire.ParseRV(text)
+	rv, err := wire.ParseRV(o.ResourceVersion)
 	if err != nil {
 		return bookmark{}, fmt.Errorf("bookmark: %w", err)
 	}
-	return bookmark{rv: rv, initialEnd: end == "true"}, nil
+	return bookmark{rv: rv, initialEnd: o.Annotations[wire.InitialEventsEnd] == "true"}, nil
+}
+
+// decodeSmall decodes an object that is not stored.
+func decodeSmall(format wire.Format, object []byte, into interface{ Unmarshal(object []byte) error }) error {
+	if format == wire.JSON {
+		return json.Unmarshal(object, into)
+	}
+	return into.Unmarshal(object)
 }

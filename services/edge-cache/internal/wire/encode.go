@@ -6,8 +6,7 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"fairlead.dev/pkg/protoscan"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // InitialEventsEnd is the annotation of the bookmark after the initial events of a watch.
@@ -48,12 +47,11 @@ func ItemSize(size int) int { return sizeField(fieldItems, size) }
 
 // NewListWriter writes the start of a list whose items take itemsSize bytes: the sum of ItemSize.
 func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
-	meta := appendString(nil, listSelfLink, "") // encoders of Kubernetes write it
-	meta = appendString(meta, listResourceVersion, m.ResourceVersion)
-	meta = appendString(meta, listContinue, m.Continue)
-	head := AppendField(nil, fieldMetadata, meta)
-	start := append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...)
-	_, err := w.Write(start)
+	meta, err := (&metav1.ListMeta{ResourceVersion: m.ResourceVersion, Continue: m.Continue}).Marshal()
+	if err == nil {
+		head := AppendField(nil, fieldMetadata, meta)
+		_, err = w.Write(append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...))
+	}
 	return &ListWriter{w: w, err: err}
 }
 
@@ -96,20 +94,4 @@ func EncodeBookmark(rv uint64, annotations map[string]string) []byte {
 		meta = AppendField(meta, metaAnnotations, appendString(appendString(nil, mapKey, key), mapValue, value))
 	}
 	return AppendField(nil, fieldMetadata, meta)
-}
-
-// BookmarkAnnotation returns the value of an annotation of a protobuf object.
-func BookmarkAnnotation(object []byte, name string) string {
-	var found string
-	for f := protoscan.Scan(findField(object, fieldMetadata)); f.Next(); {
-		if key, value, err := mapEntry(f.Bytes); f.Tag == metaAnnotations && err == nil && string(key) == name {
-			found = string(value)
-		}
-	}
-	return found
-}
-
-// BookmarkRV returns metadata.resourceVersion of an object without a name.
-func BookmarkRV(object []byte) string {
-	return string(findField(findField(object, fieldMetadata), metaResourceVersion))
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"fairlead.dev/pkg/protoscan"
 )
@@ -85,9 +87,11 @@ func (l *listReader) readEnvelope() error {
 			return err
 		}
 		if tag == unknownTypeMeta {
-			if l.meta.APIVersion, l.meta.Kind, err = parseTypeMeta(content); err != nil {
-				return err
+			var typ runtime.TypeMeta
+			if err := typ.Unmarshal(content); err != nil {
+				return fmt.Errorf("decode type: %w", err)
 			}
+			l.meta.APIVersion, l.meta.Kind = typ.APIVersion, typ.Kind
 		}
 	}
 }
@@ -124,16 +128,12 @@ func (l *listReader) readRaw(size uint64) error {
 }
 
 func (m *ListMeta) parseMetadata(content []byte) error {
-	f := protoscan.Scan(content)
-	for f.Next() {
-		switch f.Tag {
-		case listResourceVersion:
-			m.ResourceVersion = string(f.Bytes)
-		case listContinue:
-			m.Continue = string(f.Bytes)
-		}
+	var meta metav1.ListMeta
+	if err := meta.Unmarshal(content); err != nil {
+		return fmt.Errorf("decode metadata: %w", err)
 	}
-	return f.Err()
+	m.ResourceVersion, m.Continue = meta.ResourceVersion, meta.Continue
+	return nil
 }
 
 // readTag reads the tag and the length of a length-delimited field. Envelopes and lists have no other fields.
@@ -171,37 +171,25 @@ func unexpectedEOF(err error) error {
 	return err
 }
 
-func parseTypeMeta(content []byte) (apiVersion, kind string, err error) {
-	f := protoscan.Scan(content)
-	for f.Next() {
-		switch f.Tag {
-		case typeAPIVersion:
-			apiVersion = string(f.Bytes)
-		case typeKind:
-			kind = string(f.Bytes)
-		}
-	}
-	return apiVersion, kind, f.Err()
-}
-
 // DecodeEnvelope returns the content of a protobuf envelope and its type.
 func DecodeEnvelope(message []byte) (apiVersion, kind string, raw []byte, err error) {
 	rest, found := bytes.CutPrefix(message, []byte(magic))
 	if !found {
 		return "", "", nil, errors.New("message is not Kubernetes protobuf")
 	}
+	var typ runtime.TypeMeta
 	f := protoscan.Scan(rest)
 	for f.Next() {
 		switch f.Tag {
 		case unknownTypeMeta:
-			if apiVersion, kind, err = parseTypeMeta(f.Bytes); err != nil {
-				return "", "", nil, err
+			if err := typ.Unmarshal(f.Bytes); err != nil {
+				return "", "", nil, fmt.Errorf("decode type: %w", err)
 			}
 		case unknownRaw:
 			raw = f.Bytes
 		}
 	}
-	return apiVersion, kind, raw, f.Err()
+	return typ.APIVersion, typ.Kind, raw, f.Err()
 }
 
 // Event is one event of a watch. Object is valid until the next event is read.

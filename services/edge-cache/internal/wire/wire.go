@@ -25,7 +25,7 @@ const (
 	JSON
 )
 
-// Fields of ObjectMeta, RawExtension, Unknown, TypeMeta, ListMeta and WatchEvent. They are part of the API and never change.
+// Fields of ObjectMeta, RawExtension, Unknown, TypeMeta and WatchEvent. They are part of the API and never change.
 const (
 	fieldMetadata = 1<<3 | protoscan.Bytes
 	fieldItems    = 2<<3 | protoscan.Bytes
@@ -46,10 +46,6 @@ const (
 	unknownRaw      = 2<<3 | protoscan.Bytes
 	typeAPIVersion  = 1<<3 | protoscan.Bytes
 	typeKind        = 2<<3 | protoscan.Bytes
-
-	listSelfLink        = 1<<3 | protoscan.Bytes
-	listResourceVersion = 2<<3 | protoscan.Bytes
-	listContinue        = 3<<3 | protoscan.Bytes
 
 	eventType   = 1<<3 | protoscan.Bytes
 	eventObject = 2<<3 | protoscan.Bytes
