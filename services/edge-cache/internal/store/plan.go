@@ -27,22 +27,26 @@ type incoming struct {
 
 // parseObject returns an upstream object without managedFields and the last applied configuration.
 func (s *Store) parseObject(object []byte) (*incoming, error) {
-	meta, err := wire.ParseMeta(s.params.Format, object)
+	key, rv, err := s.parseVersion(object)
 	if err != nil {
 		return nil, err
 	}
-	rv, err := wire.ParseRV(meta.ResourceVersion)
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
-	}
-	if err := s.checkVersion(rv); err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
-	}
 	stripped, err := wire.StripMetadata(s.params.Format, object)
 	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
+		return nil, fmt.Errorf("object %s: %w", key, err)
 	}
-	return &incoming{key: meta.ObjectKey(), rv: rv, hash: hashContent(stripped), object: stripped}, nil
+	return &incoming{key: key, rv: rv, hash: hashContent(stripped), object: stripped}, nil
+}
+
+// parseVersion returns the key and the version of an upstream object.
+func (s *Store) parseVersion(object []byte) (key string, rv uint64, err error) {
+	if key, rv, err = wire.ParseVersion(s.params.Format, object); err != nil {
+		return "", 0, err
+	}
+	if err = s.checkVersion(rv); err != nil {
+		return "", 0, fmt.Errorf("object %s: %w", key, err)
+	}
+	return key, rv, nil
 }
 
 // checkVersion returns an error for an upstream version whose virtual version would overflow, and so fall.

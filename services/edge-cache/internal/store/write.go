@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
 // ErrWentBack is returned for events that are older than the position of the store: the API server lost its history or lies. The reflector
@@ -42,26 +40,19 @@ func (s *Store) planNewer(in *incoming) ([]change, error) {
 
 // RemoveObject applies a DELETED event of a watch.
 func (s *Store) RemoveObject(object []byte) error {
-	meta, err := wire.ParseMeta(s.params.Format, object)
+	key, rv, err := s.parseVersion(object)
 	if err != nil {
 		return err
 	}
-	rv, err := wire.ParseRV(meta.ResourceVersion)
-	if err != nil {
-		return fmt.Errorf("deleted object %s: %w", meta.ObjectKey(), err)
-	}
-	if err := s.checkVersion(rv); err != nil {
-		return fmt.Errorf("deleted object %s: %w", meta.ObjectKey(), err)
-	}
 	return s.applyChanges(func() ([]change, error) {
 		if rv < s.rv {
-			return nil, fmt.Errorf("deleted object %s at %d: %w", meta.ObjectKey(), rv, ErrWentBack)
+			return nil, fmt.Errorf("deleted object %s at %d: %w", key, rv, ErrWentBack)
 		}
 		s.rv = rv
-		if deleted := s.fetches[meta.ObjectKey()]; deleted != nil {
+		if deleted := s.fetches[key]; deleted != nil {
 			*deleted = true
 		}
-		c, found, err := s.planRemoval(meta.ObjectKey(), rv)
+		c, found, err := s.planRemoval(key, rv)
 		if !found || err != nil {
 			return nil, err
 		}

@@ -111,11 +111,10 @@ func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
 			if len(versions.Objects) >= maxObjects {
 				return fmt.Errorf("the API server has more than %d objects", maxObjects)
 			}
-			m, err := wire.ParseMeta(r.params.Store.Format(), item)
-			if err != nil {
-				return err
+			key, rv, err := wire.ParseVersion(r.params.Store.Format(), item)
+			if err == nil {
+				versions.Objects[key] = rv
 			}
-			versions.Objects[m.ObjectKey()], err = wire.ParseRV(m.ResourceVersion)
 			return err
 		},
 	})

@@ -173,13 +173,9 @@ func (r *Reflector) waitToStore(ctx context.Context, object []byte) error {
 	if r.params.WaitToStore == nil {
 		return nil
 	}
-	meta, err := wire.ParseMeta(r.params.Store.Format(), object)
+	_, rv, err := wire.ParseVersion(r.params.Store.Format(), object)
 	if err != nil {
 		return err
-	}
-	rv, err := wire.ParseRV(meta.ResourceVersion)
-	if err != nil {
-		return fmt.Errorf("object %s: %w", meta.ObjectKey(), err)
 	}
 	return r.params.WaitToStore(ctx, object, rv)
 }

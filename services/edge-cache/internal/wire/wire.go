@@ -163,6 +163,18 @@ func (m *Meta) addFields(meta []byte) error {
 	return f.Err()
 }
 
+// ParseVersion returns the key and the resourceVersion of an object.
+func ParseVersion(format Format, object []byte) (key string, rv uint64, err error) {
+	m, err := ParseMeta(format, object)
+	if err != nil {
+		return "", 0, err
+	}
+	if rv, err = ParseRV(m.ResourceVersion); err != nil {
+		return "", 0, fmt.Errorf("object %s: %w", m.ObjectKey(), err)
+	}
+	return m.ObjectKey(), rv, nil
+}
+
 func mapEntry(entry []byte) (key, value []byte, err error) {
 	f := protoscan.Scan(entry)
 	for f.Next() {
