@@ -57,8 +57,9 @@ func (a *assumptions) completeWorld(w *dryrun.World, log io.Writer) {
 	}
 }
 
-func (a *assumptions) completeService(w *dryrun.World, u *unstructured.Unstructured, existing map[identity]bool, owned map[types.UID][]string,
-	log io.Writer) {
+func (a *assumptions) completeService(w *dryrun.World, u *unstructured.Unstructured, existing map[identity]bool,
+	owned map[types.UID][]string, log io.Writer,
+) {
 	if u.GetNamespace() == "" {
 		u.SetNamespace(a.namespace)
 		fmt.Fprintf(log, "%s/%s: assumed namespace %s\n", a.namespace, u.GetName(), a.namespace)

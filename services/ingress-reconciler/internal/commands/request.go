@@ -228,7 +228,8 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 }
 
 // plannedObjects replaces the objects of the program in a list with the planned objects.
-func (o *planOptions) plannedObjects(w *dryrun.World, objects []*unstructured.Unstructured, log io.Writer) ([]*unstructured.Unstructured, error) {
+func (o *planOptions) plannedObjects(w *dryrun.World, objects []*unstructured.Unstructured, log io.Writer,
+) ([]*unstructured.Unstructured, error) {
 	p, err := o.sources.newPlanner(w, log)
 	if err != nil {
 		return nil, err

@@ -77,6 +77,10 @@ func Kinds(writable []string) Set[kit.Kind] {
 	off := func(r schema.GroupVersionResource) bool {
 		return writable != nil && !slices.Contains(writable, r.Resource)
 	}
+	dependency := func(resource schema.GroupVersionResource, name string, transform cache.TransformFunc,
+		written schema.GroupVersionResource) kit.Kind {
+		return kit.Kind{Resource: resource, Name: name, Transform: transform, Off: off(written)}
+	}
 	kinds := Set[kit.Kind]{
 		InferenceServices: kit.Kind{
 			Resource: isvc.Resource, Name: "InferenceService", Indexers: cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc},
@@ -92,20 +96,13 @@ func Kinds(writable []string) Set[kit.Kind] {
 			Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true,
 			Off: off(render.Ingresses),
 		},
-		Gateways: kit.Kind{Resource: gateways, Name: "Gateway", Transform: kit.Typed(trimMetadata[*gatewayv1.Gateway]), Off: off(render.HTTPRoutes)},
-		ListenerSets: kit.Kind{
-			Resource: listenerSets, Name: "ListenerSet", Transform: kit.Typed(trimMetadata[*gatewayv1.ListenerSet]), Off: off(render.HTTPRoutes),
-		},
-		GatewayClasses: kit.Kind{
-			Resource: gatewayClasses, Name: "GatewayClass", Transform: kit.Typed(trimMetadata[*gatewayv1.GatewayClass]), Off: off(render.HTTPRoutes),
-		},
-		IstioGateways: kit.Kind{
-			Resource: istiogateway.Resource, Name: "Gateway", Transform: istiogateway.Transform, Off: off(render.VirtualServices),
-		},
-		Knative: kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
-		Pools: kit.Kind{
-			Resource: render.InferencePools, Name: "InferencePool", Transform: kit.Typed(trimMetadata[*inferencev1.InferencePool]), Off: off(render.InferencePools),
-		},
+		Gateways:       dependency(gateways, "Gateway", kit.Typed[gatewayv1.Gateway](trimMetadata), render.HTTPRoutes),
+		ListenerSets:   dependency(listenerSets, "ListenerSet", kit.Typed[gatewayv1.ListenerSet](trimMetadata), render.HTTPRoutes),
+		GatewayClasses: dependency(gatewayClasses, "GatewayClass", kit.Typed[gatewayv1.GatewayClass](trimMetadata), render.HTTPRoutes),
+		IstioGateways:  dependency(istiogateway.Resource, "Gateway", istiogateway.Transform, render.VirtualServices),
+		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
+		Pools: dependency(render.InferencePools, "InferencePool", kit.Typed[inferencev1.InferencePool](trimMetadata),
+			render.InferencePools),
 		Managed: map[schema.GroupVersionResource]kit.Kind{},
 	}
 	for _, resource := range Written {

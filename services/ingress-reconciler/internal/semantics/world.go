@@ -164,7 +164,9 @@ func (w *World) addHTTPRoute(u *unstructured.Unstructured) error {
 	seen := map[types.NamespacedName]bool{}
 	for i := range route.Spec.ParentRefs {
 		p := &route.Spec.ParentRefs[i]
-		parent := types.NamespacedName{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name)}
+		parent := types.NamespacedName{
+			Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(p.Name),
+		}
 		if seen[parent] {
 			continue
 		}
