@@ -221,18 +221,18 @@ func (d *Document) decodeList(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
-	if d.options.Lenient {
-		n = relaxNode(n, v.Kind())
+	if d.options.Lenient && v.Kind() == reflect.Bool {
+		n = relaxBoolean(n)
 	}
 	tag, wanted := n.ShortTag(), "not a number"
-	ok := tag == intTag || tag == floatTag
+	ok := slices.Contains([]string{intTag, floatTag}, tag)
 	switch v.Kind() {
 	case reflect.String:
 		ok, wanted = tag == stringTag || tag == "!!timestamp", "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = isBoolean(n), "neither true nor false"
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		ok, wanted = tag == intTag, "not a whole number"
+		ok, wanted = isWhole(n), "not a whole number"
 	}
 	if !ok {
 		d.Errorf(path, "%s is %s", describeNode(n), wanted)
@@ -250,6 +250,12 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 func isBoolean(n *yaml.Node) bool {
 	tag := n.ShortTag()
 	return tag == boolTag || tag == stringTag && n.Style == 0 && slices.Contains(oldBooleans, n.Value)
+}
+
+// isWhole reports whether a scalar is a whole number, perhaps with an exponent, such as 3e6.
+func isWhole(n *yaml.Node) bool {
+	f, err := strconv.ParseFloat(n.Value, 64)
+	return n.ShortTag() == intTag || n.ShortTag() == floatTag && err == nil && f == math.Trunc(f)
 }
 
 // describeNode formats a value for a message.

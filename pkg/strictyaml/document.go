@@ -26,8 +26,8 @@ type Options struct {
 	Aliases bool
 	// Empty is what to do instead of giving an empty text. If it is not set, an empty text is a mapping without fields.
 	Empty string
-	// Lenient accepts what sigs.k8s.io/yaml accepts, for texts that were written for it: names of fields in any case, booleans such as yes
-	// and off, whole numbers such as 8.0, merge keys, and more documents, which are ignored with a warning.
+	// Lenient accepts what sigs.k8s.io/yaml accepts, for texts that were written for it: names of fields in any case, booleans such as Yes
+	// and Off, merge keys, and more documents, which are ignored with a warning.
 	Lenient bool
 	// UnknownField receives each unknown field. Without it, they are problems.
 	UnknownField func(name string, p Problem)

@@ -19,7 +19,7 @@ func (d *Document) decodeAnyScalar(path string, n *yaml.Node, v reflect.Value) {
 		d.Errorf(path, "%s is not a string", describeNode(n))
 		return
 	}
-	n = relaxNode(n, reflect.Bool)
+	n = relaxBoolean(n)
 	text := n.Value
 	switch n.ShortTag() {
 	case intTag:
@@ -36,25 +36,17 @@ func (d *Document) decodeAnyScalar(path string, n *yaml.Node, v reflect.Value) {
 	v.SetString(text)
 }
 
-// relaxNode returns the boolean or the whole number that sigs.k8s.io/yaml reads in a value for a field of a kind.
-func relaxNode(n *yaml.Node, kind reflect.Kind) *yaml.Node {
+// relaxBoolean returns the boolean that sigs.k8s.io/yaml reads in a value.
+func relaxBoolean(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return n
 	}
 	relaxed := *n
-	switch kind {
-	case reflect.Bool:
-		switch strings.ToLower(n.Value) {
-		case "y", "yes", "on":
-			relaxed.Tag, relaxed.Value = boolTag, "true"
-		case "n", "no", "off":
-			relaxed.Tag, relaxed.Value = boolTag, "false"
-		}
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		var number float64
-		if n.ShortTag() == floatTag && n.Decode(&number) == nil && number == math.Trunc(number) {
-			relaxed.Tag, relaxed.Value = intTag, strconv.FormatFloat(number, 'f', -1, 64)
-		}
+	switch strings.ToLower(n.Value) {
+	case "y", "yes", "on":
+		relaxed.Tag, relaxed.Value = boolTag, "true"
+	case "n", "no", "off":
+		relaxed.Tag, relaxed.Value = boolTag, "false"
 	}
 	return &relaxed
 }

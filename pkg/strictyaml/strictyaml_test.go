@@ -68,6 +68,7 @@ func TestDecode(t *testing.T) {
 		},
 		{name: "JSON", give: `{"name": "a", "count": 3}`, want: sample{Name: "a", Count: 3}},
 		{name: "booleans of YAML 1.1", give: "{on: yes}", want: sample{Name: "default", On: true, Count: 7}},
+		{name: "a whole number with an exponent", give: "count: 3e+06", want: sample{Name: "default", Count: 3_000_000}},
 		{name: "a date as a string", give: "name: 2026-11-28", want: sample{Name: "2026-11-28", Count: 7}},
 		{name: "a number without a fraction for one with", give: "share: 1", want: sample{inner: inner{1}, Name: "default", Count: 7}},
 	}
@@ -104,6 +105,7 @@ func TestProblems(t *testing.T) {
 		{name: "not a boolean", give: "on: 1", want: `line 1, column 5: on: "1" is neither true nor false`},
 		{name: "a boolean in quotes", give: "on: 'yes'", want: `line 1, column 5: on: "yes" is neither true nor false`},
 		{name: "not a whole number", give: "count: 1.5", want: `line 1, column 8: count: "1.5" is not a whole number`},
+		{name: "a number that is too large", give: "count: 3e100", want: `line 1, column 8: count: "3e100" is out of range`},
 		{name: "not a number", give: "share: a", want: `line 1, column 8: share: "a" is not a number`},
 		{name: "infinite", give: "share: .inf", want: `line 1, column 8: share: ".inf" is out of range`},
 		{name: "not a duration", give: "wait: 200", want: `line 1, column 7: wait: "200" is not a duration: give one such as 200ms or 1m30s`},
