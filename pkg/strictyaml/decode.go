@@ -228,7 +228,7 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	ok := slices.Contains([]string{intTag, floatTag}, tag)
 	switch v.Kind() {
 	case reflect.String:
-		ok, wanted = tag == stringTag || tag == "!!timestamp", "not a string: put it in quotes if it should be"
+		ok, wanted = tag == stringTag || tag == "!!timestamp" || d.options.PlainStrings && n.Kind == yaml.ScalarNode, "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = isBoolean(n), "neither true nor false"
 	case reflect.Int, reflect.Int32, reflect.Int64:

@@ -31,6 +31,8 @@ type Options struct {
 	Lenient bool
 	// UnknownField receives each unknown field. Without it, they are problems.
 	UnknownField func(name string, p Problem)
+	// PlainStrings reads numbers and booleans without quotes as strings where the struct has a string: 2024 can be a name.
+	PlainStrings bool
 }
 
 // A Document is a parsed text with the problems found in it.

@@ -82,6 +82,16 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+func TestPlainStrings(t *testing.T) {
+	t.Parallel()
+	d, err := Parse([]byte("{name: 007, list: [true, 1.10, [a]], labels: {a: 1}}"), Options{MaxBytes: 1 << 10, PlainStrings: true})
+	require.NoError(t, err)
+	var got sample
+	d.Decode(&got)
+	assert.Equal(t, sample{Name: "007", List: []string{"true", "1.10", ""}, Labels: map[string]string{"a": "1"}}, got)
+	require.EqualError(t, d.AllProblems(), "line 1, column 32: list[2]: a list is not a string: put it in quotes if it should be")
+}
+
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, give, want string }{

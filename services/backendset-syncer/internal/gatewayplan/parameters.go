@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -64,7 +65,7 @@ func parseParameters(data map[string]string) (Parameters, error) {
 		DrainMinimum: p.popSeconds(keyDrainMinimum), DrainMaximum: p.popSeconds(keyDrainMaximum),
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.data)) {
-		p.addProblem("%.60s: unknown key", key)
+		p.addProblem("%.60s: unknown key: %s", key, strictyaml.Hint(key, p.known))
 	}
 	p.checkValues(&parameters)
 	return parameters, errors.Join(p.problems...)
@@ -91,7 +92,8 @@ func (p *parser) checkValues(parameters *Parameters) {
 const maxHealthPath = 1024
 
 type parser struct {
-	data     map[string]string
+	data     map[string]string // not read yet
+	known    []string          // the keys that were asked for
 	problems []error
 }
 
@@ -102,6 +104,7 @@ func (p *parser) addProblem(format string, args ...any) {
 func (p *parser) popText(key string) string {
 	value := strings.TrimSpace(p.data[key])
 	delete(p.data, key)
+	p.known = append(p.known, key)
 	return value
 }
 
@@ -119,11 +122,11 @@ func (p *parser) popNumber(key string, least, most int) int {
 }
 
 func (p *parser) popSeconds(key string) *time.Duration {
-	if strings.TrimSpace(p.data[key]) == "" {
-		delete(p.data, key)
+	set := strings.TrimSpace(p.data[key]) != ""
+	d := time.Duration(p.popNumber(key, 0, maxDrain)) * time.Second
+	if !set {
 		return nil
 	}
-	d := time.Duration(p.popNumber(key, 0, maxDrain)) * time.Second
 	return &d
 }
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -38,154 +38,170 @@ const (
 
 // Document is the configuration.
 type Document struct {
-	LoadBalancers []LoadBalancer `json:"loadBalancers,omitempty"`
+	LoadBalancers []LoadBalancer `yaml:"loadBalancers"`
 	// Namespaces are the limits of namespaces; "*" has those of all others.
-	Namespaces map[string]NamespaceLimits `json:"namespaces,omitempty"`
+	Namespaces map[string]NamespaceLimits `yaml:"namespaces"`
 	// PodRanges are the ranges of pod addresses, in CIDR notation. Other addresses do not become backends. Empty: all may.
-	PodRanges []string `json:"podRanges,omitempty"`
+	PodRanges []string `yaml:"podRanges"`
 
 	ranges []netip.Prefix
 }
 
 // LoadBalancer is a load balancer that bindings may name.
 type LoadBalancer struct {
-	ID string `json:"id"`
+	ID string `yaml:"id"`
 	// Namespaces are the namespaces of bindings. Empty: all.
-	Namespaces []string `json:"namespaces,omitempty"`
+	Namespaces []string `yaml:"namespaces"`
 	// BackendSets are the names of backend sets that bindings may name, or patterns such as "team-a-*". Empty: all.
-	BackendSets []string `json:"backendSets,omitempty"`
+	BackendSets []string `yaml:"backendSets"`
 	// TakeOver permits bindings to take backend sets that have backends of others, and to remove these. Otherwise a set must be empty,
 	// or have endpoints of the Service only, when its first binding takes it.
-	TakeOver bool   `json:"takeOver,omitempty"`
-	Limits   Limits `json:"limits,omitempty"`
+	TakeOver bool   `yaml:"takeOver"`
+	Limits   Limits `yaml:"limits"`
 	// Gateways permits Gateways to program listeners on the load balancer. Without it, none may.
-	Gateways *Gateways `json:"gateways,omitempty"`
+	Gateways *Gateways `yaml:"gateways"`
 }
 
 // Gateways are the Gateways that may program a load balancer, and limits that their routes share. 0 is the default.
 type Gateways struct {
 	// Namespaces are the namespaces of Gateways. Empty: all.
-	Namespaces []string `json:"namespaces,omitempty"`
+	Namespaces []string `yaml:"namespaces"`
 	// BackendSets and Listeners are the limits of the load balancer, of which other clients use some.
-	BackendSets int `json:"backendSets,omitempty"`
-	Listeners   int `json:"listeners,omitempty"`
+	BackendSets int `yaml:"backendSets"`
+	Listeners   int `yaml:"listeners"`
 	// Conditions is the limit of a routing policy.
-	Conditions int `json:"conditions,omitempty"`
+	Conditions int `yaml:"conditions"`
 }
 
 // Limits are the limits of a load balancer, which OCI raises on request. 0 is the default.
 type Limits struct {
-	BackendsPerSet int `json:"backendsPerSet,omitempty"`
-	Backends       int `json:"backends,omitempty"`
+	BackendsPerSet int `yaml:"backendsPerSet"`
+	Backends       int `yaml:"backends"`
 	// ReservedBackends is the number of backends that draining ones leave free for new ones. -1: none.
-	ReservedBackends int `json:"reservedBackends,omitempty"`
+	ReservedBackends int `yaml:"reservedBackends"`
 }
 
 // NamespaceLimits limit what a namespace can take. 0 is the default.
 type NamespaceLimits struct {
-	Bindings           int `json:"bindings,omitempty"`
-	BackendsPerBinding int `json:"backendsPerBinding,omitempty"`
+	Bindings           int `yaml:"bindings"`
+	BackendsPerBinding int `yaml:"backendsPerBinding"`
 	// RouteBackendSets are the backend sets that routes of the namespace are the first to need on a load balancer, and RouteConditions
 	// are the conditions of its routes in one routing policy.
-	RouteBackendSets int `json:"routeBackendSets,omitempty"`
-	RouteConditions  int `json:"routeConditions,omitempty"`
+	RouteBackendSets int `yaml:"routeBackendSets"`
+	RouteConditions  int `yaml:"routeConditions"`
 	// BackendsPerRouteSet are the active backends of such a set.
-	BackendsPerRouteSet int `json:"backendsPerRouteSet,omitempty"`
+	BackendsPerRouteSet int `yaml:"backendsPerRouteSet"`
 	// Certificates are the OCIDs of certificates of the certificates service that Gateways of the namespace may name. Empty: none, because the
 	// credentials of the program may reach those of all tenants.
-	Certificates []string `json:"certificates,omitempty"`
+	Certificates []string `yaml:"certificates"`
 }
 
 // allNamespaces is the name of the limits of namespaces without limits of their own.
 const allNamespaces = "*"
 
-// Parse reads a document. It has no warnings.
+// maxBytes is above the size of the largest ConfigMap.
+const maxBytes = 1 << 21
+
+// Parse reads a document. Its error lists all problems with their lines. It has no warnings.
 func Parse(text []byte) (*Document, []string, error) {
-	var d Document
-	if err := yaml.UnmarshalStrict(text, &d); err != nil {
-		return nil, nil, fmt.Errorf("parse: %w", err)
+	parsed, err := strictyaml.Parse(text, strictyaml.Options{MaxBytes: maxBytes, Aliases: true, PlainStrings: true})
+	if err != nil {
+		return nil, nil, err // it names the line
 	}
-	if err := d.validateDocument(); err != nil {
+	var d Document
+	parsed.Decode(&d)
+	c := checker{parsed}
+	c.checkLoadBalancers(d.LoadBalancers)
+	for namespace, limits := range d.Namespaces {
+		c.checkNamespace("namespaces."+namespace, namespace, limits)
+	}
+	for i, text := range d.PodRanges {
+		prefix, err := netip.ParsePrefix(text)
+		c.require(err == nil, strictyaml.Indexed("podRanges", i), "%.100q is not a range such as 10.0.0.0/16", text)
+		d.ranges = append(d.ranges, prefix.Masked())
+	}
+	if err := parsed.AllProblems(); err != nil {
 		return nil, nil, err
 	}
 	return &d, nil, nil
 }
 
-func (d *Document) validateDocument() error {
-	var errs []error
+// A checker records problems of values in the text.
+type checker struct{ *strictyaml.Document }
+
+// require records a problem of a field unless ok is true, or the field has a problem of its type.
+func (c checker) require(ok bool, field, format string, args ...any) { //nolint:revive // as in testify
+	if !ok && !c.IsInvalid(field) {
+		c.Errorf(field, format, args...)
+	}
+}
+
+func (c checker) checkLoadBalancers(lbs []LoadBalancer) {
 	seen := map[string]bool{}
-	for i := range d.LoadBalancers {
-		lb, field := &d.LoadBalancers[i], fmt.Sprintf("loadBalancers[%d]", i)
-		if errs = append(errs, lb.validateLoadBalancer(field)); seen[lb.ID] {
-			errs = append(errs, fmt.Errorf("%s.id: %q is listed twice", field, lb.ID))
+	for i, lb := range lbs {
+		field := strictyaml.Indexed("loadBalancers", i)
+		if c.IsInvalid(field) {
+			continue // it is not a mapping
 		}
+		c.require(strings.HasPrefix(lb.ID, "ocid1.loadbalancer."), field+".id", "%.100q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", lb.ID)
+		c.require(!seen[lb.ID], field+".id", "%.100q is listed twice", lb.ID)
 		seen[lb.ID] = true
+		c.checkNames(field+".namespaces", lb.Namespaces)
+		for i, pattern := range lb.BackendSets {
+			_, err := path.Match(pattern, "")
+			c.require(err == nil && pattern != "", strictyaml.Indexed(field+".backendSets", i), "%.100q is not a name or a pattern", pattern)
+		}
+		c.checkLimits(field+".limits", lb.Limits)
+		if g := lb.Gateways; g != nil {
+			field += ".gateways"
+			c.checkNames(field+".namespaces", g.Namespaces)
+			c.notNegative(field+".backendSets", g.BackendSets)
+			c.notNegative(field+".listeners", g.Listeners)
+			c.notNegative(field+".conditions", g.Conditions)
+		}
 	}
-	for name, limits := range d.Namespaces {
-		if name != allNamespaces {
-			errs = append(errs, validNamespace("namespaces", name))
-		}
-		if min(limits.Bindings, limits.BackendsPerBinding, limits.RouteBackendSets, limits.RouteConditions, limits.BackendsPerRouteSet) < 0 {
-			errs = append(errs, fmt.Errorf("namespaces.%s: a limit is negative", name))
-		}
-		for _, id := range limits.Certificates {
-			if !IsCertificate(id) {
-				errs = append(errs,
-					fmt.Errorf("namespaces.%s.certificates: %q is not the OCID of a certificate, which begins with %s", name, id, certificatePrefix))
-			}
-		}
-	}
-	for _, text := range d.PodRanges {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("podRanges: %q is not a range such as 10.0.0.0/16", text))
-			continue
-		}
-		d.ranges = append(d.ranges, prefix.Masked())
-	}
-	return errors.Join(errs...)
 }
 
-func (lb *LoadBalancer) validateLoadBalancer(field string) error {
-	errs := []error{lb.Limits.validateLimits(field + ".limits")}
-	if !strings.HasPrefix(lb.ID, "ocid1.loadbalancer.") {
-		errs = append(errs, fmt.Errorf("%s.id: %q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", field, lb.ID))
+// checkNames checks a list of namespaces.
+func (c checker) checkNames(field string, names []string) {
+	for i, name := range names {
+		c.checkName(strictyaml.Indexed(field, i), name)
 	}
-	for _, n := range lb.Namespaces {
-		errs = append(errs, validNamespace(field+".namespaces", n))
-	}
-	if g := lb.Gateways; g != nil {
-		for _, n := range g.Namespaces {
-			errs = append(errs, validNamespace(field+".gateways.namespaces", n))
-		}
-		if min(g.BackendSets, g.Listeners, g.Conditions) < 0 {
-			errs = append(errs, fmt.Errorf("%s.gateways: a limit is negative", field))
-		}
-	}
-	for _, pattern := range lb.BackendSets {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			errs = append(errs, fmt.Errorf("%s.backendSets: %q is not a name or a pattern", field, pattern))
-		}
-	}
-	return errors.Join(errs...)
 }
 
-func validNamespace(field, name string) error {
-	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return fmt.Errorf("%s: %q: %s", field, name, problems[0])
-	}
-	return nil
+func (c checker) checkName(field, namespace string) {
+	problems := validation.IsDNS1123Label(namespace)
+	c.require(len(problems) == 0, field, "%.100q: %s", namespace, strings.Join(problems, "; "))
 }
 
-func (l Limits) validateLimits(field string) error {
-	resolved := l.withDefaults()
-	switch {
-	case l.BackendsPerSet < 0 || l.Backends < 0 || l.ReservedBackends < -1:
-		return fmt.Errorf("%s: a limit is negative", field)
-	case resolved.Reserved >= min(resolved.PerSet, resolved.Total):
-		return fmt.Errorf("%s.reservedBackends: %d leaves no room of %d backends", field, resolved.Reserved, min(resolved.PerSet, resolved.Total))
+func (c checker) notNegative(field string, limit int) {
+	c.require(limit >= 0, field, "%d is negative: give 0 for the default", limit)
+}
+
+// checkLimits checks the limits of a load balancer.
+func (c checker) checkLimits(field string, l Limits) {
+	c.notNegative(field+".backendsPerSet", l.BackendsPerSet)
+	c.notNegative(field+".backends", l.Backends)
+	c.require(l.ReservedBackends >= -1, field+".reservedBackends", "%d is negative: give -1 for none", l.ReservedBackends)
+	limits := l.withDefaults()
+	room := min(limits.PerSet, limits.Total)
+	c.require(limits.Reserved < room || room < 0, field+".reservedBackends", "%d leaves no room of %d backends", limits.Reserved, room)
+}
+
+// checkNamespace checks the limits of a namespace.
+func (c checker) checkNamespace(field, namespace string, l NamespaceLimits) {
+	if namespace != allNamespaces {
+		c.checkName(field, namespace)
 	}
-	return nil
+	c.notNegative(field+".bindings", l.Bindings)
+	c.notNegative(field+".backendsPerBinding", l.BackendsPerBinding)
+	c.notNegative(field+".routeBackendSets", l.RouteBackendSets)
+	c.notNegative(field+".routeConditions", l.RouteConditions)
+	c.notNegative(field+".backendsPerRouteSet", l.BackendsPerRouteSet)
+	for i, id := range l.Certificates {
+		c.require(IsCertificate(id), strictyaml.Indexed(field+".certificates", i),
+			"%.100q is not the OCID of a certificate, which begins with %s", id, certificatePrefix)
+	}
 }
 
 // withDefaults returns the limits with defaults.

@@ -70,24 +70,68 @@ func TestPermit(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
-		"loadBalancer: []":         `unknown field "loadBalancer"`,
-		"loadBalancers: [{id: a}]": `loadBalancers[0].id: "a" is not the OCID`,
+		"loadBalancer: []":         `line 1, column 1: loadBalancer: unknown field: did you mean "loadBalancers"?`,
+		"LoadBalancers: []":        `did you mean "loadBalancers"?`,
+		"loadBalancers: [{id: a}]": `line 1, column 22: loadBalancers[0].id: "a" is not the OCID`,
+		"loadBalancers: [a]":       `loadBalancers[0]: "a" has no fields`,
 		"loadBalancers: [{id: ocid1.loadbalancer.a}, {id: ocid1.loadbalancer.a}]":                         "is listed twice",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, namespaces: [A]}]":                                    "loadBalancers[0].namespaces",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, namespaces: [A]}]":                                    "loadBalancers[0].namespaces[0]",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {namespaces: [a, A]}}]":                     "loadBalancers[0].gateways.namespaces[1]",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {listeners: -1}}]":                          "loadBalancers[0].gateways.listeners: -1 is negative",
 		"loadBalancers: [{id: ocid1.loadbalancer.a, backendSets: ['[']}]":                                 "not a name or a pattern",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":                             "loadBalancers[0].limits: a limit is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":                             "loadBalancers[0].limits.backends: -1 is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {reservedBackends: -2}}]":                     "loadBalancers[0].limits.reservedBackends: -2 is negative",
 		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backendsPerSet: 10, reservedBackends: 10}}]": "leaves no room",
-		"namespaces: {A: {}}":                                      "namespaces",
-		"namespaces: {a: {bindings: -1}}":                          "a limit is negative",
-		"namespaces: {a: {certificates: [ocid1.cabundle.oc1..a]}}": `namespaces.a.certificates: "ocid1.cabundle.oc1..a" is not the OCID of a certificate`,
-		"podRanges: [10.0.0.0]":                                    "podRanges",
-		"[":                                                        "parse",
-		"loadBalancers: [], loadBalancers:":                        "parse",
+		"namespaces: {A: {}}":                                      `namespaces.A: "A": a lowercase RFC 1123 label`,
+		"namespaces: {a: {bindings: -1}}":                          "namespaces.a.bindings: -1 is negative",
+		"namespaces: {a: {certificates: [ocid1.cabundle.oc1..a]}}": `namespaces.a.certificates[0]: "ocid1.cabundle.oc1..a" is not the OCID of a certificate`,
+		"podRanges: [10.0.0.0]":                                    `podRanges[0]: "10.0.0.0" is not a range`,
+		"[":                                                        "it is not YAML",
+		"loadBalancers: [], loadBalancers:":                        "it is not YAML",
 	}
 	for text, want := range tests {
 		_, _, err := Parse([]byte(text))
 		assert.ErrorContains(t, err, want, text)
 	}
+}
+
+func TestParseListsAllProblems(t *testing.T) {
+	t.Parallel()
+	_, _, err := Parse([]byte(`
+loadBalancers:
+- id: [a]
+  takeover: true
+  namespaces: [{}]
+  gateways: {listeners: -1}
+podRange: [10.244.1.2/16]
+`))
+	require.EqualError(t, err, `line 3, column 7: loadBalancers[0].id: a list is not a string: put it in quotes if it should be
+line 4, column 3: loadBalancers[0].takeover: unknown field: did you mean "takeOver"?
+line 5, column 16: loadBalancers[0].namespaces[0]: a mapping is not a string: put it in quotes if it should be
+line 6, column 25: loadBalancers[0].gateways.listeners: -1 is negative: give 0 for the default
+line 7, column 1: podRange: unknown field: did you mean "podRanges"?`)
+}
+
+// TestParseReadsWhatKubernetesReads parses spellings that the YAML of Kubernetes permits, too.
+func TestParseReadsWhatKubernetesReads(t *testing.T) {
+	t.Parallel()
+	d, _, err := Parse([]byte(`
+loadBalancers:
+- id: ocid1.loadbalancer.oc1.iad.team
+  takeOver: yes
+  namespaces: &team [2024, team-a]
+  backendSets: [1]
+  gateways: {namespaces: *team}
+namespaces: {2024: {bindings: 3}, "*": }
+podRanges:
+`))
+	require.NoError(t, err)
+	got, err := d.PermitBinding("2024", team, "1")
+	require.NoError(t, err)
+	assert.True(t, got.TakeOver)
+	assert.Equal(t, 3, got.Bindings)
+	_, err = d.PermitGateway("2024", team)
+	require.NoError(t, err)
 }
 
 func FuzzParse(f *testing.F) {

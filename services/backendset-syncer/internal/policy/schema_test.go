@@ -83,7 +83,7 @@ func assertFields(t *testing.T, path string, want reflect.Type, s *schema) {
 	assertClosed(t, path, s)
 	fields := map[string]bool{}
 	for _, f := range reflect.VisibleFields(want) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if name == "" {
 			continue
 		}
