@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/ownership"
 )
 
 // RouteMatch is a match of a rule of an HTTPRoute, for one hostname.
@@ -35,9 +37,7 @@ func Precedence() []Criterion {
 		{func(a, b *RouteMatch) int { return cmp.Compare(len(b.Match.Headers), len(a.Match.Headers)) }, "it matches fewer headers"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(len(b.Match.QueryParams), len(a.Match.QueryParams)) }, "it matches fewer query parameters"},
 		{func(a, b *RouteMatch) int { return a.Route.CreationTimestamp.Compare(b.Route.CreationTimestamp.Time) }, "its object is younger"},
-		{func(a, b *RouteMatch) int {
-			return cmp.Compare(a.Route.Namespace+"/"+a.Route.Name, b.Route.Namespace+"/"+b.Route.Name)
-		}, "its object has the same age and comes later by name"},
+		{func(a, b *RouteMatch) int { return ownership.CompareAge(a.Route, b.Route) }, "its object has the same age and comes later by name"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(a.RuleIndex, b.RuleIndex) }, "its rule comes later in the object"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(a.MatchIndex, b.MatchIndex) }, "its match comes later in the rule"},
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 )
 
@@ -59,10 +60,7 @@ func (o *setOwners) compareBindings(key actor.Key, a, b *v1alpha1.BackendSetBind
 	if a.Status.HeldSince != nil && b.Status.HeldSince != nil {
 		held = a.Status.HeldSince.Compare(b.Status.HeldSince.Time)
 	}
-	return cmp.Or(
-		cmp.Compare(rank(a), rank(b)), held, a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
-	)
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), held, ownership.CompareAge(a, b))
 }
 
 // clearGrants forgets what was granted in a term.

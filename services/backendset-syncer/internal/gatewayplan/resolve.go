@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
@@ -170,9 +171,7 @@ func (p *Planner) ResolveGateways() *Resolution {
 		}
 	}
 	for _, gateways := range r.Balancers {
-		slices.SortFunc(gateways, func(a, b *ResolvedGateway) int {
-			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+		slices.SortFunc(gateways, ownership.CompareAge)
 	}
 	slices.SortFunc(r.Unprogrammable, func(a, b UnprogrammableGateway) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

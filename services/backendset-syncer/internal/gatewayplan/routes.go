@@ -1,7 +1,6 @@
 package gatewayplan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
@@ -70,9 +70,7 @@ func (b *planBuilder) attachRoutes() {
 			b.addRoute(route)
 		}
 	}
-	slices.SortFunc(b.routes, func(x, y *Route) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name))
-	})
+	slices.SortFunc(b.routes, ownership.CompareAge)
 	for _, r := range b.routes {
 		for _, l := range r.attachedListeners() {
 			l.routes = append(l.routes, r.route)

@@ -1,8 +1,6 @@
 package render
 
 import (
-	"cmp"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,10 +74,7 @@ func storeOldest[K comparable](objects map[K]*unstructured.Unstructured, key K, 
 }
 
 // IsOlder reports whether an object is older than another one.
-func IsOlder(a, b *unstructured.Unstructured) bool {
-	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetName(), b.GetName())) < 0
-}
+func IsOlder(a, b *unstructured.Unstructured) bool { return ownership.CompareAge(a, b) < 0 }
 
 // istioGateway returns the Gateway of a VirtualService, or "" unless it names exactly one.
 func istioGateway(o *unstructured.Unstructured) string {

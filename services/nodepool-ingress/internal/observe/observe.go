@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
@@ -129,7 +130,7 @@ func (o *Observer) observeClaim(pool string) plan.Claim {
 	var claim plan.Claim
 	for _, obj := range informers.ByListedPool(o.caches.YurtIngresses, pool) {
 		if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.DeletionTimestamp == nil {
-			claim.Contenders = append(claim.Contenders, plan.Contender{Name: y.Name, UID: y.UID, Created: y.CreationTimestamp.Time})
+			claim.Contenders = append(claim.Contenders, plan.Contender{Age: ownership.AgeOf(y), UID: y.UID})
 		}
 	}
 	if obj, found := o.caches.IngressClasses.Get(cache.ObjectName{Name: o.policy.ClassName(pool)}); found {

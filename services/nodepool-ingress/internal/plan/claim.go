@@ -1,18 +1,18 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/pkg/ownership"
 )
 
 // Contender is a YurtIngress that lists a pool.
 type Contender struct {
-	Name    string
-	UID     types.UID
-	Created time.Time
+	ownership.Age
+
+	UID types.UID
 }
 
 // Claim describes which YurtIngresses list a pool, and which one has it.
@@ -45,9 +45,7 @@ func (c *Claim) ChooseWinner() (uid types.UID, found bool) {
 		return c.Class.Owner, c.Class.Owner != ""
 	}
 	contenders := slices.Clone(c.Contenders)
-	slices.SortFunc(contenders, func(a, b Contender) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
+	slices.SortFunc(contenders, func(a, b Contender) int { return a.Compare(b.Age) })
 	if len(c.Holders) > 0 {
 		for _, contender := range contenders {
 			if slices.Contains(c.Holders, contender.UID) {
@@ -66,7 +64,7 @@ func (c *Claim) ChooseWinner() (uid types.UID, found bool) {
 func (c *Claim) NameOf(uid types.UID) string {
 	for _, contender := range c.Contenders {
 		if contender.UID == uid {
-			return contender.Name
+			return contender.Name.Name
 		}
 	}
 	return string(uid)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
 )
 
@@ -53,7 +54,7 @@ func input(y *v1alpha1.YurtIngress) *Input {
 	in := &Input{Object: y, Policy: policy(), Pools: map[string]Observed{}}
 	for i := range y.Spec.Pools {
 		in.Pools[y.Spec.Pools[i].Name] = Observed{
-			Exists: true, Nodes: 1, ReadyNodes: 1, Claim: Claim{Contenders: []Contender{{Name: y.Name, UID: y.UID}}},
+			Exists: true, Nodes: 1, ReadyNodes: 1, Claim: Claim{Contenders: []Contender{{Age: ownership.AgeOf(y), UID: y.UID}}},
 		}
 	}
 	return in

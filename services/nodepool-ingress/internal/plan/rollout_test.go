@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/ownership"
 )
 
 func TestRollOut(t *testing.T) {
@@ -94,7 +95,10 @@ func TestHoldsNameThePool(t *testing.T) {
 func TestWinner(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
-	young, old := Contender{Name: "a", UID: "young", Created: at(2)}, Contender{Name: "b", UID: "old", Created: at(1)}
+	contend := func(name string, uid types.UID, created time.Time) Contender {
+		return Contender{Age: ownership.Age{Created: created, Name: types.NamespacedName{Name: name}}, UID: uid}
+	}
+	young, old := contend("a", "young", at(2)), contend("b", "old", at(1))
 	tests := []struct {
 		name  string
 		claim Claim
@@ -103,7 +107,7 @@ func TestWinner(t *testing.T) {
 	}{
 		{name: "nobody"},
 		{name: "the oldest", claim: Claim{Contenders: []Contender{young, old}}, want: "old", found: true},
-		{name: "the first name of equals", claim: Claim{Contenders: []Contender{{Name: "z", UID: "1"}, {Name: "a", UID: "2"}}}, want: "2", found: true},
+		{name: "the first name of equals", claim: Claim{Contenders: []Contender{contend("z", "1", at(1)), contend("a", "2", at(1))}}, want: "2", found: true},
 		{name: "the owner of the class", claim: Claim{Contenders: []Contender{young, old}, Class: Class{Exists: true, Owner: "young"}, Holders: []types.UID{"old"}}, want: "young", found: true},
 		{name: "an owner that no longer lists the pool", claim: Claim{Contenders: []Contender{young}, Class: Class{Exists: true, Owner: "gone"}}, want: "gone", found: true},
 		{name: "a class of others", claim: Claim{Contenders: []Contender{old}, Class: Class{Exists: true}}},

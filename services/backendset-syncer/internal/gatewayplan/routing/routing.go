@@ -30,11 +30,12 @@
 package routing
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"fairlead.dev/pkg/ownership"
 )
 
 // Input is everything that the routing of a load balancer depends on.
@@ -173,9 +174,7 @@ func collectAttachments(in *Input) []*attachment {
 			}
 		}
 	}
-	slices.SortFunc(attachments, func(a, b *attachment) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
-	})
+	slices.SortFunc(attachments, ownership.CompareAge)
 	return attachments
 }
 
