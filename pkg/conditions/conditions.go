@@ -5,8 +5,8 @@
 // object that was read. If the object has changed, the API server answers 409 Conflict, or 422 Invalid if the list has
 // become shorter. Read the object again in both cases. All other conditions stay unchanged, with all their fields.
 //
-// Set and Patch are for metav1.Condition, with observedGeneration. SetDuck and PatchDuck are for the six fields of Knative's
-// conditions, which OME and KServe use. An unchanged state gives no patch, so a settled object causes no writes.
+// PatchDuck is for the six fields of Knative's conditions, which OME and KServe use. An unchanged state gives no patch, so a settled
+// object causes no writes. Set is for the metav1.Conditions of our own statuses.
 package conditions
 
 import (
@@ -23,11 +23,11 @@ import (
 const maxMessage = 32768
 
 // Status is the input of a patch of conditions.
-type Status[C any] struct {
+type Status struct {
 	ResourceVersion string // of the object that was read
 	Exists          bool   // the object has a non-null status
 	Listed          bool   // the status has a non-null list of conditions
-	Conditions      []C    // in the order of the list
+	Conditions      []Duck // in the order of the list
 }
 
 // Duck is a condition with the six fields of Knative's duck type.
@@ -59,8 +59,30 @@ func FindDuck(all []Duck, kind string) *Duck {
 }
 
 // PatchDuck returns the JSON patch that sets a condition, nil if the object already has it.
-func PatchDuck(s Status[Duck], next Duck) []byte {
-	return replaceConditions(s, func(a, b *Duck) bool { return a.Type == b.Type }, func(a, b *Duck) bool { return *a == *b }, next)
+func PatchDuck(s Status, next Duck) []byte {
+	at := slices.IndexFunc(s.Conditions, func(c Duck) bool { return c.Type == next.Type })
+	change := operation{Op: "add", Path: "/status", Value: map[string]any{"conditions": []Duck{next}}}
+	switch {
+	case at >= 0 && s.Conditions[at] == next:
+		return nil
+	case at >= 0:
+		change = operation{Op: "replace", Path: fmt.Sprintf("/status/conditions/%d", at), Value: next}
+	case s.Listed:
+		change = operation{Op: "add", Path: "/status/conditions/-", Value: next}
+	case s.Exists:
+		change = operation{Op: "add", Path: "/status/conditions", Value: []Duck{next}}
+	}
+	text, err := json.Marshal([]operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.ResourceVersion}, change})
+	if err != nil {
+		panic(fmt.Sprintf("patch is not JSON: %v", err)) // unreachable: conditions consist of strings
+	}
+	return text
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
 }
 
 // Set returns next with its transition time: unchanged if the status is the same as before, else now. It truncates a message
@@ -74,55 +96,4 @@ func Set(before *metav1.Condition, next metav1.Condition, now time.Time) metav1.
 		next.Message = strings.ToValidUTF8(next.Message[:maxMessage-len("...")], "") + "..."
 	}
 	return next
-}
-
-// Patch returns the JSON patch that sets conditions, nil if the object already has them. A condition with an older
-// observedGeneration differs.
-func Patch(s Status[metav1.Condition], next ...metav1.Condition) []byte {
-	return replaceConditions(s, func(a, b *metav1.Condition) bool { return a.Type == b.Type }, equalConditions, next...)
-}
-
-func equalConditions(a, b *metav1.Condition) bool {
-	return a.Type == b.Type && a.Status == b.Status && a.ObservedGeneration == b.ObservedGeneration &&
-		a.LastTransitionTime.Equal(&b.LastTransitionTime) && a.Reason == b.Reason && a.Message == b.Message
-}
-
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
-// replaceConditions replaces conditions by their index and appends new ones.
-func replaceConditions[C any](s Status[C], same, equal func(a, b *C) bool, next ...C) []byte {
-	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.ResourceVersion}}
-	var added []C
-	for i := range next {
-		at := slices.IndexFunc(s.Conditions, func(c C) bool { return same(&c, &next[i]) })
-		switch {
-		case at < 0:
-			added = append(added, next[i])
-		case !equal(&s.Conditions[at], &next[i]):
-			operations = append(operations, operation{Op: "replace", Path: fmt.Sprintf("/status/conditions/%d", at), Value: next[i]})
-		}
-	}
-	switch {
-	case len(added) == 0:
-	case s.Listed:
-		for i := range added {
-			operations = append(operations, operation{Op: "add", Path: "/status/conditions/-", Value: added[i]})
-		}
-	case s.Exists:
-		operations = append(operations, operation{Op: "add", Path: "/status/conditions", Value: added})
-	default:
-		operations = append(operations, operation{Op: "add", Path: "/status", Value: map[string]any{"conditions": added}})
-	}
-	if len(operations) == 1 {
-		return nil
-	}
-	text, err := json.Marshal(operations)
-	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // unreachable: conditions consist of strings and numbers
-	}
-	return text
 }

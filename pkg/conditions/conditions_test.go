@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,17 +22,17 @@ const (
 )
 
 // document is an object with conditions.
-type document[C any] struct {
+type document struct {
 	Metadata struct{ ResourceVersion string }
-	Status   *struct{ Conditions *[]C }
+	Status   *struct{ Conditions *[]Duck }
 }
 
 // read returns what a patch of a document depends on.
-func read[C any](t *testing.T, text string) Status[C] {
+func read(t *testing.T, text string) Status {
 	t.Helper()
-	var d document[C]
+	var d document
 	require.NoError(t, json.Unmarshal([]byte(text), &d))
-	s := Status[C]{ResourceVersion: d.Metadata.ResourceVersion, Exists: d.Status != nil}
+	s := Status{ResourceVersion: d.Metadata.ResourceVersion, Exists: d.Status != nil}
 	if s.Exists && d.Status.Conditions != nil {
 		s.Listed, s.Conditions = true, *d.Status.Conditions
 	}
@@ -70,9 +69,9 @@ func TestPatchDuck(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := apply(t, tt.give, PatchDuck(read[Duck](t, tt.give), c))
+			got := apply(t, tt.give, PatchDuck(read(t, tt.give), c))
 			assert.JSONEq(t, tt.want, got)
-			assert.Nil(t, PatchDuck(read[Duck](t, got), c), "it is written once")
+			assert.Nil(t, PatchDuck(read(t, got), c), "it is written once")
 		})
 	}
 }
@@ -88,14 +87,14 @@ func TestPatchDuckWritesEachDifference(t *testing.T) {
 	for field, change := range changes {
 		before := c
 		change(&before)
-		assert.NotNil(t, PatchDuck(Status[Duck]{Conditions: []Duck{before}}, c), field)
+		assert.NotNil(t, PatchDuck(Status{Conditions: []Duck{before}}, c), field)
 	}
 }
 
 func TestPatchIsForTheVersionThatWasRead(t *testing.T) {
 	t.Parallel()
 	var operations []map[string]any
-	require.NoError(t, json.Unmarshal(PatchDuck(Status[Duck]{ResourceVersion: "41"}, Duck{}), &operations))
+	require.NoError(t, json.Unmarshal(PatchDuck(Status{ResourceVersion: "41"}, Duck{}), &operations))
 	assert.Equal(t, map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}, operations[0])
 }
 
@@ -128,40 +127,6 @@ func TestFindDuck(t *testing.T) {
 	all := []Duck{{Type: "Ready"}, {Type: "Exposed", Message: "ours"}}
 	assert.Same(t, &all[1], FindDuck(all, "Exposed"))
 	assert.Nil(t, FindDuck(all, "Other"))
-}
-
-func TestPatch(t *testing.T) {
-	t.Parallel()
-	const (
-		accepted = `{"type":"Accepted","status":"True","observedGeneration":3,"lastTransitionTime":"2020-01-01T00:00:00Z","reason":"Accepted","message":""}`
-		older    = `{"type":"Accepted","status":"True","observedGeneration":2,"lastTransitionTime":"2020-01-01T00:00:00Z","reason":"Accepted","message":""}`
-		resolved = `{"type":"ResolvedRefs","status":"False","observedGeneration":3,"lastTransitionTime":"2026-05-04T10:00:00Z","reason":"BackendNotFound","message":"why"}`
-	)
-	tests := []struct{ name, give, want string }{
-		{name: "no status", give: `{` + metadata + `}`, want: `{` + metadata + `, "status": {"conditions": [` + strings.Replace(accepted, "2020-01-01T00:00:00Z", "2026-05-04T10:00:00Z", 1) + `,` + resolved + `]}}`},
-		{name: "an older generation and a new condition", give: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + older + `]}}`, want: `{` + metadata + `, "status": {"conditions": [` + foreign + `,` + accepted + `,` + resolved + `]}}`},
-		{name: "one of two differs", give: `{` + metadata + `, "status": {"conditions": [` + resolved + `,` + older + `]}}`, want: `{` + metadata + `, "status": {"conditions": [` + resolved + `,` + accepted + `]}}`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			status := read[metav1.Condition](t, tt.give)
-			want := func(s Status[metav1.Condition]) []metav1.Condition {
-				next := []metav1.Condition{
-					{Type: "Accepted", Status: "True", ObservedGeneration: 3, Reason: "Accepted"},
-					{Type: "ResolvedRefs", Status: "False", ObservedGeneration: 3, Reason: "BackendNotFound", Message: "why"},
-				}
-				for i := range next {
-					next[i] = Set(meta.FindStatusCondition(s.Conditions, next[i].Type), next[i], now)
-				}
-				return next
-			}
-			got := apply(t, tt.give, Patch(status, want(status)...))
-			assert.JSONEq(t, tt.want, got)
-			status = read[metav1.Condition](t, got)
-			assert.Nil(t, Patch(status, want(status)...), "it is written once")
-		})
-	}
 }
 
 func TestSetCutsLongMessages(t *testing.T) {

@@ -54,11 +54,6 @@ func NewLastGood[T any](name string, decode Decode[T]) *LastGood[T] {
 	return g
 }
 
-// Preset sets the value that is in force until a text is valid.
-func (g *LastGood[T]) Preset(value T) {
-	g.state.Store(&state[T]{value: value, present: true})
-}
-
 // Current returns the value in force, whether there is one, and the reason why the source currently has no valid text; the
 // problem is one line, or empty.
 func (g *LastGood[T]) Current() (value T, present bool, problem string) {

@@ -77,14 +77,3 @@ func TestLastGoodThatIsLost(t *testing.T) {
 	assert.True(t, changed, "it came back with the same text")
 	assertCurrent(t, g, "GOOD", true, "")
 }
-
-func TestPreset(t *testing.T) {
-	t.Parallel()
-	g := NewLastGood("file a", upper)
-	g.Preset("DEFAULT")
-	assertCurrent(t, g, "DEFAULT", true, "")
-	g.Set([]byte("bad"))
-	assertCurrent(t, g, "DEFAULT", true, "file a: line 1: bad; line 2: worse")
-	g.Set([]byte("good"))
-	assertCurrent(t, g, "GOOD", true, "")
-}

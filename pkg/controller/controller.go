@@ -87,9 +87,6 @@ func New(p Params) *Controller {
 // Enqueue schedules a reconcile as soon as a worker is free. A name that is already waiting is reconciled once.
 func (c *Controller) Enqueue(name cache.ObjectName) { c.queue.Add(name) }
 
-// EnqueueAfter calls Enqueue after a delay.
-func (c *Controller) EnqueueAfter(name cache.ObjectName, d time.Duration) { c.queue.AddAfter(name, d) }
-
 // Run reconciles until ctx is canceled, then waits for running reconciles and returns. Call it once, after all caches that
 // the Reconciler reads have synced. work is the parent context of all reconciles: if it is canceled, for example because this
 // replica lost leadership, running reconciles are canceled immediately.

@@ -162,8 +162,9 @@ func TestWhatBecomesOfAName(t *testing.T) {
 				f, calls := returnErrors(tt.give...)
 				r := start(t, f)
 				r.Enqueue(a)
-				r.EnqueueAfter(b, 20*time.Millisecond) // any requeue of a runs before
-				time.Sleep(30 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
+				r.Enqueue(b) // any requeue of a has run before
+				time.Sleep(10 * time.Millisecond)
 				r.stop()
 				assert.Equal(t, append(slices.Repeat([]cache.ObjectName{a}, tt.calls), b), calls())
 				var messages []string

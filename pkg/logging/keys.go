@@ -26,10 +26,8 @@ const (
 	KeyDuration   = "duration"
 
 	KeyLoadBalancer = "loadBalancer" // OCID
-	KeyBackendSet   = "backendSet"   // of a load balancer
 	KeyOperation    = "operation"    // of an API
 	KeyWorkRequest  = "workRequest"  // OCID
 
 	KeyVersion = "version" // of the running program
-	KeyCommit  = "commit"  // of the running program
 )

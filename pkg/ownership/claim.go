@@ -63,22 +63,6 @@ func Parse(text string) (Claim, bool) {
 	return c, !hasHeader || c.Header != "" && c.Value != ""
 }
 
-// Conflicts reports whether a request could match both claims without an order between them.
-func (c Claim) Conflicts(other Claim) bool {
-	if c.Host != other.Host {
-		return false
-	}
-	switch {
-	case c.Path == other.Path:
-		return conflictsWith(c, other, same)
-	case strings.HasPrefix(c.Path, other.Path):
-		return conflictsWith(c, other, above)
-	case strings.HasPrefix(other.Path, c.Path):
-		return conflictsWith(c, other, below)
-	}
-	return false
-}
-
 // relation is the position of another claim's path relative to a claim's.
 type relation int
 

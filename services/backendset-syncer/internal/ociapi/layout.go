@@ -334,9 +334,6 @@ func newSender[B any, A answer](
 	}
 }
 
-// IsLayout reports whether the write is of an object other than the backends of a set.
-func (w *Write) IsLayout() bool { return w.layout }
-
 // PathRouted returns the backend sets of path route sets. The program never writes these.
 func (l *LoadBalancer) PathRouted() map[string]bool {
 	sets := map[string]bool{}

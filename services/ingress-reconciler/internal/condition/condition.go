@@ -149,7 +149,7 @@ func sortUnique(texts []string) []string {
 
 // BuildPatch returns the JSON patch that sets a condition, nil if the service already has it.
 func BuildPatch(s *isvc.Service, c isvc.Condition) []byte {
-	return conditions.PatchDuck(conditions.Status[conditions.Duck]{
+	return conditions.PatchDuck(conditions.Status{
 		ResourceVersion: s.Version, Exists: s.HasStatus, Listed: s.HasConditions, Conditions: s.Conditions,
 	}, c)
 }

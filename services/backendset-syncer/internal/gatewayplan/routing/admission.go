@@ -36,9 +36,6 @@ func (l *Limits) limitsOf(namespace string) NamespaceLimits {
 	return NamespaceLimits{Sets: l.NamespaceSets, Conditions: l.NamespaceConditions}
 }
 
-// DefaultLimits returns the documented limits. Oracle raises the number of sets on request.
-func DefaultLimits() Limits { return Limits{Sets: 16, Conditions: 200} }
-
 // admission admits rules until a limit is reached.
 type admission struct {
 	in        *Input

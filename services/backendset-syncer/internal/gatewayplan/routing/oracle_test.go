@@ -316,7 +316,7 @@ func FuzzCondition(f *testing.F) {
 			Spec:       gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(hostname)}, Rules: []gatewayv1.HTTPRouteRule{{Matches: []gatewayv1.HTTPRouteMatch{m}}}},
 		}}
 		route.Members = [][]Member{{{Backend: Backend{Kind: "Service", Namespace: "team", Name: "r", Port: 80}, Weight: 1}}}
-		in := &Input{Limits: DefaultLimits(), Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{route}}}}
+		in := &Input{Limits: documentedLimits, Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{route}}}}
 		d := Build(in)
 		assertValid(t, in, d)
 		if len(d.Problems) > 0 {

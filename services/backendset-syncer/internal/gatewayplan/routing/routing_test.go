@@ -18,6 +18,9 @@ import (
 	"fairlead.dev/pkg/golden"
 )
 
+// documentedLimits are the limits that Oracle documents. It raises the number of sets on request.
+var documentedLimits = Limits{Sets: 16, Conditions: 200}
+
 // world is the input of a golden test.
 type world struct {
 	Listeners []worldListener       `json:"listeners"`
@@ -51,7 +54,7 @@ type listenerOutcome struct {
 }
 
 func (w *world) input() *Input {
-	in := &Input{Limits: DefaultLimits(), Names: w.Names, Foreign: w.Foreign}
+	in := &Input{Limits: documentedLimits, Names: w.Names, Foreign: w.Foreign}
 	for name, n := range w.Limits {
 		*map[string]*int{
 			"sets": &in.Limits.Sets, "conditions": &in.Limits.Conditions,
@@ -205,7 +208,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		r.Spec.Rules = append(r.Spec.Rules, rule)
 	}
 	l := Listener{Name: "http", Port: 80, Routes: []*Route{r}}
-	d := Build(&Input{Listeners: []Listener{l}, Limits: DefaultLimits()})
+	d := Build(&Input{Listeners: []Listener{l}, Limits: documentedLimits})
 	require.Len(t, d.Problems, 16)
 	a := AcceptRoute(r, []*Listener{&l}, d.Problems)
 	assert.False(t, a.Accepted)
@@ -269,7 +272,7 @@ func TestFallback(t *testing.T) {
 	none := Backend{Kind: "Service", Namespace: "fairlead", Name: "responder", Port: 404}
 	empty := Backend{Kind: "Service", Namespace: "fairlead", Name: "responder", Port: 500}
 	in := &Input{
-		Limits: DefaultLimits(), Fallback: &Fallback{NotFound: none, NoBackends: empty}, Foreign: []string{defaultSet},
+		Limits: documentedLimits, Fallback: &Fallback{NotFound: none, NoBackends: empty}, Foreign: []string{defaultSet},
 		Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "chat"}}}}}},
 	}
 	d := Build(in)
