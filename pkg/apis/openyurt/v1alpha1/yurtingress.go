@@ -9,8 +9,6 @@ import (
 // YurtIngress installs one ingress controller in each of a list of node pools. The controller of a pool runs on the nodes of the pool and
 // serves the Ingresses whose class is the name of the pool.
 //
-// +genclient
-// +genclient:nonNamespaced
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=yurtingresses,singular=yurtingress,shortName=ying,categories=all,scope=Cluster

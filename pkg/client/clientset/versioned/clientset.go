@@ -8,7 +8,6 @@ import (
 
 	fairleadv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1"
 	llmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
-	appsv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/openyurt/v1alpha1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
@@ -18,7 +17,6 @@ type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
 	FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interface
 	LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface
-	AppsV1alpha1() appsv1alpha1.AppsV1alpha1Interface
 }
 
 // Clientset contains the clients for groups.
@@ -26,7 +24,6 @@ type Clientset struct {
 	*discovery.DiscoveryClient
 	fairleadV1alpha1 *fairleadv1alpha1.FairleadV1alpha1Client
 	llmdV1alpha1     *llmdv1alpha1.LlmdV1alpha1Client
-	appsV1alpha1     *appsv1alpha1.AppsV1alpha1Client
 }
 
 // FairleadV1alpha1 retrieves the FairleadV1alpha1Client
@@ -37,11 +34,6 @@ func (c *Clientset) FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interfac
 // LlmdV1alpha1 retrieves the LlmdV1alpha1Client
 func (c *Clientset) LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface {
 	return c.llmdV1alpha1
-}
-
-// AppsV1alpha1 retrieves the AppsV1alpha1Client
-func (c *Clientset) AppsV1alpha1() appsv1alpha1.AppsV1alpha1Interface {
-	return c.appsV1alpha1
 }
 
 // Discovery retrieves the DiscoveryClient
@@ -96,10 +88,6 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
-	cs.appsV1alpha1, err = appsv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
-	if err != nil {
-		return nil, err
-	}
 
 	cs.DiscoveryClient, err = discovery.NewDiscoveryClientForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
@@ -123,7 +111,6 @@ func New(c rest.Interface) *Clientset {
 	var cs Clientset
 	cs.fairleadV1alpha1 = fairleadv1alpha1.New(c)
 	cs.llmdV1alpha1 = llmdv1alpha1.New(c)
-	cs.appsV1alpha1 = appsv1alpha1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)
 	return &cs

@@ -8,8 +8,6 @@ import (
 	fakefairleadv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1/fake"
 	llmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1"
 	fakellmdv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/llmd/v1alpha1/fake"
-	appsv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/openyurt/v1alpha1"
-	fakeappsv1alpha1 "fairlead.dev/pkg/client/clientset/versioned/typed/openyurt/v1alpha1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -91,9 +89,4 @@ func (c *Clientset) FairleadV1alpha1() fairleadv1alpha1.FairleadV1alpha1Interfac
 // LlmdV1alpha1 retrieves the LlmdV1alpha1Client
 func (c *Clientset) LlmdV1alpha1() llmdv1alpha1.LlmdV1alpha1Interface {
 	return &fakellmdv1alpha1.FakeLlmdV1alpha1{Fake: &c.Fake}
-}
-
-// AppsV1alpha1 retrieves the AppsV1alpha1Client
-func (c *Clientset) AppsV1alpha1() appsv1alpha1.AppsV1alpha1Interface {
-	return &fakeappsv1alpha1.FakeAppsV1alpha1{Fake: &c.Fake}
 }

@@ -5,7 +5,6 @@ package scheme
 import (
 	fairleadv1alpha1 "fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	llmdv1alpha1 "fairlead.dev/pkg/apis/llmd/v1alpha1"
-	appsv1alpha1 "fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +18,6 @@ var ParameterCodec = runtime.NewParameterCodec(Scheme)
 var localSchemeBuilder = runtime.SchemeBuilder{
 	fairleadv1alpha1.AddToScheme,
 	llmdv1alpha1.AddToScheme,
-	appsv1alpha1.AddToScheme,
 }
 
 // AddToScheme adds all types of this clientset into the given scheme. This allows composition
