@@ -50,7 +50,8 @@ func (a *actor) handleRefusal(ctx context.Context, w *write, err error) {
 		if e.Class == ociapi.LimitExceeded {
 			s.problem.reason = reasonCapacity
 		}
-		a.log.Warn("OCI refused a write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()), zap.Error(e))
+		a.log.Warn("OCI refused a write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()),
+			zap.Error(e))
 	default:
 		a.handleFailure(ctx, &a.writes, e)
 	}
@@ -115,7 +116,8 @@ func (a *actor) logFailure(e *ociapi.Error, n int) {
 func authProblem(e *ociapi.Error) string {
 	const maxSkew = 4 * time.Minute // the service permits five
 	if e.Skew.Abs() > maxSkew {
-		return fmt.Sprintf("%s; the clock of this node differs from OCI's by %s, more than 5 minutes are refused: synchronize it", e.Error(),
+		return fmt.Sprintf("%s; the clock of this node differs from OCI's by %s, more than 5 minutes are refused: "+
+			"synchronize it", e.Error(),
 			e.Skew.Round(time.Second))
 	}
 	return e.Error() + "; check the credentials"

@@ -79,13 +79,17 @@ func TestNobodyLosesAField(t *testing.T) {
 		complete := func(lb *ocilb.LoadBalancer) *ocilb.Error {
 			s := lb.BackendSets["chat"]
 			s.SSLConfiguration = &ocilb.SSLConfiguration{
-				VerifyDepth: &depth, VerifyPeerCertificate: &yes, TrustedCertificateAuthorityIDs: []string{"ocid1.cabundle.oc1..a"}, Protocols: []string{"TLSv1.2", "TLSv1.3"},
-				CipherSuiteName: &suite, ServerOrderPreference: "ENABLED", HasSessionResumption: &yes,
+				VerifyDepth: &depth, VerifyPeerCertificate: &yes, TrustedCertificateAuthorityIDs: []string{"ocid1.cabundle.oc1..a"},
+				Protocols: []string{"TLSv1.2", "TLSv1.3"}, CipherSuiteName: &suite, ServerOrderPreference: "ENABLED",
+				HasSessionResumption: &yes,
 			}
-			s.LBCookieSessionPersistenceConfiguration = &ocilb.LBCookieSessionPersistenceConfiguration{CookieName: &cookie, DisableFallback: &yes, MaxAgeInSeconds: &depth, Path: &path, IsSecure: &yes}
+			s.LBCookieSessionPersistenceConfiguration = &ocilb.LBCookieSessionPersistenceConfiguration{
+				CookieName: &cookie, DisableFallback: &yes, MaxAgeInSeconds: &depth, Path: &path, IsSecure: &yes,
+			}
 			s.HealthChecker.IsForcePlainText = true
 			limit := 500
-			s.Backends = append(s.Backends, ocilb.Backend{Name: "10.0.0.1:8000", IPAddress: "10.0.0.1", Port: 8000, Weight: 1, MaxConnections: &limit})
+			s.Backends = append(s.Backends,
+				ocilb.Backend{Name: "10.0.0.1:8000", IPAddress: "10.0.0.1", Port: 8000, Weight: 1, MaxConnections: &limit})
 			return nil
 		}
 		require.Nil(t, r.Edit(id, complete))
@@ -103,13 +107,17 @@ func TestNobodyLosesAField(t *testing.T) {
 func TestHealthCheckers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(r *rig) {
-		health := &ociapi.HealthChecker{Protocol: "HTTP", URLPath: "/ready", Port: 9000, ReturnCode: 200, Retries: 3, Timeout: 2 * time.Second, Interval: 5 * time.Second}
+		health := &ociapi.HealthChecker{
+			Protocol: "HTTP", URLPath: "/ready", Port: 9000, ReturnCode: 200, Retries: 3, Timeout: 2 * time.Second,
+			Interval: 5 * time.Second,
+		}
 		withHealth := func(w *Wanted) { w.Health = health }
 		r.want("chat", "1", withHealth)
 		r.eventually("chat", "1", patience)
 		got := r.Current(id).BackendSets["chat"].HealthChecker
 		assert.Equal(t, ocilb.HealthChecker{
-			Protocol: "HTTP", URLPath: "/ready", Port: 9000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 2000, IntervalInMillis: 5000, ResponseBodyRegex: "^ok",
+			Protocol: "HTTP", URLPath: "/ready", Port: 9000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 2000, IntervalInMillis: 5000,
+			ResponseBodyRegex: "^ok",
 		}, got, "a field that the binding does not have stays")
 		assert.Equal(t, 1, r.accepted())
 		r.want("chat", "1 2", withHealth)
@@ -124,7 +132,9 @@ func TestACipherSuiteThatCannotBeWritten(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 			depth, suite, yes := 1, "oci-customized-ssl-cipher-suite", true
-			lb.BackendSets["chat"].SSLConfiguration = &ocilb.SSLConfiguration{VerifyDepth: &depth, VerifyPeerCertificate: &yes, CipherSuiteName: &suite}
+			lb.BackendSets["chat"].SSLConfiguration = &ocilb.SSLConfiguration{
+				VerifyDepth: &depth, VerifyPeerCertificate: &yes, CipherSuiteName: &suite,
+			}
 			return nil
 		}))
 		r.want("chat", "1 2 3")
@@ -141,15 +151,17 @@ func TestACipherSuiteThatCannotBeWritten(t *testing.T) {
 
 // faultsOfWrites are faults of single requests. Each may also have its effect.
 var faultsOfWrites = map[string][]ocilb.Fault{
-	"5xx":                   {{Kind: ocilb.FaultStatus, Status: http.StatusInternalServerError, Code: "InternalServerError", Count: 3}},
-	"503":                   {{Kind: ocilb.FaultStatus, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", Count: 3}},
-	"409 busy":              {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "IncorrectState", Count: 3}},
-	"409 locked":            {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "LockConflict", Count: 2}},
-	"409 token":             {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "InvalidatedRetryToken", Count: 2}},
-	"409 exists":            {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "NotAuthorizedOrResourceAlreadyExists", Count: 1}},
-	"412":                   {{Kind: ocilb.FaultStatus, Status: http.StatusPreconditionFailed, Code: "NoEtagMatch", Count: 4}},
-	"429":                   {{Kind: ocilb.FaultStatus, Status: http.StatusTooManyRequests, Code: "TooManyRequests", Count: 5}},
-	"429 with Retry-After":  {{Kind: ocilb.FaultStatus, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "20", Count: 2}},
+	"5xx":        {{Kind: ocilb.FaultStatus, Status: http.StatusInternalServerError, Code: "InternalServerError", Count: 3}},
+	"503":        {{Kind: ocilb.FaultStatus, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", Count: 3}},
+	"409 busy":   {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "IncorrectState", Count: 3}},
+	"409 locked": {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "LockConflict", Count: 2}},
+	"409 token":  {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "InvalidatedRetryToken", Count: 2}},
+	"409 exists": {{Kind: ocilb.FaultStatus, Status: http.StatusConflict, Code: "NotAuthorizedOrResourceAlreadyExists",
+		Count: 1}},
+	"412": {{Kind: ocilb.FaultStatus, Status: http.StatusPreconditionFailed, Code: "NoEtagMatch", Count: 4}},
+	"429": {{Kind: ocilb.FaultStatus, Status: http.StatusTooManyRequests, Code: "TooManyRequests", Count: 5}},
+	"429 with Retry-After": {{Kind: ocilb.FaultStatus, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "20",
+		Count: 2}},
 	"401":                   {{Kind: ocilb.FaultStatus, Status: http.StatusUnauthorized, Code: "NotAuthenticated", Count: 2}},
 	"reset":                 {{Kind: ocilb.FaultReset, Count: 2}},
 	"lost answer":           {{Kind: ocilb.FaultLost, Count: 2}},
@@ -278,7 +290,8 @@ func TestKilledAtEachStep(t *testing.T) {
 			r.want("chat", next)
 			r.report("chat", patience, func(report *Report) bool { return report.Synced })
 			assert.True(r.t, strings.HasSuffix(r.has("chat"), next), r.has("chat"))
-			assert.LessOrEqual(r.t, r.accepted("UpdateBackendSet"), 3, "one to add, which may be the earlier leader's, and one to remove what has vanished: %s", r.lastCalls())
+			assert.LessOrEqual(r.t, r.accepted("UpdateBackendSet"), 3,
+				"one to add, which may be the earlier leader's, and one to remove what has vanished: %s", r.lastCalls())
 		}
 	})
 }
@@ -500,12 +513,32 @@ func TestProblemsOfTheLoadBalancer(t *testing.T) {
 		message string
 	}{
 		{name: "no such set", set: "images", reason: "BackendSetNotFound", message: "it has chat, embed"},
-		{name: "being deleted", set: "chat", edit: func(lb *ocilb.LoadBalancer) { lb.LifecycleState = "DELETING" }, reason: "LoadBalancerUnavailable", message: "DELETING"},
-		{name: "not authenticated", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 401, Code: "NotAuthenticated"}}, reason: "AuthFailed", message: "check the credentials"},
-		{name: "not found", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 404, Code: "NotAuthorizedOrNotFound"}}, reason: "LoadBalancerUnavailable", message: "IAM policies"},
-		{name: "outage", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultReset}}, reason: "LoadBalancerUnavailable", message: "keeps its backends"},
-		{name: "refused", set: "chat", faults: []ocilb.Fault{{Operations: writeOperations, Kind: ocilb.FaultStatus, Status: 400, Code: "InvalidParameter"}}, reason: "RequestRefused", message: "InvalidParameter"},
-		{name: "quota", set: "chat", faults: []ocilb.Fault{{Operations: writeOperations, Kind: ocilb.FaultStatus, Status: 400, Code: "LimitExceeded"}}, reason: "CapacityExceeded", message: "LimitExceeded"},
+		{
+			name: "being deleted", set: "chat", edit: func(lb *ocilb.LoadBalancer) { lb.LifecycleState = "DELETING" },
+			reason: "LoadBalancerUnavailable", message: "DELETING",
+		},
+		{
+			name: "not authenticated", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 401, Code: "NotAuthenticated"}},
+			reason: "AuthFailed", message: "check the credentials",
+		},
+		{
+			name: "not found", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 404, Code: "NotAuthorizedOrNotFound"}},
+			reason: "LoadBalancerUnavailable", message: "IAM policies",
+		},
+		{
+			name: "outage", set: "chat", faults: []ocilb.Fault{{Kind: ocilb.FaultReset}}, reason: "LoadBalancerUnavailable",
+			message: "keeps its backends",
+		},
+		{
+			name: "refused", set: "chat",
+			faults: []ocilb.Fault{{Operations: writeOperations, Kind: ocilb.FaultStatus, Status: 400, Code: "InvalidParameter"}},
+			reason: "RequestRefused", message: "InvalidParameter",
+		},
+		{
+			name: "quota", set: "chat",
+			faults: []ocilb.Fault{{Operations: writeOperations, Kind: ocilb.FaultStatus, Status: 400, Code: "LimitExceeded"}},
+			reason: "CapacityExceeded", message: "LimitExceeded",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -548,7 +581,8 @@ func TestCapacity(t *testing.T) {
 		r.want("chat", "1:finishing 2:finishing 3:finishing 4:finishing 5 6 7 8")
 		took := r.eventually("chat", "5 6 7 8", patience)
 		assert.Less(t, took, time.Minute, "the roll-out does not wait for the drain")
-		assert.Contains(t, r.actors.BackendSetReport(Key{id, "chat"}).Message, "4 draining backends were removed before the end of their drain time")
+		assert.Contains(t, r.actors.BackendSetReport(Key{id, "chat"}).Message,
+			"4 draining backends were removed before the end of their drain time")
 
 		r.want("embed", "11 12 13")
 		r.report("embed", patience, func(report *Report) bool { return report.Synced })
@@ -599,7 +633,8 @@ func TestASetThatBecomesUsed(t *testing.T) {
 		report = r.report("chat", 10*time.Minute, func(report *Report) bool { return report.Used })
 		assert.Empty(t, report.Serving, "at no time")
 		r.reason("chat", "BackendsUnreachable", patience)
-		r.network.Serve(r.t, at(1).String(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+		r.network.Serve(r.t, at(1).String(),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 		r.report("chat", patience, func(report *Report) bool { return report.Serving[at(1)] })
 	})
 }
@@ -609,7 +644,9 @@ func TestANewLeaderWaitsForNewBackends(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(r *rig) {
 		require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-			lb.BackendSets["chat"].HealthChecker = ocilb.HealthChecker{Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 30_000, ResponseBodyRegex: ".*"}
+			lb.BackendSets["chat"].HealthChecker = ocilb.HealthChecker{
+				Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 30_000, ResponseBodyRegex: ".*",
+			}
 			return listen(lb)
 		}))
 		time.Sleep(2 * time.Second)
@@ -634,7 +671,10 @@ func TestASetOfOthers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(r *rig) {
 		require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-			lb.BackendSets["chat"].Backends = []ocilb.Backend{{Name: "10.0.0.1:8000", IPAddress: "10.0.0.1", Port: 8000, Weight: 1}, {Name: "10.0.0.9:8000", IPAddress: "10.0.0.9", Port: 8000, Weight: 1}}
+			lb.BackendSets["chat"].Backends = []ocilb.Backend{
+				{Name: "10.0.0.1:8000", IPAddress: "10.0.0.1", Port: 8000, Weight: 1},
+				{Name: "10.0.0.9:8000", IPAddress: "10.0.0.9", Port: 8000, Weight: 1},
+			}
 			return nil
 		}))
 		time.Sleep(time.Second)
@@ -662,7 +702,8 @@ func TestAnAddressThatAnotherServiceGets(t *testing.T) {
 		r.want("chat", "")
 		report := r.report("chat", time.Second, func(x *Report) bool { return x.HoldsVanished })
 		assert.False(r.t, report.Synced)
-		assert.Equal(r.t, "Pending: 2 backends have no endpoint, and stay for 30s: endpoints that vanish may come back", report.Reason+": "+report.Message)
+		assert.Equal(r.t, "Pending: 2 backends have no endpoint, and stay for 30s: endpoints that vanish may come back",
+			report.Reason+": "+report.Message)
 		time.Sleep(10 * time.Second) // no timer of the actor is left but that of the hold
 		r.others.Store(at(2).Addr(), plan.Occupant{Service: "others/embed"})
 		begun := time.Now()

@@ -135,17 +135,20 @@ func (a *actor) problemOf(s *set, r *Report) *problem {
 		return a.pendingProblem("the load balancer was not read yet")
 	case r.Foreign > 0:
 		return &problem{reason: reasonConflict, message: fmt.Sprintf(
-			"the backend set has %s of the Service: %s. Remove them, or ask the administrator to set takeOver for this load balancer in the configuration",
+			"the backend set has %s of the Service: %s. Remove them, or ask the administrator to set takeOver for this load balancer in "+
+				"the configuration",
 			formatCount(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), formatList(s.foreign))}
 	case s.desired.Watching:
 		return a.pendingProblem("the binding takes the backend set")
 	case r.Excess > 0:
 		return &problem{reason: reasonCapacity, message: fmt.Sprintf(
-			"%s no room in the backend set: its limit, that of the load balancer or that of the namespace is reached; raise the limit or use another load balancer",
+			"%s no room in the backend set: its limit, that of the load balancer or that of the namespace is reached; raise the limit or "+
+				"use another load balancer",
 			formatCount(r.Excess, "ready endpoint has", "ready endpoints have"))}
 	case s.isFought():
 		return &problem{reason: reasonDrifting, message: fmt.Sprintf(
-			"another client changes the backends again and again (%d repairs); the next repair is at %s. Remove oci_load_balancer_backend resources of this set from Terraform, and other controllers that write it",
+			"another client changes the backends again and again (%d repairs); the next repair is at %s. Remove oci_load_balancer_backend "+
+				"resources of this set from Terraform, and other controllers that write it",
 			s.repairs, s.repairAt.UTC().Format(time.RFC3339))}
 	case !s.dirty.IsZero() || inProgress:
 		return a.pendingProblem("changes wait")
@@ -178,7 +181,8 @@ func (h *health) unreachableProblem() *problem {
 		return nil
 	}
 	return &problem{reason: reasonUnreachable, message: fmt.Sprintf(
-		"the load balancer reports %s as critical: %s. Check that pods have addresses of the VCN (VCN-native pod networking) and that network security groups and security lists permit the load balancer's subnets to reach them",
+		"the load balancer reports %s as critical: %s. Check that pods have addresses of the VCN (VCN-native pod networking) and that "+
+			"network security groups and security lists permit the load balancer's subnets to reach them",
 		formatCount(n, "backend of a ready pod", "backends of ready pods"), h.failed)}
 }
 

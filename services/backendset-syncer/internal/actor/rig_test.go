@@ -133,7 +133,8 @@ func furnish(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets[name] = &ocilb.BackendSet{
 			Name: name, Policy: "LEAST_CONNECTIONS", Backends: []ocilb.Backend{}, BackendMaxConnections: &limit,
 			HealthChecker: ocilb.HealthChecker{
-				Protocol: "HTTP", URLPath: "/health", ReturnCode: 204, Retries: 2, TimeoutInMillis: 1500, IntervalInMillis: 2000, ResponseBodyRegex: "^ok",
+				Protocol: "HTTP", URLPath: "/health", ReturnCode: 204, Retries: 2, TimeoutInMillis: 1500, IntervalInMillis: 2000,
+				ResponseBodyRegex: "^ok",
 			},
 		}
 	}
@@ -143,7 +144,8 @@ func furnish(lb *ocilb.LoadBalancer) *ocilb.Error {
 // listen adds a listener for set chat. Without one, the load balancer checks no backend.
 func listen(lb *ocilb.LoadBalancer) *ocilb.Error {
 	lb.Listeners["http"] = &ocilb.Listener{
-		Name: "http", Protocol: "HTTP", Port: 80, DefaultBackendSetName: "chat", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 3600},
+		Name: "http", Protocol: "HTTP", Port: 80, DefaultBackendSetName: "chat",
+		ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 3600},
 	}
 	return nil
 }
@@ -153,15 +155,16 @@ func (r *rig) client() *ociapi.Client {
 	transport := &http.Transport{DialContext: r.Service.Network.Dial}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return ociapi.New(ociapi.Params{
-		Options: ociapi.Options{Rate: 100, Endpoint: "http://oci.test"}, Observer: r.meter, Clock: clock.RealClock{}, Credentials: ocilbtest.Provider(),
-		HTTP: &http.Client{Transport: transport, Timeout: timeout},
+		Options: ociapi.Options{Rate: 100, Endpoint: "http://oci.test"}, Observer: r.meter, Clock: clock.RealClock{},
+		Credentials: ocilbtest.Provider(), HTTP: &http.Client{Transport: transport, Timeout: timeout},
 	})
 }
 
 // start starts a leader.
 func (r *rig) start() {
 	r.actors = New(Params{
-		Client: r.client(), Observer: r.meter, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: verify, Changed: func(Key) {}, Jitter: func() float64 { return 0.5 },
+		Client: r.client(), Observer: r.meter, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: verify, Changed: func(Key) {},
+		Jitter: func() float64 { return 0.5 },
 		Occupants: func(backend netip.AddrPort, own []string) []plan.Occupant {
 			other, found := r.others.Load(backend.Addr())
 			if !found || slices.Contains(own, other.(plan.Occupant).Service) {
@@ -246,7 +249,8 @@ func (r *rig) eventually(set, backends string, within time.Duration) time.Durati
 			return time.Since(begun)
 		}
 		if time.Since(begun) > within {
-			require.Fail(r.t, "set does not converge", "after %s set %s has %q, and not %q; report %+v; calls %s", within, set, r.has(set), backends, report, r.lastCalls())
+			require.Fail(r.t, "set does not converge", "after %s set %s has %q, and not %q; report %+v; calls %s", within, set, r.has(set),
+				backends, report, r.lastCalls())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -256,7 +260,8 @@ func (r *rig) lastCalls() string {
 	var lines []string
 	calls := r.Calls()
 	for _, c := range calls[max(len(calls)-40, 0):] {
-		lines = append(lines, fmt.Sprintf("\n%s %s %d %s %s %s", c.At.Format("05.000"), c.Operation, c.Status, c.Code, c.Fault, c.WorkRequest))
+		lines = append(lines,
+			fmt.Sprintf("\n%s %s %d %s %s %s", c.At.Format("05.000"), c.Operation, c.Status, c.Code, c.Fault, c.WorkRequest))
 	}
 	return strings.Join(lines, "")
 }
@@ -295,7 +300,9 @@ func (r *rig) accepted(operations ...string) int {
 }
 
 // firstModes are the modes of the first lane: each concurrency mode, with different times at which the ETag changes.
-var firstModes = []string{"busy, etag at acceptance", "conflict, etag at acceptance, lenient", "queue, etag at both", "parallel, etag at completion, lenient"}
+var firstModes = []string{
+	"busy, etag at acceptance", "conflict, etag at acceptance, lenient", "queue, etag at both", "parallel, etag at completion, lenient",
+}
 
 // modes returns the first modes of the emulator. In the long lane, it returns all combinations of what documents leave open.
 func modes(first int) map[string]*ocilb.Modes {

@@ -108,7 +108,8 @@ func measureInBubble(t *testing.T, c cell) outcome {
 	d := &rollout{rig: r, cell: c}
 	require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		lb.BackendSets["chat"].HealthChecker = ocilb.HealthChecker{
-			Protocol: "HTTP", URLPath: "/health", ReturnCode: 200, Retries: 3, TimeoutInMillis: 1000, IntervalInMillis: 2000, ResponseBodyRegex: ".*",
+			Protocol: "HTTP", URLPath: "/health", ReturnCode: 200, Retries: 3, TimeoutInMillis: 1000, IntervalInMillis: 2000,
+			ResponseBodyRegex: ".*",
 		}
 		return listen(lb)
 	}))
@@ -253,20 +254,24 @@ func (d *rollout) naive(ctx context.Context, events <-chan struct{}) {
 			return
 		case <-events:
 		}
-		got, err := client.GetBackendSet(ctx, loadbalancer.GetBackendSetRequest{LoadBalancerId: common.String(id), BackendSetName: common.String("chat")})
+		got, err := client.GetBackendSet(ctx,
+			loadbalancer.GetBackendSetRequest{LoadBalancerId: common.String(id), BackendSetName: common.String("chat")})
 		if err != nil {
 			continue
 		}
 		h := got.HealthChecker
 		details := loadbalancer.UpdateBackendSetDetails{
 			Policy: got.Policy, Backends: []loadbalancer.BackendDetails{}, HealthChecker: &loadbalancer.HealthCheckerDetails{
-				Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries, TimeoutInMillis: h.TimeoutInMillis,
-				IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex,
+				Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
+				TimeoutInMillis: h.TimeoutInMillis, IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex,
 			},
 		}
 		for _, e := range d.endpoints() {
 			if e.State == plan.Ready {
-				details.Backends = append(details.Backends, loadbalancer.BackendDetails{IpAddress: common.String(e.Address.Addr().String()), Port: common.Int(int(e.Address.Port()))})
+				details.Backends = append(details.Backends,
+					loadbalancer.BackendDetails{
+						IpAddress: common.String(e.Address.Addr().String()), Port: common.Int(int(e.Address.Port())),
+					})
 			}
 		}
 		updated, err := client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
@@ -349,7 +354,8 @@ func TestRollOut(t *testing.T) {
 	for i, c := range cells {
 		o := outcomes[i]
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t\n", c.preStop, c.work, choose(c.cuts, "cuts", "spares"),
-			choose(c.afterHealth, "after health", "at once"), c.flow, o.requests, o.failed, o.writes, o.propagation.Round(100*time.Millisecond))
+			choose(c.afterHealth, "after health", "at once"), c.flow, o.requests, o.failed, o.writes,
+			o.propagation.Round(100*time.Millisecond))
 		assert.Greater(t, o.requests, 200)
 		switch {
 		case c.flow == ours && c.preStop > o.propagation+streamLength:
@@ -386,7 +392,8 @@ func cellsOf(selection string) []cell {
 	for i := range all {
 		all[i].replicas, all[i].interval = replicas, time.Second/arrivals
 		if selection == "" {
-			all[i].replicas, all[i].interval = testlane.Repetitions(2*surge, replicas), time.Duration(testlane.Repetitions(20, 4))*time.Second/arrivals
+			all[i].replicas, all[i].interval = testlane.Repetitions(2*surge, replicas),
+				time.Duration(testlane.Repetitions(20, 4))*time.Second/arrivals
 		}
 	}
 	return all

@@ -35,7 +35,8 @@ func (a *actor) pollWorkRequest(ctx context.Context) {
 		a.handleFailure(ctx, &a.reads, err)
 		a.workRequestsUnknown, a.loadBalancerStale = false, false // the work request is known
 	case !w.Done && now.Sub(p.sent) > ociapi.WorkRequestDeadline:
-		a.finishWorkRequest("lost", fmt.Sprintf("work request %s (%s) has not ended after %s", p.id, p.Operation(), ociapi.WorkRequestDeadline))
+		a.finishWorkRequest("lost",
+			fmt.Sprintf("work request %s (%s) has not ended after %s", p.id, p.Operation(), ociapi.WorkRequestDeadline))
 	case !w.Done:
 		a.reads.reset()
 		wait := time.Duration(pollFraction * float64(now.Sub(p.sent)))

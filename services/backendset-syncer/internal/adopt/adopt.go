@@ -180,7 +180,8 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 			continue
 		}
 		if live.Port != int(l.Port) {
-			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has port %d, and Gateway %s wants port %d: rename one of them", live.Port,
+			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has port %d, and Gateway %s wants port %d: "+
+				"rename one of them", live.Port,
 				nameOf(g), l.Port)
 			continue
 		}
@@ -243,7 +244,8 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 		}
 	}
 	b.record.PutObject(lbrecord.Object{
-		Kind: lbrecord.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener), AdoptedRules: b.adoptRules(policy, listener),
+		Kind: lbrecord.RoutingPolicy, Name: policy, Key: b.in.Keys.PolicyKey(nameOf(g), listener),
+		AdoptedRules: b.adoptRules(policy, listener),
 	})
 	b.addFinding(object, "policy of listener %s", name)
 }

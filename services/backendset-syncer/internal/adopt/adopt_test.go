@@ -23,15 +23,23 @@ const loadBalancer = "ocid1.loadbalancer.oc1.iad.a"
 // upstreamShaped is a Gateway with two routes, and a load balancer as oke-gateway-api v0.8.0 leaves it, with objects of Terraform beside.
 func upstreamShaped() *Input {
 	gateway := &gatewayv1.Gateway{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "inference", Annotations: map[string]string{annotationCertificates: "models-tls-rev-7, models-tls-rev-3"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "models", Name: "inference",
+			Annotations: map[string]string{annotationCertificates: "models-tls-rev-7, models-tls-rev-3"},
+		},
 		Spec: gatewayv1.GatewaySpec{Listeners: []gatewayv1.Listener{
 			{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
 			{Name: "other", Port: 8444, Protocol: gatewayv1.HTTPSProtocolType},
-			{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "tls"}}}},
+			{
+				Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
+				TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "tls"}}},
+			},
 		}},
 	}
 	route := func(name, rules string, services ...string) *gatewayv1.HTTPRoute {
-		r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: name, Annotations: map[string]string{annotationRules: rules}}}
+		r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "models", Name: name, Annotations: map[string]string{annotationRules: rules},
+		}}
 		r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "inference"}}
 		for _, s := range services {
 			rule := gatewayv1.HTTPRouteRule{}
@@ -44,7 +52,8 @@ func upstreamShaped() *Input {
 		}
 		return r
 	}
-	chat := route("chat", "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat,https/p0000_1a2b3c4d_models_chat", "chat", "embed")
+	chat := route("chat", "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat,https/p0000_1a2b3c4d_models_chat", "chat",
+		"embed")
 	canary := route("canary", "http/p0000_deadbeef_models_canary", "blue+green")
 	rule := func(name, set string) lblayout.Rule { return lblayout.Rule{Name: name, Condition: "c", Set: set} }
 	return &Input{
@@ -56,22 +65,32 @@ func upstreamShaped() *Input {
 		},
 		Live: &lblayout.Live{
 			Listeners: map[string]lblayout.Listener{
-				"http":      {Name: "http", Port: 80, Protocol: "HTTP", Policy: "http_policy", DefaultSet: "inference-default"},
-				"https":     {Name: "https", Port: 443, Protocol: "HTTP", Policy: "https_policy", DefaultSet: "inference-default", TLS: &lblayout.TLS{Certificate: "models-tls-rev-7"}},
-				"other":     {Name: "other", Port: 8444, Protocol: "HTTP", DefaultSet: "inference-default", TLS: &lblayout.TLS{Certificate: "models-tls-rev-3"}},
+				"http": {Name: "http", Port: 80, Protocol: "HTTP", Policy: "http_policy", DefaultSet: "inference-default"},
+				"https": {Name: "https", Port: 443, Protocol: "HTTP", Policy: "https_policy", DefaultSet: "inference-default",
+					TLS: &lblayout.TLS{Certificate: "models-tls-rev-7"}},
+				"other": {Name: "other", Port: 8444, Protocol: "HTTP", DefaultSet: "inference-default",
+					TLS: &lblayout.TLS{Certificate: "models-tls-rev-3"}},
 				"terraform": {Name: "terraform", Port: 8443, Protocol: "HTTP", Policy: "terraform_policy", DefaultSet: "terraform"},
 			},
 			Policies: map[string]lblayout.Policy{
 				"http_policy": {Name: "http_policy", Rules: []lblayout.Rule{
-					rule("by_hand", "terraform"), rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule("p0001_1a2b3c4d_models_chat", "models-embed-80"),
+					rule("by_hand", "terraform"), rule("p0000_1a2b3c4d_models_chat", "models-chat-80"),
+					rule("p0001_1a2b3c4d_models_chat", "models-embed-80"),
 					rule("p0000_deadbeef_models_canary", "models-blue-80"), rule(catchAll, "inference-default"),
 				}},
-				"https_policy":     {Name: "https_policy", Rules: []lblayout.Rule{rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default")}},
+				"https_policy": {Name: "https_policy", Rules: []lblayout.Rule{
+					rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default"),
+				}},
 				"terraform_policy": {Name: "terraform_policy", Rules: []lblayout.Rule{rule("special", "models-embed-80")}},
 			},
-			Uses:         map[lblayout.Ref]bool{{Kind: lbrecord.Certificate, Name: "models-tls-rev-3"}: true, {Kind: lbrecord.Certificate, Name: "models-tls-rev-7"}: true},
+			Uses: map[lblayout.Ref]bool{
+				{Kind: lbrecord.Certificate, Name: "models-tls-rev-3"}: true, {Kind: lbrecord.Certificate, Name: "models-tls-rev-7"}: true,
+			},
 			Certificates: map[string]bool{"models-tls-rev-7": true, "models-tls-rev-3": true, "terraform": true},
-			Sets:         map[string]int{"models-chat-80": 2, "models-embed-80": 1, "models-blue-80": 1, "models-green-80": 1, "inference-default": 0, "terraform": 3},
+			Sets: map[string]int{
+				"models-chat-80": 2, "models-embed-80": 1, "models-blue-80": 1, "models-green-80": 1, "inference-default": 0,
+				"terraform": 3,
+			},
 		},
 		Keys: Keys{
 			Listener: func(_ *gatewayv1.Gateway, l *gatewayv1.Listener) string { return "own-" + string(l.Name) },
@@ -125,7 +144,8 @@ func TestBuild(t *testing.T) {
 	}, objects(r), "%v", findings)
 	policy := r.FindByKey(lbrecord.RoutingPolicy, "policy models/inference/http")
 	require.NotNil(t, policy)
-	assert.Equal(t, []string{catchAll, "p0000_1a2b3c4d_models_chat", "p0000_deadbeef_models_canary", "p0001_1a2b3c4d_models_chat"}, policy.AdoptedRules)
+	assert.Equal(t, []string{catchAll, "p0000_1a2b3c4d_models_chat", "p0000_deadbeef_models_canary", "p0001_1a2b3c4d_models_chat"},
+		policy.AdoptedRules)
 	again, _ := Build(upstreamShaped())
 	assert.Equal(t, r.Encode(), again.Encode())
 	parsed, err := lbrecord.Parse(r.Encode())
@@ -142,17 +162,27 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 		absent string // name of an object that is not adopted
 		says   string
 	}{
-		{name: "a rule by hand", change: func(*Input) {}, absent: "by_hand", says: "routing policy http_policy: rule by_hand is of no HTTPRoute: it stays"},
-		{name: "a set that a policy of Terraform uses", change: func(*Input) {}, absent: "models-embed-80", says: "backend set models-embed-80: others use it, too"},
+		{
+			name: "a rule by hand", change: func(*Input) {}, absent: "by_hand",
+			says: "routing policy http_policy: rule by_hand is of no HTTPRoute: it stays",
+		},
+		{
+			name: "a set that a policy of Terraform uses", change: func(*Input) {}, absent: "models-embed-80",
+			says: "backend set models-embed-80: others use it, too",
+		},
 		{name: "a set that no rule uses", change: func(*Input) {}, absent: "models-green-80"},
-		{name: "a set of a path route", change: func(in *Input) { in.PathRouted = map[string]bool{"models-chat-80": true} }, absent: "models-chat-80", says: "others use it, too"},
+		{
+			name: "a set of a path route", change: func(in *Input) { in.PathRouted = map[string]bool{"models-chat-80": true} },
+			absent: "models-chat-80", says: "others use it, too",
+		},
 		{
 			name: "a rule that no route has", absent: "models-chat-80",
 			change: func(in *Input) { in.Routes = nil },
 			says:   "rule p0000_1a2b3c4d_models_chat is of no HTTPRoute: it stays",
 		},
 		{
-			name: "a certificate that a listener of Terraform uses", absent: "models-tls-rev-3", says: "a listener that is not adopted uses it",
+			name: "a certificate that a listener of Terraform uses", absent: "models-tls-rev-3",
+			says: "a listener that is not adopted uses it",
 			change: func(in *Input) {
 				l := in.Live.Listeners["terraform"]
 				l.TLS = &lblayout.TLS{Certificate: "models-tls-rev-3"}
@@ -160,7 +190,8 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 			},
 		},
 		{
-			name: "a default set that a rule by hand uses", absent: "inference-default", says: "backend set inference-default: others use it, too",
+			name: "a default set that a rule by hand uses", absent: "inference-default",
+			says:   "backend set inference-default: others use it, too",
 			change: func(in *Input) { in.Live.Policies["terraform_policy"].Rules[0].Set = "inference-default" },
 		},
 		{
@@ -171,7 +202,10 @@ func TestBuildLeavesOthersAlone(t *testing.T) {
 			name: "a certificate that nothing uses", absent: "models-tls-rev-3", says: "nothing uses it: it stays",
 			change: func(in *Input) { in.Live.Uses = nil },
 		},
-		{name: "an annotation of nothing", absent: "models-tls-rev-3", change: func(in *Input) { delete(in.Live.Certificates, "models-tls-rev-3") }, says: "the load balancer does not have it"},
+		{
+			name: "an annotation of nothing", absent: "models-tls-rev-3",
+			change: func(in *Input) { delete(in.Live.Certificates, "models-tls-rev-3") }, says: "the load balancer does not have it",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,15 +274,21 @@ func TestBuildOfALostRecord(t *testing.T) {
 	in.Routes = nil
 	in.Live = &lblayout.Live{
 		Listeners: map[string]lblayout.Listener{
-			"own-http": {Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default", Hostnames: []string{"own-host"}},
-			"http":     {Name: "http", Port: 8080, Protocol: "HTTP", DefaultSet: "terraform"},
+			"own-http": {
+				Name: "own-http", Port: 80, Protocol: "HTTP", Policy: "p_own_http", DefaultSet: "own-default",
+				Hostnames: []string{"own-host"},
+			},
+			"http": {Name: "http", Port: 8080, Protocol: "HTTP", DefaultSet: "terraform"},
 		},
-		Policies:  map[string]lblayout.Policy{"p_own_http": {Name: "p_own_http", Rules: []lblayout.Rule{{Name: "r000_models_chat", Set: "own-chat"}}}},
+		Policies: map[string]lblayout.Policy{"p_own_http": {
+			Name: "p_own_http", Rules: []lblayout.Rule{{Name: "r000_models_chat", Set: "own-chat"}},
+		}},
 		Hostnames: map[string]lblayout.Hostname{"own-host": {Name: "own-host", Hostname: "chat.example.com"}},
 		Sets:      map[string]int{"own-default": 0, "own-chat": 1, "terraform": 1, "unused": 0},
 	}
 	in.Keys.Own = []lbrecord.Object{
-		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"}, {Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
+		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"},
+		{Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
 		{Kind: lbrecord.BackendSet, Name: "own-gone", Key: "set Service/models/gone"},
 	}
 	r, findings := Build(in)
@@ -271,11 +311,14 @@ func TestBuildOfALostRecordWithRulesOfOthers(t *testing.T) {
 			"foreign":  {Name: "foreign", Port: 81, Protocol: "HTTP", DefaultSet: "own-other"},
 			"shared":   {Name: "shared", Port: 82, Protocol: "HTTP", DefaultSet: "own-default"},
 		},
-		Policies: map[string]lblayout.Policy{"p_own_http": {Name: "p_own_http", Rules: []lblayout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}}}},
-		Sets:     map[string]int{"own-default": 0, "own-chat": 1, "own-other": 1},
+		Policies: map[string]lblayout.Policy{"p_own_http": {
+			Name: "p_own_http", Rules: []lblayout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}},
+		}},
+		Sets: map[string]int{"own-default": 0, "own-chat": 1, "own-other": 1},
 	}
 	in.Keys.Own = []lbrecord.Object{
-		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"}, {Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
+		{Kind: lbrecord.BackendSet, Name: "own-default", Key: "set"},
+		{Kind: lbrecord.BackendSet, Name: "own-chat", Key: "set Service/models/chat"},
 		{Kind: lbrecord.BackendSet, Name: "own-other", Key: "set Service/models/other"},
 	}
 	r, findings := Build(in)
@@ -310,7 +353,9 @@ func TestUpstreamNames(t *testing.T) {
 	assert.True(t, isUpstreamPolicy("p_0123456789abcdef_my_listener", "my.listener"))
 	assert.False(t, isUpstreamPolicy("http_policy", "https"))
 	assert.False(t, isUpstreamPolicy("p_http", "http"))
-	for name, want := range map[string]int{"p0000_1a2b3c4d_a_b": 0, "p0012_1a2b3c4d_a_b_rule": 12, "p12_1a2b_a": -1, "default_catch_all": -1, "r000_a_b": -1} {
+	for name, want := range map[string]int{
+		"p0000_1a2b3c4d_a_b": 0, "p0012_1a2b3c4d_a_b_rule": 12, "p12_1a2b_a": -1, "default_catch_all": -1, "r000_a_b": -1,
+	} {
 		index, ok := ruleIndex(name)
 		assert.Equal(t, want >= 0, ok, name)
 		if ok {

@@ -95,7 +95,8 @@ func (c *Cluster) FindRefusals(gateways []*gatewayv1.Gateway, routes []*gatewayv
 	for i := range c.Deployments {
 		if d := &c.Deployments[i]; isUpstream(d) && (ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0) {
 			refuse("deployment "+nameOf(d).String(),
-				"oke-gateway-api runs, and would delete what it does not know: scale the deployment to 0, and wait until its pods have ended")
+				"oke-gateway-api runs, and would delete what it does not know: scale the deployment to 0, "+
+					"and wait until its pods have ended")
 		}
 	}
 	names := map[types.NamespacedName]bool{}
@@ -184,7 +185,9 @@ func RoutesOf(gateways []*gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute) []*g
 	for _, r := range routes {
 		if slices.ContainsFunc(r.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
 			return ptr.Deref(ref.Kind, "Gateway") == "Gateway" &&
-				names[types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name)}]
+				names[types.NamespacedName{
+					Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name),
+				}]
 		}) {
 			attached = append(attached, r)
 		}

@@ -40,25 +40,50 @@ func client(t *testing.T, manifests ...string) *fake.FakeDynamicClient {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: oke, name: controller%s}\nspec: {replicas: %d, template: {spec: {containers: [{name: a, image: %s}]}}}\nstatus: {replicas: %d}"
-	const attached = "apiVersion: gateway.networking.k8s.io/%s\nkind: %s\nmetadata: {namespace: %s, name: a}\nspec: {parentRefs: [{name: other}, {name: inference%s}]}"
-	const policy = "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {namespace: %s, name: a}\nspec: {targetRefs: [{group: \"\", kind: Service, name: chat}]}"
+	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: oke, name: controller%s}\nspec: {replicas: %d, " +
+		"template: {spec: {containers: [{name: a, image: %s}]}}}\nstatus: {replicas: %d}"
+	const attached = "apiVersion: gateway.networking.k8s.io/%s\nkind: %s\nmetadata: {namespace: %s, name: a}\nspec: {parentRefs: [{name: " +
+		"other}, {name: inference%s}]}"
+	const policy = "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {namespace: %s, name: a}\nspec: " +
+		"{targetRefs: [{group: \"\", kind: Service, name: chat}]}"
 	image := "ghcr.io/gemyago/oke-gateway-api:v0.8.0"
 	tests := []struct {
 		name, give string
 		want       string // empty: nothing is refused
 	}{
-		{name: "oke-gateway-api runs", give: fmt.Sprintf(deployment, "", 1, image, 1), want: "deployment oke/controller: oke-gateway-api runs"},
-		{name: "under another image", give: fmt.Sprintf(deployment, ", labels: {app.kubernetes.io/name: oke-gateway-api-controller}", 1, "mirror/a", 1), want: "oke-gateway-api runs"},
+		{
+			name: "oke-gateway-api runs", give: fmt.Sprintf(deployment, "", 1, image, 1),
+			want: "deployment oke/controller: oke-gateway-api runs",
+		},
+		{
+			name: "under another image",
+			give: fmt.Sprintf(deployment, ", labels: {app.kubernetes.io/name: oke-gateway-api-controller}", 1, "mirror/a", 1),
+			want: "oke-gateway-api runs",
+		},
 		{name: "it has pods that end", give: fmt.Sprintf(deployment, "", 0, image, 1), want: "wait until its pods have ended"},
 		{name: "it is scaled down", give: fmt.Sprintf(deployment, "", 0, image, 0)},
 		{name: "another program", give: fmt.Sprintf(deployment, "", 1, "registry/app", 1)},
-		{name: "a GRPCRoute", give: fmt.Sprintf(attached, "v1", "GRPCRoute", "models", ""), want: "grpcroute models/a: it is attached to Gateway models/inference"},
-		{name: "a GRPCRoute of another namespace", give: fmt.Sprintf(attached, "v1", "GRPCRoute", "other", ", namespace: models"), want: "grpcroute other/a"},
+		{
+			name: "a GRPCRoute", give: fmt.Sprintf(attached, "v1", "GRPCRoute", "models", ""),
+			want: "grpcroute models/a: it is attached to Gateway models/inference",
+		},
+		{
+			name: "a GRPCRoute of another namespace", give: fmt.Sprintf(attached, "v1", "GRPCRoute", "other", ", namespace: models"),
+			want: "grpcroute other/a",
+		},
 		{name: "a GRPCRoute of another Gateway", give: fmt.Sprintf(attached, "v1", "GRPCRoute", "other", "")},
-		{name: "a TLSRoute", give: fmt.Sprintf(attached, "v1", "TLSRoute", "models", ""), want: "tlsroute models/a: it is attached to Gateway models/inference"},
-		{name: "a TLSRoute of an older version", give: fmt.Sprintf(attached, "v1alpha2", "TLSRoute", "models", ""), want: "tlsroute models/a"},
-		{name: "a BackendTLSPolicy", give: fmt.Sprintf(policy, "models"), want: "backendtlspolicy models/a: it applies to Service models/chat"},
+		{
+			name: "a TLSRoute", give: fmt.Sprintf(attached, "v1", "TLSRoute", "models", ""),
+			want: "tlsroute models/a: it is attached to Gateway models/inference",
+		},
+		{
+			name: "a TLSRoute of an older version", give: fmt.Sprintf(attached, "v1alpha2", "TLSRoute", "models", ""),
+			want: "tlsroute models/a",
+		},
+		{
+			name: "a BackendTLSPolicy", give: fmt.Sprintf(policy, "models"),
+			want: "backendtlspolicy models/a: it applies to Service models/chat",
+		},
 		{name: "a BackendTLSPolicy of another Service", give: fmt.Sprintf(policy, "other")},
 	}
 	for _, tt := range tests {

@@ -171,11 +171,12 @@ type actorParts struct {
 
 func newActors(p actorParts) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
-	toBindings, toPods := bindings.OnReport(p.Informers, p.Queues.Bindings.Enqueue), readinessgate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
+	toBindings := bindings.OnReport(p.Informers, p.Queues.Bindings.Enqueue)
+	toPods := readinessgate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
-		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify, MayWrite: p.Elector.Check,
-		Occupants: p.Observer.FindOccupants,
-		Changed:   func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
+		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify,
+		MayWrite: p.Elector.Check, Occupants: p.Observer.FindOccupants,
+		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }
 
@@ -229,8 +230,8 @@ func newGateways(p gatewayParts) *gateways.Reconciler {
 	}
 	return gateways.New(gateways.Params{
 		Planner: gatewayplan.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
-		Records: lbrecord.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)), Writer: gateways.NewWriter(p.Dynamic, service.Owner(name)),
-		Recorder: p.Events, Meter: p.Metrics,
+		Records: lbrecord.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)),
+		Writer:  gateways.NewWriter(p.Dynamic, service.Owner(name)), Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }
@@ -249,7 +250,8 @@ type gateParts struct {
 
 func newGates(p gateParts) *readinessgate.Reconciler {
 	return readinessgate.New(readinessgate.Params{
-		Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout, Clock: p.Clock,
+		Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout,
+		Clock: p.Clock,
 	})
 }
 
@@ -261,7 +263,9 @@ func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prom
 	return w
 }
 
-func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry) *httpserver.Server {
+func newHTTPServer(
+	cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry,
+) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
 		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(append(c.configCaches(), i)...)}},

@@ -133,7 +133,8 @@ func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permi
 		return permission, err.Error()
 	case exceedsLimit(permission.Bindings, b, e.observer.BindingsOfNamespace(b)):
 		return permission, fmt.Sprintf(
-			"the namespace has more than %d bindings, its limit in the configuration: delete some or ask the administrator to raise the limit",
+			"the namespace has more than %d bindings, its limit in the configuration: delete some or ask the "+
+				"administrator to raise the limit",
 			permission.Bindings)
 	}
 	return permission, ""
@@ -142,10 +143,9 @@ func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permi
 // BuildWanted returns what the actor of the load balancer should do for a binding.
 func (d *Decision) BuildWanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
 	w := &actor.Wanted{
-		Endpoints: d.endpoints.Endpoints, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, Weight: int(max(b.Spec.Weight, 1)),
-		Maximum: d.permission.Backends,
-		Drain:   drainOf(b), Health: healthOf(b), Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil,
-		Limits: d.permission.Limits,
+		Endpoints: d.endpoints.Endpoints, Services: []string{b.Namespace + "/" + b.Spec.ServiceRef.Name},
+		Weight: int(max(b.Spec.Weight, 1)), Maximum: d.permission.Backends, Drain: drainOf(b), Health: healthOf(b),
+		Emptying: b.DeletionTimestamp != nil, Watching: b.Status.HeldSince == nil, Limits: d.permission.Limits,
 	}
 	if !w.Watching {
 		w.Claimed = b.Status.HeldSince.Time
@@ -174,6 +174,7 @@ func healthOf(b *v1alpha1.BackendSetBinding) *ociapi.HealthChecker {
 	}
 	return &ociapi.HealthChecker{
 		Protocol: h.Protocol, URLPath: h.URLPath, Port: int(h.Port), ReturnCode: int(h.ReturnCode), Retries: int(h.Retries),
-		Timeout: time.Duration(h.TimeoutMilliseconds) * time.Millisecond, Interval: time.Duration(h.IntervalMilliseconds) * time.Millisecond,
+		Timeout:  time.Duration(h.TimeoutMilliseconds) * time.Millisecond,
+		Interval: time.Duration(h.IntervalMilliseconds) * time.Millisecond,
 	}
 }

@@ -28,8 +28,13 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 // bindingOf returns a binding of set chat that was created some minutes ago.
 func bindingOf(name string, minutes int, change ...func(b *v1alpha1.BackendSetBinding)) *v1alpha1.BackendSetBinding {
 	b := &v1alpha1.BackendSetBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: name, UID: types.UID(name), Generation: 3, CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))},
-		Spec:       v1alpha1.BackendSetBindingSpec{LoadBalancerID: lb, BackendSetName: "chat", ServiceRef: v1alpha1.ServiceReference{Name: name}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "models", Name: name, UID: types.UID(name), Generation: 3,
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute)),
+		},
+		Spec: v1alpha1.BackendSetBindingSpec{
+			LoadBalancerID: lb, BackendSetName: "chat", ServiceRef: v1alpha1.ServiceReference{Name: name},
+		},
 	}
 	for _, c := range change {
 		c(b)
@@ -77,8 +82,14 @@ func TestOwnersOfBackendSets(t *testing.T) {
 		{name: "the oldest", bindings: []*v1alpha1.BackendSetBinding{bindingOf("b", 1), bindingOf("a", 2)}, want: "a"},
 		{name: "by name", bindings: []*v1alpha1.BackendSetBinding{bindingOf("b", 1), bindingOf("a", 1)}, want: "a"},
 		{name: "by namespace", bindings: []*v1alpha1.BackendSetBinding{bindingOf("a", 1), bindingOf("b", 1, in("earlier"))}, want: "b"},
-		{name: "the one that holds the set", bindings: []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1)), bindingOf("a", 9)}, want: "b"},
-		{name: "the one that held it first", bindings: []*v1alpha1.BackendSetBinding{bindingOf("a", 9, held(1)), bindingOf("b", 1, held(2))}, want: "b"},
+		{
+			name: "the one that holds the set", bindings: []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1)), bindingOf("a", 9)},
+			want: "b",
+		},
+		{
+			name:     "the one that held it first",
+			bindings: []*v1alpha1.BackendSetBinding{bindingOf("a", 9, held(1)), bindingOf("b", 1, held(2))}, want: "b",
+		},
 	}
 	for _, tt := range tests {
 		for _, b := range tt.bindings {
@@ -90,7 +101,8 @@ func TestOwnersOfBackendSets(t *testing.T) {
 	h := newSetOwners()
 	young, old := bindingOf("young", 1), bindingOf("old", 9)
 	assert.Equal(t, young, h.chooseOwner(key, young, nil))
-	assert.Equal(t, young, h.chooseOwner(key, old, []*v1alpha1.BackendSetBinding{young}), "a set that was granted stays, although the status is not written yet")
+	assert.Equal(t, young, h.chooseOwner(key, old, []*v1alpha1.BackendSetBinding{young}),
+		"a set that was granted stays, although the status is not written yet")
 	assert.False(t, h.wasOwned(key), "nobody has claimed it")
 	h.clearGrants()
 	assert.Equal(t, old, h.chooseOwner(key, young, []*v1alpha1.BackendSetBinding{old}))
@@ -110,8 +122,11 @@ func TestLimitOfBindings(t *testing.T) {
 	t.Parallel()
 	a, b, c := bindingOf("a", 3), bindingOf("b", 2, held(1)), bindingOf("c", 1)
 	all := []*v1alpha1.BackendSetBinding{a, b, c}
-	for limit, want := range map[int]string{3: "[false false false]", 2: "[false false true]", 1: "[true false true]", 0: "[true true true]"} {
-		assert.Equal(t, want, fmt.Sprint([]bool{exceedsLimit(limit, a, all), exceedsLimit(limit, b, all), exceedsLimit(limit, c, all)}), limit)
+	for limit, want := range map[int]string{
+		3: "[false false false]", 2: "[false false true]", 1: "[true false true]", 0: "[true true true]",
+	} {
+		assert.Equal(t, want, fmt.Sprint([]bool{exceedsLimit(limit, a, all), exceedsLimit(limit, b, all), exceedsLimit(limit, c, all)}),
+			limit)
 	}
 }
 
@@ -133,16 +148,44 @@ func TestJudge(t *testing.T) {
 		writes    bool
 	}{
 		{name: "a binding", binding: bindingOf("a", 1), endpoints: one, writes: true},
-		{name: "of another namespace", binding: bindingOf("a", 1, in("other")), reason: "NotAllowed", message: "does not permit namespace other"},
-		{name: "without a configuration", binding: bindingOf("a", 1), config: "-", problem: "ConfigMap a/b does not exist", reason: "NotAllowed", message: "(ConfigMap a/b does not exist)"},
+		{
+			name: "of another namespace", binding: bindingOf("a", 1, in("other")), reason: "NotAllowed",
+			message: "does not permit namespace other",
+		},
+		{
+			name: "without a configuration", binding: bindingOf("a", 1), config: "-", problem: "ConfigMap a/b does not exist",
+			reason: "NotAllowed", message: "(ConfigMap a/b does not exist)",
+		},
 		{name: "too many", binding: bindingOf("a", 1), siblings: 3, reason: "NotAllowed", message: "more than 2 bindings"},
-		{name: "a rival", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2)}, reason: "Conflict", message: "binding b owns"},
-		{name: "a younger rival", binding: bindingOf("a", 2), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1)}, endpoints: one, writes: true},
-		{name: "a rival that is not allowed", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2, in("other"), held(2))}, endpoints: one, writes: true},
-		{name: "no such port", binding: bindingOf("a", 1, held(1)), err: errors.New("Service a has no port"), reason: "ServiceInvalid", message: "keeps its backends"},
-		{name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Missing: true}, reason: "ServiceInvalid", message: "keeps its backends"},
-		{name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.ServiceEndpoints{Missing: true}, reason: "ServiceInvalid", message: "leave the backend set", writes: true},
-		{name: "addresses that are refused", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused", message: "too many", writes: true},
+		{
+			name: "a rival", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2)}, reason: "Conflict",
+			message: "binding b owns",
+		},
+		{
+			name: "a younger rival", binding: bindingOf("a", 2), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1)}, endpoints: one,
+			writes: true,
+		},
+		{
+			name: "a rival that is not allowed", binding: bindingOf("a", 1),
+			rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2, in("other"), held(2))}, endpoints: one, writes: true,
+		},
+		{
+			name: "no such port", binding: bindingOf("a", 1, held(1)), err: errors.New("Service a has no port"), reason: "ServiceInvalid",
+			message: "keeps its backends",
+		},
+		{
+			name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Missing: true},
+			reason: "ServiceInvalid", message: "keeps its backends",
+		},
+		{
+			name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.ServiceEndpoints{Missing: true},
+			reason: "ServiceInvalid", message: "leave the backend set", writes: true,
+		},
+		{
+			name: "addresses that are refused", binding: bindingOf("a", 1),
+			endpoints: observe.ServiceEndpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused",
+			message: "too many", writes: true,
+		},
 		{name: "a binding that is deleted", binding: bindingOf("a", 1, deleting), err: errors.New("no port"), writes: true},
 	}
 	for _, tt := range tests {
@@ -177,14 +220,25 @@ func TestWanted(t *testing.T) {
 	t.Parallel()
 	b := bindingOf("a", 1, held(1))
 	v := &Decision{permission: policy.Permission{Limits: plan.Limits{PerSet: 5}}}
-	assert.Equal(t, &actor.Wanted{Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 1, Drain: plan.Drain{Maximum: time.Hour}, Limits: plan.Limits{PerSet: 5}}, v.BuildWanted(b), "an old object without defaults")
+	assert.Equal(t,
+		&actor.Wanted{
+			Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 1, Drain: plan.Drain{Maximum: time.Hour},
+			Limits: plan.Limits{PerSet: 5},
+		},
+		v.BuildWanted(b), "an old object without defaults")
 	b.Spec.Weight = 7
 	b.Spec.Drain = v1alpha1.Drain{Minimum: &metav1.Duration{Duration: time.Second}, Maximum: &metav1.Duration{Duration: time.Minute}}
-	b.Spec.HealthChecker = &v1alpha1.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, TimeoutMilliseconds: 1500, IntervalMilliseconds: 2500}
+	b.Spec.HealthChecker = &v1alpha1.HealthChecker{
+		Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, TimeoutMilliseconds: 1500, IntervalMilliseconds: 2500,
+	}
 	deleting(b)
 	assert.Equal(t, &actor.Wanted{
-		Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 7, Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
-		Health: &ociapi.HealthChecker{Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond, Interval: 2500 * time.Millisecond},
+		Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 7,
+		Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
+		Health: &ociapi.HealthChecker{
+			Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond,
+			Interval: 2500 * time.Millisecond,
+		},
 	}, v.BuildWanted(b))
 }
 

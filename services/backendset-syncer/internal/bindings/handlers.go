@@ -74,7 +74,8 @@ func addressHandler(recheck func(addresses []string)) cache.ResourceEventHandler
 			recheck(informers.AddressesOf(s))
 		}
 	}
-	return controller.Unless(sameSlice, cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, current any) { check(current) }})
+	return controller.Unless(sameSlice,
+		cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, current any) { check(current) }})
 }
 
 // OnReport returns the function that enqueues the bindings of a set whose report has changed.

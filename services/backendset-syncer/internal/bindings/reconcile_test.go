@@ -100,7 +100,12 @@ func finalized(b *v1alpha1.BackendSetBinding) {
 func conditioned(reason string, status metav1.ConditionStatus, message string) func(b *v1alpha1.BackendSetBinding) {
 	return func(b *v1alpha1.BackendSetBinding) {
 		b.Status.ObservedGeneration = b.Generation
-		b.Status.Conditions = []metav1.Condition{{Type: "Synced", Status: status, Reason: reason, Message: message, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+		b.Status.Conditions = []metav1.Condition{
+			{
+				Type: "Synced", Status: status, Reason: reason, Message: message, ObservedGeneration: b.Generation,
+				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+			},
+		}
 	}
 }
 
@@ -123,33 +128,53 @@ func TestReconcile(t *testing.T) {
 		{name: "a binding that is gone", drops: true},
 		{name: "a new binding waits until its set was read", binding: bindingOf("a", 1), condition: "False Pending", wants: true},
 		{name: "then it claims its set", binding: bindingOf("a", 1), report: &actor.Report{Known: true}, held: true, wants: true},
-		{name: "not if it has backends of others", binding: bindingOf("a", 1), report: &actor.Report{Known: true, Foreign: 1, Reason: "Conflict"}, condition: "False Conflict", wants: true,
+		{name: "not if it has backends of others", binding: bindingOf("a", 1),
+			report: &actor.Report{Known: true, Foreign: 1, Reason: "Conflict"}, condition: "False Conflict", wants: true,
 			events: []string{"Warning Conflict"}},
 		{name: "unless the administrator permits it", binding: bindingOf("a", 1), text: "loadBalancers: [{id: " + lb + ", takeOver: true}]",
 			report: &actor.Report{Known: true, Foreign: 1, Reason: "Conflict"}, held: true, wants: true},
 		{name: "then it writes", binding: bindingOf("a", 1, held(1)), condition: "False Pending", held: true, wants: true},
 		{name: "a report", binding: bindingOf("a", 1, held(1)), report: synced, condition: "True Synced", held: true, wants: true},
-		{name: "nothing new", binding: bindingOf("a", 1, held(1), conditioned("Synced", "True", "it is"), func(b *v1alpha1.BackendSetBinding) {
-			b.Status.Backends = &v1alpha1.BackendCounts{Active: 2, Draining: 1}
-		}), report: synced, wants: true},
-		{name: "a problem has an Event", binding: bindingOf("a", 1, held(1), conditioned("Synced", "True", "it is")), report: &actor.Report{Reason: "AuthFailed", Message: "no"},
+		{name: "nothing new", binding: bindingOf("a", 1, held(1), conditioned("Synced", "True", "it is"),
+			func(b *v1alpha1.BackendSetBinding) {
+				b.Status.Backends = &v1alpha1.BackendCounts{Active: 2, Draining: 1}
+			}), report: synced, wants: true},
+		{name: "a problem has an Event", binding: bindingOf("a", 1, held(1),
+			conditioned("Synced", "True", "it is")), report: &actor.Report{Reason: "AuthFailed", Message: "no"},
 			condition: "False AuthFailed", held: true, wants: true, events: []string{"Warning AuthFailed"}},
-		{name: "its end, too", binding: bindingOf("a", 1, held(1), conditioned("AuthFailed", "False", "no")), report: synced, condition: "True Synced", held: true, wants: true,
+		{name: "its end, too", binding: bindingOf("a", 1, held(1),
+			conditioned("AuthFailed", "False", "no")), report: synced, condition: "True Synced", held: true, wants: true,
 			events: []string{"Normal Synced"}},
-		{name: "changes that wait have none", binding: bindingOf("a", 1, held(1), conditioned("Synced", "True", "it is")), report: &actor.Report{Reason: "Pending", Message: "soon"},
+		{name: "changes that wait have none", binding: bindingOf("a", 1, held(1),
+			conditioned("Synced", "True", "it is")), report: &actor.Report{Reason: "Pending", Message: "soon"},
 			condition: "False Pending", held: true, wants: true},
-		{name: "a binding that may not", binding: bindingOf("a", 1, held(1)), text: "loadBalancers: []", condition: "False NotAllowed", drops: true, events: []string{"Warning NotAllowed"}},
-		{name: "a binding that comes late", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))}, condition: "False Conflict", drops: true,
+		{
+			name: "a binding that may not", binding: bindingOf("a", 1, held(1)), text: "loadBalancers: []", condition: "False NotAllowed",
+			drops: true, events: []string{"Warning NotAllowed"},
+		},
+		{name: "a binding that comes late", binding: bindingOf("a", 1), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))},
+			condition: "False Conflict", drops: true,
 			events: []string{"Warning Conflict"}},
-		{name: "the finalizer comes before the first write", binding: bindingOf("a", 1, held(1), empties), finalizers: []string{v1alpha1.FinalizerEmpty}},
+		{
+			name: "the finalizer comes before the first write", binding: bindingOf("a", 1, held(1), empties),
+			finalizers: []string{v1alpha1.FinalizerEmpty},
+		},
 		{name: "not before the claim", binding: bindingOf("a", 1, empties), report: &actor.Report{Known: true}, held: true, wants: true},
 		{name: "the policy changes to Keep", binding: bindingOf("a", 1, held(1), finalized), finalizers: []string{"other"}},
 		{name: "deleted, keeps its backends", binding: bindingOf("a", 1, held(1), deleting), drops: true},
-		{name: "deleted, empties the set", binding: bindingOf("a", 1, held(1), deleting, empties, finalized), report: synced, condition: "True Synced", held: true, wants: true},
-		{name: "deleted, and the set is empty", binding: bindingOf("a", 1, held(1), deleting, empties, finalized), report: &actor.Report{Known: true}, finalizers: []string{"other"}},
-		{name: "deleted, and the state is not known", binding: bindingOf("a", 1, held(1), deleting, empties, finalized), report: &actor.Report{Reason: "AuthFailed"},
+		{
+			name: "deleted, empties the set", binding: bindingOf("a", 1, held(1), deleting, empties, finalized), report: synced,
+			condition: "True Synced", held: true, wants: true,
+		},
+		{
+			name: "deleted, and the set is empty", binding: bindingOf("a", 1, held(1), deleting, empties, finalized),
+			report: &actor.Report{Known: true}, finalizers: []string{"other"},
+		},
+		{name: "deleted, and the state is not known", binding: bindingOf("a", 1, held(1), deleting, empties, finalized),
+			report:    &actor.Report{Reason: "AuthFailed"},
 			condition: "False AuthFailed", held: true, wants: true, events: []string{"Warning AuthFailed"}},
-		{name: "deleted, and another one owns the set", binding: bindingOf("a", 1, deleting, empties, finalized), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))},
+		{name: "deleted, and another one owns the set", binding: bindingOf("a", 1, deleting, empties, finalized),
+			rivals:     []*v1alpha1.BackendSetBinding{bindingOf("b", 1, held(1))},
 			finalizers: []string{"other"}},
 	}
 	for _, tt := range tests {
@@ -179,7 +204,8 @@ func TestReconcile(t *testing.T) {
 func TestWritesThatFail(t *testing.T) {
 	t.Parallel()
 	for want, b := range map[string]*v1alpha1.BackendSetBinding{
-		"claim backend set chat: no": bindingOf("a", 1), "update status: no": bindingOf("a", 1, held(1)), "update finalizers: no": bindingOf("a", 1, held(1), empties),
+		"claim backend set chat: no": bindingOf("a", 1), "update status: no": bindingOf("a", 1, held(1)),
+		"update finalizers: no": bindingOf("a", 1, held(1), empties),
 	} {
 		w := &world{t: t, binding: b, fail: errors.New("no"), report: &actor.Report{Known: true}}
 		require.EqualError(t, w.reconcile(), want)

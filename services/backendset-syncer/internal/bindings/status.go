@@ -57,9 +57,12 @@ func (r *Reconciler) buildStatus(b *v1alpha1.BackendSetBinding, d *Decision, rep
 		next.HeldSince, next.Backends = nil, nil
 	}
 	if report != nil && report.Known && b.Status.HeldSince != nil {
-		next.Backends = &v1alpha1.BackendCounts{Active: int32(report.Active), Draining: int32(report.Draining), Waiting: int32(report.Waiting)}
+		next.Backends = &v1alpha1.BackendCounts{
+			Active: int32(report.Active), Draining: int32(report.Draining), Waiting: int32(report.Waiting),
+		}
 	}
-	c := conditions.Set(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), buildCondition(b, d, report), r.p.Clock.Now())
+	c := conditions.Set(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), buildCondition(b, d, report),
+		r.p.Clock.Now())
 	i := slices.IndexFunc(next.Conditions, func(x metav1.Condition) bool { return x.Type == c.Type })
 	if i < 0 {
 		next.Conditions = append(next.Conditions, c)
@@ -72,7 +75,8 @@ func (r *Reconciler) buildStatus(b *v1alpha1.BackendSetBinding, d *Decision, rep
 // buildCondition returns the condition of a binding: what is wrong with it, or what the actor reports.
 func buildCondition(b *v1alpha1.BackendSetBinding, d *Decision, report *actor.Report) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: d.reason, Message: d.message,
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation, Reason: d.reason,
+		Message: d.message,
 	}
 	switch {
 	case !d.writes || d.reason != "" && (report == nil || report.Synced || report.HoldsVanished):

@@ -45,11 +45,13 @@ func newAdopt(out, log io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt NAME",
 		Short: "Take over the load balancer of a Gateway from oke-gateway-api, or after its record was lost",
-		Long: "Print which objects of the load balancer of a Gateway the program would take over, and what stays foreign. With --write, adopt writes\n" +
+		Long: "Print which objects of the load balancer of a Gateway the program would take over, and what stays foreign. With --write, " +
+			"adopt writes\n" +
 			"the record that makes these objects the program's. It never writes to the load balancer.\n" +
 			"Exit codes: 0 the record was written, 2 it would be written, 1 an error, or a refusal.",
-		Example: "  backendset-syncer adopt -n models inference --config-map=fairlead/backendset-syncer --gateway-namespace=fairlead --oci-auth=config-file --oci-config-file=$HOME/.oci/config",
-		Args:    cobra.ExactArgs(1),
+		Example: "  backendset-syncer adopt -n models inference --config-map=fairlead/backendset-syncer --gateway-namespace=fairlead " +
+			"--oci-auth=config-file --oci-config-file=$HOME/.oci/config",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate(), o.validateFlags()); err != nil {
 				return fmt.Errorf("flags: %w", err)
@@ -150,7 +152,8 @@ func (o *adoptOptions) prepareAdoption(ctx context.Context, name types.Namespace
 	}
 	p.log = log
 	a := &adoption{
-		planner: p, resolution: p.gateways.ResolveGateways(), store: lbrecord.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer"),
+		planner: p, resolution: p.gateways.ResolveGateways(),
+		store: lbrecord.NewStore(clients.CoreV1(), p.records, "fairlead-backendset-syncer"),
 	}
 	if a.obstacles, err = adopt.ReadCluster(ctx, client); err != nil {
 		return nil, err // the error names the kind
@@ -212,8 +215,8 @@ func readRoutesAndSecrets(w *dryrun.World, secrets map[types.NamespacedName]*cor
 // keysOf returns the keys and names of the program.
 func keysOf(o gatewayplan.Options) adopt.Keys {
 	k := adopt.Keys{
-		Listener: gatewayplan.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey, DefaultSet: routing.EmptyKey,
-		Certificate: gatewayplan.CertificateKeyOf,
+		Listener: gatewayplan.ListenerName, Policy: routing.PolicyName, PolicyKey: routing.PolicyKey, Set: setKey,
+		DefaultSet: routing.EmptyKey, Certificate: gatewayplan.CertificateKeyOf,
 	}
 	if o.Responder != (cache.ObjectName{}) {
 		k.DefaultSet = routing.DefaultKey
@@ -225,11 +228,13 @@ func keysOf(o gatewayplan.Options) adopt.Keys {
 func setKey(r *gatewayv1.HTTPRoute, rule int) string {
 	var members []routing.Member
 	for _, ref := range r.Spec.Rules[rule].BackendRefs {
-		if ptr.Deref(ref.Weight, 1) == 0 || ptr.Deref(ref.Kind, "Service") != "Service" || ptr.Deref(ref.Group, "") != "" || ref.Port == nil {
+		if ptr.Deref(ref.Weight, 1) == 0 || ptr.Deref(ref.Kind, "Service") != "Service" || ptr.Deref(ref.Group, "") != "" ||
+			ref.Port == nil {
 			return ""
 		}
 		members = append(members, routing.Member{Weight: 1, Backend: routing.Backend{
-			Kind: "Service", Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name), Port: *ref.Port,
+			Kind: "Service", Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.Namespace))), Name: string(ref.Name),
+			Port: *ref.Port,
 		}})
 	}
 	if len(members) != 1 {
@@ -266,7 +271,8 @@ func (a *adoption) readBalancer(ctx context.Context) error {
 	}
 	for _, o := range known.Objects {
 		if a.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name}) {
-			return fmt.Errorf("load balancer %s has a record with %d objects, such as %s %s: delete ConfigMap %s/%s first if the record is wrong",
+			return fmt.Errorf("load balancer %s has a record with %d objects, such as %s %s: delete ConfigMap %s/%s first "+
+				"if the record is wrong",
 				id, len(known.Objects), o.Kind, o.Name, a.records, lbrecord.ConfigMapName(id))
 		}
 	}
@@ -297,7 +303,8 @@ func (a *adoption) printNext(r *lbrecord.Record, out io.Writer) error {
 		fmt.Fprintln(a.log, problem)
 	}
 	if len(p.Lost) > 0 {
-		return fmt.Errorf("the load balancer has %s %s, which the program would create: delete it, or rename it", p.Lost[0].Kind, p.Lost[0].Name)
+		return fmt.Errorf("the load balancer has %s %s, which the program would create: delete it, or rename it", p.Lost[0].Kind,
+			p.Lost[0].Name)
 	}
 	changes := p.LayoutChanges(a.in.Live)
 	for _, step := range lblayout.NextSteps(a.in.Live, p.Layout) {

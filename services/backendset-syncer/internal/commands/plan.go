@@ -41,10 +41,12 @@ func newPlan(out, log io.Writer) *cobra.Command {
 		Use:   "plan [NAME...]",
 		Short: "Print the changes of load balancers that the program would make",
 		Long: "Print the changes of listeners, routing policies and backend sets that the program would make to stdout, and problems of\n" +
-			"Gateways, routes and bindings to stderr. NAME is that of a BackendSetBinding or a Gateway: a load balancer is planned as a whole.\n" +
+			"Gateways, routes and bindings to stderr. NAME is that of a BackendSetBinding or a Gateway: " +
+			"a load balancer is planned as a whole.\n" +
 			"plan reads the cluster and the load balancers, and writes nothing.\n" +
 			"Exit codes: 0 no change, 2 changes, 1 an error, or nothing could be planned.",
-		Example: "  backendset-syncer plan -n models chat --config-map=fairlead/backendset-syncer --oci-auth=config-file --oci-config-file=$HOME/.oci/config",
+		Example: "  backendset-syncer plan -n models chat --config-map=fairlead/backendset-syncer --oci-auth=config-file " +
+			"--oci-config-file=$HOME/.oci/config",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(o.Kube.Validate(), o.OCI.Validate()); err != nil {
 				return fmt.Errorf("flags: %w", err)
@@ -144,9 +146,9 @@ func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
 	p := &planner{
 		evaluator: bindings.NewEvaluator(observer, document, recorded),
 		client:    ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
-		gateways:  gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps, records: o.RecordNamespace(),
-		occupants: observer.FindOccupants, bindings: observer.ListBindings(), previews: map[string]map[string]actor.Preview{},
-		failures: map[string]error{},
+		gateways:  gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps,
+		records: o.RecordNamespace(), occupants: observer.FindOccupants, bindings: observer.ListBindings(),
+		previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)

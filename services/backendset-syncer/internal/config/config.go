@@ -85,7 +85,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
 		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.DurationVar(&c.Verify, "verify-interval", c.Verify,
-		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of a load balancer.")
+		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of "+
+			"a load balancer.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers,
 		"Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
 	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
@@ -103,13 +104,17 @@ func (c *Config) AddSourceFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.ConfigMap, "config-map",
 		"ConfigMap with the configuration in key config, as namespace/name. Without it, no binding may use a load balancer.")
 	fs.BoolVar(&c.Gateways.Enabled, "gateways", c.Gateways.Enabled,
-		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list and watch them, Secrets, ConfigMaps and pods.")
+		"Program listeners and routing policies from Gateways and HTTPRoutes, if the API server serves them. It needs permissions to list "+
+			"and watch them, Secrets, ConfigMaps and pods.")
 	fs.Var(&c.Gateways.Responder, "responder-service",
-		"Service of the programs' responders, as namespace/name. Its ports 404 and 500 become the backends of requests that no rule matches, and whose rule has no backend. Empty: load balancers answer 502.")
+		"Service of the programs' responders, as namespace/name. Its ports 404 and 500 become the backends of requests that no rule "+
+			"matches, and whose rule has no backend. Empty: load balancers answer 502.")
 	fs.StringVar(&c.Gateways.Namespace, "gateway-namespace", c.Gateways.Namespace,
-		"Namespace of the ConfigMaps that record which objects of a load balancer belong to Gateways. Defaults to --leader-election-namespace, then the namespace of the pod, then that of --config-map.")
+		"Namespace of the ConfigMaps that record which objects of a load balancer belong to Gateways. Defaults to "+
+			"--leader-election-namespace, then the namespace of the pod, then that of --config-map.")
 	fs.BoolVar(&c.Gateways.OKE, "oke-gateway-api-alias", c.Gateways.OKE,
-		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load balancers over with the subcommand adopt.")
+		"Also accept GatewayClasses of oke-gateway-api for application load balancers. Remove that controller first, and take its load "+
+			"balancers over with the subcommand adopt.")
 	fs.BoolVar(&c.Gates.Enabled, "readiness-gates", c.Gates.Enabled,
 		"Serve the readiness gate fairlead.dev/oci-lb-ready. It needs permissions to list pods and to patch their status.")
 }

@@ -20,7 +20,8 @@ func TestFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.AddFlags(fs)
 	require.NoError(t, fs.Parse([]string{
-		"--config-map=a/b", "--readiness-gates", "--webhook-address=:1", "--verify-interval=1m", "--oci-auth=api-key", "--oci-region=us-phoenix-1", "--workers=7",
+		"--config-map=a/b", "--readiness-gates", "--webhook-address=:1", "--verify-interval=1m", "--oci-auth=api-key",
+		"--oci-region=us-phoenix-1", "--workers=7",
 	}))
 	require.NoError(t, c.Validate())
 	assert.Equal(t, "a/b", c.ConfigMap.String())
@@ -34,8 +35,10 @@ func TestFlags(t *testing.T) {
 func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
-		"--workers=0": "--workers 0", "--verify-interval=1s": "--verify-interval 1s", "--discovery-interval=1ms": "--discovery-interval", "--max-retry-delay=1ms": "--max-retry-delay",
-		"--readiness-gate-timeout=1ms": "--readiness-gate-timeout", "--webhook-address=:1": "only with --readiness-gates", "--oci-auth=x": "--oci-auth",
+		"--workers=0": "--workers 0", "--verify-interval=1s": "--verify-interval 1s", "--discovery-interval=1ms": "--discovery-interval",
+		"--max-retry-delay=1ms":        "--max-retry-delay",
+		"--readiness-gate-timeout=1ms": "--readiness-gate-timeout", "--webhook-address=:1": "only with --readiness-gates",
+		"--oci-auth=x": "--oci-auth",
 	} {
 		c := Default()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

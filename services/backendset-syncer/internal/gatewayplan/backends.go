@@ -34,7 +34,9 @@ const reasonNoProxy = "NoEndpointPickerProxy"
 // resolveBackend returns the backend of a reference, or its problem.
 func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
 	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))
-	backend := routing.Backend{Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
+	backend := routing.Backend{
+		Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name),
+	}
 	switch {
 	case group == "" && kind == kindService:
 		backend.Port = ptr.Deref(ref.Port, 0)
@@ -83,7 +85,8 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 	switch {
 	case e.Missing:
 		return backendEndpoints{
-			service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)},
+			service: name.String(),
+			problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)},
 		}
 	case err != nil:
 		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
@@ -110,7 +113,8 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 		return backendEndpoints{endpoints: proxies.Endpoints, service: picker, refused: proxies.Refused}
 	case !failOpen:
 		return backendEndpoints{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
-			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set failureMode FailOpen to send requests to the pods directly", name, problem)}}
+			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set "+
+				"failureMode FailOpen to send requests to the pods directly", name, problem)}}
 	}
 	return backendEndpoints{endpoints: mergeEndpoints(proxies.Endpoints, b.podEndpoints(pool)), service: picker}
 }

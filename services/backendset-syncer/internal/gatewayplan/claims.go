@@ -99,8 +99,9 @@ func (b *planBuilder) decideClaims() {
 			for _, c := range claims {
 				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
 					r.route.Refused[i] = routing.Refusal{
-						Reason:  reasonHostConflict,
-						Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path),
+						Reason: reasonHostConflict,
+						Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host,
+							c.Path),
 					}
 				}
 			}
@@ -156,7 +157,8 @@ func (b *planBuilder) recordClaims() {
 				continue
 			}
 			for _, c := range r.claims[i] {
-				if slices.ContainsFunc(c.listeners, func(l *Listener) bool { return !at[listenerOf{l.gateway.gatewayName(), string(l.Name)}] }) {
+				if slices.ContainsFunc(c.listeners,
+					func(l *Listener) bool { return !at[listenerOf{l.gateway.gatewayName(), string(l.Name)}] }) {
 					b.recordClaim(r.Namespace, c.Claim)
 				}
 			}

@@ -204,7 +204,8 @@ func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSCo
 	case len(t.CertificateRefs) == 0:
 		if namespace := l.gateway.Namespace; !b.Document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
 			invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf(
-				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator to add its OCID to namespaces.%[1]s.certificates", namespace))
+				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator "+
+					"to add its OCID to namespaces.%[1]s.certificates", namespace))
 		}
 		return
 	}
@@ -329,7 +330,9 @@ func (l *Listener) conflictWith(other *Listener) Problem {
 	case other.Protocol != l.Protocol:
 		return Problem{string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has port %d with another protocol", owner, l.Port)}
 	case other.lowerHostname() == l.lowerHostname():
-		return Problem{string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has port %d with the same hostname", owner, l.Port)}
+		return Problem{
+			string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has port %d with the same hostname", owner, l.Port),
+		}
 	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
 		return Problem{
 			string(gatewayv1.ListenerReasonProtocolConflict),
@@ -378,7 +381,8 @@ func (b *planBuilder) portProblem(l *Listener) Problem {
 		same := len(hosts) == 0 && l.lowerHostname() == "" || slices.Contains(hosts, l.lowerHostname())
 		if same || other.Protocol != l.layoutProtocol() || (other.TLS == nil) != (l.tls == nil) {
 			return Problem{
-				string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port),
+				string(gatewayv1.ListenerReasonPortUnavailable),
+				fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port),
 			}
 		}
 	}

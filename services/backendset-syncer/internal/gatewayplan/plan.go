@@ -98,7 +98,8 @@ func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 		before: in.Record,
 		sets:   map[string]*Set{}, keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{},
 		endpoints: map[routing.Backend]backendEndpoints{},
-		services:  map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{}, layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
+		services:  map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{},
+		layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
 	}
 	if b.before == nil {
 		b.before = &lbrecord.Record{LoadBalancer: in.LoadBalancer}
@@ -177,8 +178,8 @@ func (b *planBuilder) computeRouting() {
 		}
 		b.valid = append(b.valid, l)
 		b.input.Listeners = append(b.input.Listeners, routing.Listener{
-			Gateway: l.gateway.gatewayName(), Name: string(l.Name), Hostname: l.lowerHostname(), Port: l.Port, TLS: l.tls != nil, Routes: l.routes,
-			Served: b.servedBy(l), Redirected: b.isRedirected(l),
+			Gateway: l.gateway.gatewayName(), Name: string(l.Name), Hostname: l.lowerHostname(), Port: l.Port, TLS: l.tls != nil,
+			Routes: l.routes, Served: b.servedBy(l), Redirected: b.isRedirected(l),
 		})
 	}
 	b.namePolicies()

@@ -27,12 +27,24 @@ func TestRefusedGateways(t *testing.T) {
 		name, parameters, spec string
 		reason, message        string
 	}{
-		{"client certificates", "", "tls: {frontend: {default: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}}}}", "UnsupportedValue", "spec.tls.frontend"},
-		{"client certificates of a port", "", "tls: {frontend: {default: {}, perPort: [{port: 443, tls: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}}}]}}", "UnsupportedValue", "spec.tls.frontend"},
+		{
+			"client certificates", "",
+			"tls: {frontend: {default: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}}}}", "UnsupportedValue",
+			"spec.tls.frontend",
+		},
+		{
+			"client certificates of a port", "",
+			"tls: {frontend: {default: {}, perPort: [{port: 443, tls: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, " +
+				"name: ca}]}}}]}}",
+			"UnsupportedValue", "spec.tls.frontend",
+		},
 		{"certificate for backends", "", "tls: {backend: {clientCertificateRef: {name: client}}}", "UnsupportedValue", "spec.tls.backend"},
 		{"default Gateway", "", "defaultScope: All", "UnsupportedValue", "spec.defaultScope"},
 		{"addresses", "", "addresses: [{value: 10.0.0.1}]", "UnsupportedAddress", "spec.addresses"},
-		{"unknown parameter", "idleTimeout: '1'", "", "InvalidParameters", "idleTimeout: unknown key: use one of loadBalancerId, idleTimeoutSeconds"},
+		{
+			"unknown parameter", "idleTimeout: '1'", "", "InvalidParameters",
+			"idleTimeout: unknown key: use one of loadBalancerId, idleTimeoutSeconds",
+		},
 		{"misspelled parameter", "drainMaximumSecond: '1'", "", "InvalidParameters", `unknown key: did you mean "drainMaximumSeconds"?`},
 		{"idle timeout", "idleTimeoutSeconds: '0'", "", "InvalidParameters", "idleTimeoutSeconds"},
 		{"health check", "healthCheckPath: /health", "", "InvalidParameters", "healthCheckProtocol HTTP"},
@@ -83,7 +95,8 @@ func TestClaimsAreOfServedHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.config = strings.Replace(r.config, "namespaces: [infra]", "namespaces: [infra], conditions: 20", 1)
-	r.gateway("web", "", "", "{name: one, port: 81, protocol: HTTP, hostname: h1.example.com, allowedRoutes: {namespaces: {from: All}}}", webListener)
+	r.gateway("web", "", "", "{name: one, port: 81, protocol: HTTP, hostname: h1.example.com, allowedRoutes: {namespaces: {from: All}}}",
+		webListener)
 	r.service("models", "chat", 1)
 	var hosts []string
 	for i := range 16 {
@@ -101,13 +114,17 @@ func TestParametersOfSets(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.gateway("web", "drainMaximumSeconds: '10'", "", webListener)
-	r.gateway("second", "drainMaximumSeconds: '20', healthCheckProtocol: HTTP, healthCheckPath: /health", "", strings.Replace(webListener, "port: 80", "port: 81", 1))
+	r.gateway("second", "drainMaximumSeconds: '20', healthCheckProtocol: HTTP, healthCheckPath: /health", "",
+		strings.Replace(webListener, "port: 80", "port: 81", 1))
 	for i, name := range []string{"a", "b", "both"} {
 		r.service("models", name, i)
 	}
 	r.route("models", "a", "rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: a, port: 80}]}]")
-	r.route("models", "b", "parentRefs: [{name: second, namespace: infra}], rules: [{matches: [{path: {value: /b}}], backendRefs: [{name: b, port: 80}]}]")
-	r.route("models", "both", "parentRefs: [{name: second, namespace: infra}, {name: web, namespace: infra}], rules: [{matches: [{path: {value: /both}}], backendRefs: [{name: both, port: 80}]}]")
+	r.route("models", "b",
+		"parentRefs: [{name: second, namespace: infra}], rules: [{matches: [{path: {value: /b}}], backendRefs: [{name: b, port: 80}]}]")
+	r.route("models", "both",
+		"parentRefs: [{name: second, namespace: infra}, {name: web, namespace: infra}], rules: [{matches: [{path: {value: /both}}], "+
+			"backendRefs: [{name: both, port: 80}]}]")
 	p := r.serve()
 	health := map[string]lblayout.Health{}
 	for _, s := range p.Layout.Sets {
@@ -161,7 +178,8 @@ func TestConditionsOfOthers(t *testing.T) {
 	for i := range 3 {
 		own.Rules = append(own.Rules, lblayout.Rule{
 			Name: fmt.Sprint("terraform", i), Set: own.Rules[0].Set,
-			Condition: "all(http.request.url.path eq '/a', any(http.request.url.path eq '/b', http.request.url.path eq '/c'), http.request.url.path eq '/d', http.request.url.path eq '/e')",
+			Condition: "all(http.request.url.path eq '/a', any(http.request.url.path eq '/b', http.request.url.path eq '/c'), " +
+				"http.request.url.path eq '/d', http.request.url.path eq '/e')",
 		})
 	}
 	r.live.Policies[name] = own
@@ -190,10 +208,12 @@ func TestSetsOfPoolsKnowTheirPods(t *testing.T) {
 	r := newRig(t)
 	r.gateway("web", "", "", webListener)
 	r.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +
-		"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}, failureMode: FailOpen}}")
+		"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: " +
+		"9002}, failureMode: FailOpen}}")
 	r.apply("apiVersion: v1\nkind: Pod\nmetadata: {name: llm-1, namespace: models, labels: {app: llm}}\n" +
 		"status: {podIP: 10.0.0.7, phase: Running, conditions: [{type: Ready, status: 'True'}]}")
-	r.route("models", "route", "rules: [{matches: [{path: {value: /a}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool}]}]")
+	r.route("models", "route",
+		"rules: [{matches: [{path: {value: /a}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool}]}]")
 	_, s := setOf(t, r.serve(), "'/a'")
 	require.Len(t, s.Wanted.Endpoints, 1)
 	assert.Equal(t, []string{"models/picker"}, s.Wanted.Services)
@@ -212,7 +232,8 @@ func TestSetsKnowTheirServices(t *testing.T) {
 	r.route("models", "shared", "rules: [{backendRefs: [{name: chat, port: 80}, {name: canary, port: 80}]}]")
 	r.route("models", "gone", "rules: [{matches: [{path: {value: /gone}}], backendRefs: [{name: gone, port: 80}]}]")
 	r.serve()
-	r.objects = slices.DeleteFunc(r.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Service" && u.GetName() == "gone" })
+	r.objects = slices.DeleteFunc(r.objects,
+		func(u *unstructured.Unstructured) bool { return u.GetKind() == "Service" && u.GetName() == "gone" })
 	var services []string
 	for _, s := range r.plan().Sets { // the policy still uses the set of the Service that is gone
 		services = append(services, s.Wanted.Services...)

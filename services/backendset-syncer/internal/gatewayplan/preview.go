@@ -81,7 +81,8 @@ func (p *Plan) FormatProblems() []string {
 	for _, l := range p.Listeners {
 		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
 			if problem != (Problem{}) {
-				lines = append(lines, fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
+				lines = append(lines,
+					fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
 			}
 		}
 	}
@@ -89,7 +90,8 @@ func (p *Plan) FormatProblems() []string {
 		name := r.Namespace + "/" + r.Name
 		for _, parent := range r.parents {
 			if a := &parent.acceptance; !a.Accepted {
-				lines = append(lines, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
+				lines = append(lines,
+					fmt.Sprintf("HTTPRoute %s at Gateway %s: %s: %s", name, parent.gateway.gatewayName(), a.Reason, a.Message))
 			} else if a.Dropped != "" {
 				lines = append(lines, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
 			}

@@ -104,8 +104,8 @@ type Resolution struct {
 	Balancers map[string][]*ResolvedGateway // by OCID, the oldest first
 	// Unprogrammable are the program's Gateways without a load balancer that they may program.
 	Unprogrammable []UnprogrammableGateway
-	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of this
-	// program.
+	// Unknown are Gateways, as namespace/name, whose class does not exist, or is one of oke-gateway-api without the alias: they may be of
+	// this program.
 	Unknown map[string]bool
 
 	document *policy.Document // nil without a configuration
@@ -160,7 +160,8 @@ func (p *Planner) ResolveGateways() *Resolution {
 	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}, bindings: p.observer.ListBindings()}
 	r.document, r.invalid = p.configuration.CurrentDocument()
 	for _, g := range informers.ListAll[gatewayv1.Gateway](p.caches.Gateways) {
-		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses, cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
+		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses,
+			cache.ObjectName{Name: string(g.Spec.GatewayClassName)})
 		switch {
 		case class == nil:
 			r.Unknown[g.Namespace+"/"+g.Name] = true
@@ -220,8 +221,11 @@ func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
 		return Problem{reasonUnsupported, "spec.tls.backend: the program does not configure TLS to backends"}
 	}
 	if f := s.TLS.Frontend; f != nil &&
-		(f.Default.Validation != nil || slices.ContainsFunc(f.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
-		return Problem{reasonUnsupported, "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all"}
+		(f.Default.Validation != nil || slices.ContainsFunc(f.PerPort,
+			func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
+		return Problem{
+			reasonUnsupported, "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all",
+		}
 	}
 	return Problem{}
 }

@@ -96,7 +96,9 @@ func (b *planBuilder) keepSet(o *lbrecord.Object) {
 func (b *planBuilder) drainSet(o *lbrecord.Object) {
 	drain := b.firstParameters().drainTimes()
 	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()}}
+	b.sets[o.Name] = &Set{
+		Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()},
+	}
 }
 
 // backendLimits returns the limits of the load balancer, also if no Gateway may program it any longer.

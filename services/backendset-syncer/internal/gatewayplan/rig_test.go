@@ -41,19 +41,21 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, config: "podRanges: [10.0.0.0/16]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra]}}]", live: emptyLive(),
-		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		t: t, config: "podRanges: [10.0.0.0/16]\nloadBalancers: [{id: " + balancerID + ", gateways: {namespaces: [infra]}}]",
+		live: emptyLive(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
-	r.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: infra}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: models, labels: {team: llm}}\n---\n" +
+	r.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: infra}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: models, " +
+		"labels: {team: llm}}\n---\n" +
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: others}\n---\n" +
-		"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: oci}\nspec: {controllerName: fairlead.dev/oci-load-balancer}")
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: oci}\nspec: {controllerName: " +
+		"fairlead.dev/oci-load-balancer}")
 	return r
 }
 
 func emptyLive() *lblayout.Live {
 	return &lblayout.Live{
-		Listeners: map[string]lblayout.Listener{}, Policies: map[string]lblayout.Policy{}, RuleSets: map[string]lblayout.RuleSet{}, Hostnames: map[string]lblayout.Hostname{},
-		Certificates: map[string]bool{}, Sets: map[string]int{}, Uses: map[lblayout.Ref]bool{},
+		Listeners: map[string]lblayout.Listener{}, Policies: map[string]lblayout.Policy{}, RuleSets: map[string]lblayout.RuleSet{},
+		Hostnames: map[string]lblayout.Hostname{}, Certificates: map[string]bool{}, Sets: map[string]int{}, Uses: map[lblayout.Ref]bool{},
 	}
 }
 
@@ -107,7 +109,8 @@ func (r *rig) route(ns, name, spec string) {
 	if !strings.Contains(spec, "parentRefs") {
 		spec = "parentRefs: [{name: web, namespace: infra}], " + spec
 	}
-	r.apply(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {%s}", name, ns, spec))
+	r.apply(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {%s}", name,
+		ns, spec))
 }
 
 // service adds a Service with port 80 whose pods have these numbers.
@@ -115,10 +118,13 @@ func (r *rig) service(ns, name string, pods ...int) {
 	r.t.Helper()
 	var endpoints []string
 	for _, n := range pods {
-		endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.0.%d.%d], conditions: {ready: true, serving: true, terminating: false}}", n/250, n%250+1))
+		endpoints = append(endpoints,
+			fmt.Sprintf("{addresses: [10.0.%d.%d], conditions: {ready: true, serving: true, terminating: false}}", n/250, n%250+1))
 	}
-	r.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: %[2]s}\nspec: {ports: [{name: http, port: 80, targetPort: 8000}]}\n---\n"+
-		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[1]s-1, namespace: %[2]s, labels: {kubernetes.io/service-name: %[1]s}}\naddressType: IPv4\n"+
+	r.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: %[2]s}\nspec: {ports: [{name: http, port: 80, "+
+		"targetPort: 8000}]}\n---\n"+
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[1]s-1, namespace: %[2]s, labels: "+
+		"{kubernetes.io/service-name: %[1]s}}\naddressType: IPv4\n"+
 		"ports: [{name: http, port: 8000, protocol: TCP}]\nendpoints: [%[3]s]", name, ns, strings.Join(endpoints, ", ")))
 }
 

@@ -85,7 +85,8 @@ func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, Problem) 
 
 func (p *Plan) lostMessage() string {
 	first := p.Lost[0]
-	return fmt.Sprintf("the load balancer has %s %s, which only this program makes, and the record of the program does not list it: the record was lost. "+
+	return fmt.Sprintf("the load balancer has %s %s, which only this program makes, and the record of the program does not list it: the "+
+		"record was lost. "+
 		"Nothing is changed until `backendset-syncer adopt` has written a new record", first.Kind, first.Name)
 }
 
@@ -338,7 +339,9 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 		case own != nil && own.Problem != (Problem{}):
 			return conditionContent{own.Problem, isFalse}
 		case report == nil:
-			return conditionContent{Problem{v1alpha1.ReasonPending, fmt.Sprintf("backend set %s waits for the load balancer", name)}, isFalse}
+			return conditionContent{
+				Problem{v1alpha1.ReasonPending, fmt.Sprintf("backend set %s waits for the load balancer", name)}, isFalse,
+			}
 		case !report.Synced:
 			return conditionContent{Problem{report.Reason, fmt.Sprintf("backend set %s: %s", name, report.Message)}, isFalse}
 		default:

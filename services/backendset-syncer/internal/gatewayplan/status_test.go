@@ -41,39 +41,62 @@ func TestStatus(t *testing.T) {
 	}{
 		{
 			"programmed", func(*Plan, *Reports) {},
-			"True/Programmed@2", map[string]string{"Accepted": "True/Accepted@2", "ResolvedRefs": "True/ResolvedRefs@2", ConditionBackendsSynced: "True/Synced@2"},
+			"True/Programmed@2",
+			map[string]string{
+				"Accepted": "True/Accepted@2", "ResolvedRefs": "True/ResolvedRefs@2", ConditionBackendsSynced: "True/Synced@2",
+			},
 		},
 		{
 			"the report is about an older layout", func(_ *Plan, r *Reports) { r.Current = false },
-			"True/Programmed@1", map[string]string{"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/Pending@2"},
+			"True/Programmed@1",
+			map[string]string{
+				"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/Pending@2",
+			},
 		},
 		{
 			"the policy waits", func(p *Plan, r *Reports) {
 				r.Layout.Behind[ref(p, lbrecord.RoutingPolicy)] = actor.State{Reason: v1alpha1.ReasonPending}
 			},
-			"True/Programmed@1", map[string]string{"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/Pending@2"},
+			"True/Programmed@1",
+			map[string]string{
+				"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/Pending@2",
+			},
 		},
 		{
 			"the listener fails", func(p *Plan, r *Reports) {
-				r.Layout.Behind[ref(p, lbrecord.Listener)] = actor.State{Reason: v1alpha1.ReasonWorkRequestFailed, Message: "work request ocid1 failed"}
+				r.Layout.Behind[ref(p, lbrecord.Listener)] = actor.State{
+					Reason: v1alpha1.ReasonWorkRequestFailed, Message: "work request ocid1 failed",
+				}
 			},
-			"False/WorkRequestFailed@2", map[string]string{"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/WorkRequestFailed@2"},
+			"False/WorkRequestFailed@2",
+			map[string]string{
+				"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/WorkRequestFailed@2",
+			},
 		},
 		{
 			"the load balancer cannot be read", func(_ *Plan, r *Reports) {
 				r.Layout = &actor.LayoutReport{Reason: v1alpha1.ReasonAuthFailed, Message: "401"}
 			},
-			"False/AuthFailed@2", map[string]string{"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/AuthFailed@2"},
+			"False/AuthFailed@2",
+			map[string]string{
+				"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/AuthFailed@2",
+			},
 		},
 		{
 			"the record was lost", func(p *Plan, _ *Reports) { p.Lost = []lblayout.Ref{ref(p, lbrecord.Listener)} },
-			"False/RecordLost@2", map[string]string{"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/RecordLost@2"},
+			"False/RecordLost@2",
+			map[string]string{
+				"Accepted": "True/Accepted@1", "ResolvedRefs": "True/ResolvedRefs@1", ConditionBackendsSynced: "False/RecordLost@2",
+			},
 		},
 		{
 			"backends wait", func(_ *Plan, r *Reports) {
 				r.Set = func(string) *actor.Report { return &actor.Report{Known: true, Reason: v1alpha1.ReasonPending} }
 			},
-			"True/Programmed@2", map[string]string{"Accepted": "True/Accepted@2", "ResolvedRefs": "True/ResolvedRefs@2", ConditionBackendsSynced: "False/Pending@2"},
+			"True/Programmed@2",
+			map[string]string{
+				"Accepted": "True/Accepted@2", "ResolvedRefs": "True/ResolvedRefs@2", ConditionBackendsSynced: "False/Pending@2",
+			},
 		},
 	}
 	for _, tt := range tests {
@@ -86,8 +109,12 @@ func TestStatus(t *testing.T) {
 			p := r.serve()
 			reports := func() *Reports {
 				return &Reports{
-					Layout:  &actor.LayoutReport{Live: r.live, LoadBalancer: &ociapi.LoadBalancer{Addresses: []string{"192.0.2.1"}}, Behind: map[lblayout.Ref]actor.State{}},
-					Current: true, Now: time.Now(), Set: func(string) *actor.Report { return &actor.Report{Known: true, Synced: true, Active: 1} },
+					Layout: &actor.LayoutReport{
+						Live: r.live, LoadBalancer: &ociapi.LoadBalancer{Addresses: []string{"192.0.2.1"}},
+						Behind: map[lblayout.Ref]actor.State{},
+					}, Current: true, Now: time.Now(), Set: func(string) *actor.Report {
+						return &actor.Report{Known: true, Synced: true, Active: 1}
+					},
 				}
 			}
 			statuses := p.GatewayStatuses(reports())
@@ -114,12 +141,15 @@ func TestPartiallyInvalid(t *testing.T) {
 	r := newRig(t)
 	r.gateway("web", "", "", webListener)
 	r.service("models", "chat", 1)
-	r.route("models", "some", "rules: [{matches: [{method: GET}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: chat, port: 80}]}]")
-	r.route("models", "none", "rules: [{matches: [{method: GET}], backendRefs: [{name: chat, port: 80}]}, {filters: [{type: CORS, cors: {}}]}]")
+	r.route("models", "some",
+		"rules: [{matches: [{method: GET}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: chat, port: 80}]}]")
+	r.route("models", "none",
+		"rules: [{matches: [{method: GET}], backendRefs: [{name: chat, port: 80}]}, {filters: [{type: CORS, cors: {}}]}]")
 	p := r.serve()
 	all := map[string]map[string]string{}
 	messages := map[string]string{}
-	for _, s := range p.RouteStatuses(&Reports{Layout: &actor.LayoutReport{Live: r.live}, Current: true, Now: time.Now(), Set: func(string) *actor.Report { return nil }}) {
+	for _, s := range p.RouteStatuses(&Reports{Layout: &actor.LayoutReport{Live: r.live}, Current: true, Now: time.Now(),
+		Set: func(string) *actor.Report { return nil }}) {
 		all[s.Route.Name] = conditionsOf(s.Parents[0].Conditions)
 		for _, c := range s.Parents[0].Conditions {
 			messages[s.Route.Name+" "+c.Type] = c.Message
@@ -145,12 +175,33 @@ func TestSummaries(t *testing.T) {
 		all  []metav1.Condition
 	}{
 		{"", nil},
-		{"HostConflict", []metav1.Condition{condition("Accepted", "False", "HostConflict"), condition("ResolvedRefs", "True", "ResolvedRefs")}},
+		{
+			"HostConflict",
+			[]metav1.Condition{condition("Accepted", "False", "HostConflict"), condition("ResolvedRefs", "True", "ResolvedRefs")},
+		},
 		{"Pending", []metav1.Condition{condition("Accepted", "Unknown", "Pending"), condition("ResolvedRefs", "True", "ResolvedRefs")}},
-		{"BackendNotFound", []metav1.Condition{condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "False", "BackendNotFound"), synced}},
-		{"PartiallyInvalid", []metav1.Condition{condition("Accepted", "True", "Accepted"), condition("PartiallyInvalid", "True", "UnsupportedValue"), condition("ResolvedRefs", "True", "ResolvedRefs"), synced}},
-		{"WorkRequestFailed", []metav1.Condition{condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "True", "ResolvedRefs"), condition(ConditionBackendsSynced, "False", "WorkRequestFailed")}},
-		{"Synced", []metav1.Condition{condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "True", "ResolvedRefs"), synced}},
+		{
+			"BackendNotFound",
+			[]metav1.Condition{condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "False", "BackendNotFound"), synced},
+		},
+		{
+			"PartiallyInvalid",
+			[]metav1.Condition{
+				condition("Accepted", "True", "Accepted"), condition("PartiallyInvalid", "True", "UnsupportedValue"),
+				condition("ResolvedRefs", "True", "ResolvedRefs"), synced,
+			},
+		},
+		{
+			"WorkRequestFailed",
+			[]metav1.Condition{
+				condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "True", "ResolvedRefs"),
+				condition(ConditionBackendsSynced, "False", "WorkRequestFailed"),
+			},
+		},
+		{
+			"Synced",
+			[]metav1.Condition{condition("Accepted", "True", "Accepted"), condition("ResolvedRefs", "True", "ResolvedRefs"), synced},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {

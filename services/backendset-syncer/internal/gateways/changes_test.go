@@ -50,14 +50,32 @@ var changes = []change{
 	{"an exact path", rules("{matches: [{path: {type: Exact, value: /v1}}], "+ofEmbed+"}", "{"+ofChat+"}")},
 	{"a prefix", rules("{matches: [{path: {value: /v1}}], "+ofChat+"}", "{"+ofEmbed+"}")},
 	{"a longer prefix", rules("{matches: [{path: {value: /v1/models}}], "+ofChat+"}", "{"+ofEmbed+"}")},
-	{"a regular expression", rules("{matches: [{path: {type: RegularExpression, value: '^/v.*'}}], "+ofChat+"}", "{matches: [{path: {value: /}}], "+ofEmbed+"}")},
+	{
+		"a regular expression",
+		rules("{matches: [{path: {type: RegularExpression, value: '^/v.*'}}], "+ofChat+"}", "{matches: [{path: {value: /}}], "+ofEmbed+"}"),
+	},
 	{"a header", rules("{matches: [{headers: [{name: x-team, value: red}]}], "+ofEmbed+"}", "{"+ofChat+"}")},
 	{"another value of the header", rules("{matches: [{headers: [{name: x-team, value: blue}]}], "+ofEmbed+"}", "{"+ofChat+"}")},
 	{"a query parameter", rules("{matches: [{queryParams: [{name: k, value: '1'}]}], "+ofEmbed+"}", "{"+ofChat+"}")},
-	{"several matches", rules("{matches: [{path: {value: /a}}, {path: {value: /v1}, headers: [{name: x-team, value: red}], queryParams: [{name: k, value: '1'}]}], "+ofChat+"}", "{"+ofEmbed+"}")},
-	{"the rules in another order", rules("{"+ofEmbed+"}", "{matches: [{path: {value: /a}}, {path: {value: /v1}, headers: [{name: x-team, value: red}], queryParams: [{name: k, value: '1'}]}], "+ofChat+"}")},
+	{
+		"several matches",
+		rules(
+			"{matches: [{path: {value: /a}}, {path: {value: /v1}, headers: [{name: x-team, value: red}], queryParams: [{name: k, value: "+
+				"'1'}]}], "+ofChat+"}",
+			"{"+ofEmbed+"}"),
+	},
+	{
+		"the rules in another order",
+		rules("{"+ofEmbed+"}",
+			"{matches: [{path: {value: /a}}, {path: {value: /v1}, headers: [{name: x-team, value: red}], queryParams: [{name: k, value: "+
+				"'1'}]}], "+ofChat+"}"),
+	},
 	{"a rule that cannot be programmed", rules("{matches: [{method: POST}], "+ofEmbed+"}", "{"+ofChat+"}")},
-	{"a filter that cannot be programmed", rules("{matches: [{path: {value: /a}}], filters: [{type: URLRewrite, urlRewrite: {hostname: a.example.com}}], "+ofEmbed+"}", "{"+ofChat+"}")},
+	{
+		"a filter that cannot be programmed",
+		rules("{matches: [{path: {value: /a}}], filters: [{type: URLRewrite, urlRewrite: {hostname: a.example.com}}], "+ofEmbed+"}",
+			"{"+ofChat+"}"),
+	},
 	{"weights", rules("{backendRefs: [{name: chat, port: 80, weight: 9}, {name: embed, port: 80, weight: 1}]}")},
 	{"other weights", rules("{backendRefs: [{name: chat, port: 80, weight: 1}, {name: embed, port: 80, weight: 9}]}")},
 	{"a weight of zero", rules("{backendRefs: [{name: chat, port: 80, weight: 0}, {name: embed, port: 80, weight: 9}]}")},
@@ -77,18 +95,29 @@ var changes = []change{
 	}},
 	{"a redirect on the other listener", func(w *world) {
 		w.apply("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: redirect, namespace: infra}\n" +
-			"spec: {parentRefs: [{name: web, sectionName: more}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}]}\n")
+			"spec: {parentRefs: [{name: web, sectionName: more}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: " +
+			"https}}]}]}\n")
 	}},
 	{"no redirect", func(w *world) { w.remove("HTTPRoute", "infra", "redirect") }},
 	{"all listeners", rules("{" + ofChat + "}")},
-	{"a listener for the hosts", listeners(webListener, "{name: hosts, port: 80, hostname: '*.example.com', protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}")},
-	{"the listener for the hosts alone", listeners("{name: http, port: 80, hostname: '*.example.com', protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}")},
+	{
+		"a listener for the hosts",
+		listeners(webListener,
+			"{name: hosts, port: 80, hostname: '*.example.com', protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"),
+	},
+	{
+		"the listener for the hosts alone",
+		listeners("{name: http, port: 80, hostname: '*.example.com', protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"),
+	},
 	{"the listener for all hosts alone", listeners(webListener)},
 	{"an idle timeout", func(w *world) { w.gateway("web", `drainMaximumSeconds: "30", idleTimeoutSeconds: "900"`, webListener) }},
 	{"a health check", func(w *world) {
 		w.gateway("web", `drainMaximumSeconds: "30", healthCheckProtocol: HTTP, healthCheckPath: /health`, webListener)
 	}},
-	{"no other namespaces", listeners(strings.Replace(webListener, "from: All", "from: Selector, selector: {matchLabels: {team: llm}}", 1))},
+	{
+		"no other namespaces",
+		listeners(strings.Replace(webListener, "from: All", "from: Selector, selector: {matchLabels: {team: llm}}", 1)),
+	},
 }
 
 // TestEveryChange makes every kind of change of a route under load: no request fails if the next change comes while the last one is
@@ -115,8 +144,11 @@ func testEveryChange(w *world, hurry bool) {
 	w.service("models", "chat", "1 2")
 	w.service("models", "embed", "3")
 	w.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +
-		"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}, failureMode: FailOpen}}\n---\n" +
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: pod-9, namespace: models, labels: {app: llm}}\nstatus: {podIP: 10.0.0.9, conditions: [{type: Ready, status: 'True'}]}\n")
+		"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: " +
+		"9002}, failureMode: FailOpen}}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: pod-9, namespace: models, labels: {app: llm}}\nstatus: {podIP: 10.0.0.9, " +
+		"conditions: " +
+		"[{type: Ready, status: 'True'}]}\n")
 	w.serve("10.0.0.9:8000", "pod")
 	w.gateway("web", `drainMaximumSeconds: "30"`, webListener)
 	w.route("models", "chat", "hostnames: [chat.example.com], rules: [{"+ofChat+"}]")
@@ -157,9 +189,12 @@ func TestShares(t *testing.T) {
 		w.stop()
 		w.options = gatewayplan.Options{Responder: responder}
 		w.start()
-		w.network.Serve(w.t, "10.0.0.99:8500", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusInternalServerError) }))
-		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: responder, namespace: fairlead}\nspec: {ports: [{name: no-backends, port: 500, targetPort: 8500}]}\n---\n" +
-			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: responder-1, namespace: fairlead, labels: {kubernetes.io/service-name: responder}}\naddressType: IPv4\n" +
+		w.network.Serve(w.t, "10.0.0.99:8500",
+			http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusInternalServerError) }))
+		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: responder, namespace: fairlead}\nspec: {ports: [{name: no-backends, " +
+			"port: 500, targetPort: 8500}]}\n---\n" +
+			"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: responder-1, namespace: fairlead, labels: " +
+			"{kubernetes.io/service-name: responder}}\naddressType: IPv4\n" +
 			"ports: [{name: no-backends, port: 8500, protocol: TCP}]\nendpoints: [{addresses: [10.0.0.99]}]\n")
 		w.service("models", "chat", "1 2 3")
 		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)

@@ -23,7 +23,9 @@ const okeFinalizer = "oke-gateway-api.gemyago.github.io/http-route-programmed"
 
 // releaseFinalizers removes the finalizer of oke-gateway-api from deleted routes of a load balancer that has none of their rules any
 // longer.
-func (r *Reconciler) releaseFinalizers(ctx context.Context, plan *gatewayplan.Plan, report *actor.LayoutReport, current bool) error { //nolint:revive // current is part of the report
+func (r *Reconciler) releaseFinalizers( //nolint:revive // current is part of the report
+	ctx context.Context, plan *gatewayplan.Plan, report *actor.LayoutReport, current bool,
+) error {
 	if !r.p.OKE || report == nil || !current || report.Reason != "" {
 		return nil
 	}

@@ -38,7 +38,8 @@ func TestRouteChanges(t *testing.T) {
 		stop := w.load(func() string { return get(client, "http://chat.example.com/v1") }, oneOf("200 chat", "200 embed"))
 		slow := w.load(func() string { return get(client, "http://chat.example.com/slow") }, oneOf("200 "+strings.Repeat(".", 20)))
 		for i, rules := range []string{
-			"[{matches: [{path: {value: /v1}}, {path: {value: /slow}}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: embed, port: 80}]}]",
+			"[{matches: [{path: {value: /v1}}, {path: {value: /slow}}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: " +
+				"embed, port: 80}]}]",
 			"[{backendRefs: [{name: embed, port: 80}]}]",
 			"[{backendRefs: [{name: chat, port: 80, weight: 9}, {name: embed, port: 80, weight: 1}]}]",
 			"[{backendRefs: [{name: chat, port: 80, weight: 1}, {name: embed, port: 80, weight: 9}]}]",
@@ -78,7 +79,8 @@ func TestHostnameListeners(t *testing.T) {
 		w.service("models", "a", "1")
 		w.service("models", "b", "2")
 		listener := "{name: %s, port: 80, protocol: HTTP, hostname: '%s', allowedRoutes: {namespaces: {from: All}}}"
-		w.gateway("web", `drainMaximumSeconds: "1"`, fmt.Sprintf(listener, "a", "a.example.com"), fmt.Sprintf(listener, "any", "*.example.com"))
+		w.gateway("web", `drainMaximumSeconds: "1"`, fmt.Sprintf(listener, "a", "a.example.com"),
+			fmt.Sprintf(listener, "any", "*.example.com"))
 		w.route("models", "a", "hostnames: [a.example.com], rules: [{backendRefs: [{name: a, port: 80}]}]")
 		w.route("models", "b", "rules: [{backendRefs: [{name: b, port: 80}]}]")
 		w.settle()
@@ -86,7 +88,8 @@ func TestHostnameListeners(t *testing.T) {
 		assert.Equal(t, "200 a", get(client, "http://a.example.com/"))
 		assert.Equal(t, "200 b", get(client, "http://other.example.com/"))
 		stop := w.load(func() string { return get(client, "http://a.example.com/") }, oneOf("200 a"))
-		w.gateway("web", `drainMaximumSeconds: "1"`, fmt.Sprintf(listener, "renamed", "a.example.com"), fmt.Sprintf(listener, "any", "*.example.com"))
+		w.gateway("web", `drainMaximumSeconds: "1"`, fmt.Sprintf(listener, "renamed", "a.example.com"),
+			fmt.Sprintf(listener, "any", "*.example.com"))
 		w.settle()
 		stop()
 		assert.Equal(t, "True/Programmed", w.gatewayCondition("web", "Programmed"))

@@ -33,14 +33,16 @@ kind: Service
 metadata: {name: %[1]s, namespace: models}
 spec: {ports: [{name: http, port: 80, targetPort: 8000}]}
 `, service, number))
-	pod := informers.FindObject[corev1.Pod](w.caches.Load().Pods, cache.ObjectName{Namespace: "models", Name: fmt.Sprintf("%s-%d", service, number)})
+	pod := informers.FindObject[corev1.Pod](w.caches.Load().Pods,
+		cache.ObjectName{Namespace: "models", Name: fmt.Sprintf("%s-%d", service, number)})
 	w.apply(fmt.Sprintf(`
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: %[1]s-1, namespace: models, labels: {kubernetes.io/service-name: %[1]s}}
 addressType: IPv4
 ports: [{name: http, port: 8000, protocol: TCP}]
-endpoints: [{addresses: [10.0.0.%[2]d], conditions: {ready: false, serving: false}, targetRef: {kind: Pod, namespace: models, name: %[1]s-%[2]d, uid: %[3]s}}]
+endpoints: [{addresses: [10.0.0.%[2]d], conditions: {ready: false, serving: false}, targetRef: {kind: Pod, namespace: models,
+  name: %[1]s-%[2]d, uid: %[3]s}}]
 `, service, number, pod.UID))
 }
 
@@ -74,14 +76,20 @@ func TestReadinessGates(t *testing.T) {
 		require.NotContains(t, w.woken, "alone-3")
 
 		w.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +
-			"spec: {selector: {matchLabels: {app: pool}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}, failureMode: FailOpen}}\n")
-		w.route("models", "pool", "hostnames: [pool.example.com], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: pool}]}]")
+			"spec: {selector: {matchLabels: {app: pool}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: " +
+			"{number: " +
+			"9002}, failureMode: FailOpen}}\n")
+		w.route("models", "pool",
+			"hostnames: [pool.example.com], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, "+
+				"name: pool}]}]")
 		w.route("models", "chat", toChat)
 		w.mu.Lock()
 		w.woken = map[string]bool{}
 		w.mu.Unlock()
 		w.settle()
-		for pod, want := range map[string]string{"chat-1": "models-chat-80 10.0.0.1:8000 true", "pool-2": "models-pool-0 10.0.0.2:8000 true"} {
+		for pod, want := range map[string]string{
+			"chat-1": "models-chat-80 10.0.0.1:8000 true", "pool-2": "models-pool-0 10.0.0.2:8000 true",
+		} {
 			sets, known = w.serves(pod)
 			assert.True(t, known)
 			assert.Equal(t, []string{want}, sets)

@@ -70,7 +70,8 @@ func TestSeveralGateways(t *testing.T) {
 		w.service("models", "chat", "1")
 		w.gateway("web", `drainMaximumSeconds: "5"`, webListener)
 		time.Sleep(time.Second)
-		w.gateway("second", `drainMaximumSeconds: "5"`, strings.Replace(webListener, "port: 80", "port: 81", 1), strings.Replace(webListener, "name: http", "name: taken", 1))
+		w.gateway("second", `drainMaximumSeconds: "5"`, strings.Replace(webListener, "port: 80", "port: 81", 1),
+			strings.Replace(webListener, "name: http", "name: taken", 1))
 		w.route("models", "chat", toChat)
 		w.settle()
 		assert.Equal(t, "True/Programmed", w.gatewayCondition("web", "Programmed"))
@@ -114,9 +115,11 @@ func TestLimits(t *testing.T) {
 		}
 		w.settle()
 		assert.Equal(t, "True/Accepted", w.routeCondition("models", "s2", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s3", "Accepted"), "half of the sets are left for other namespaces")
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("models", "s3", "Accepted"),
+			"half of the sets are left for other namespaces")
 		assert.Equal(t, "True/Accepted", w.routeCondition("others", "o0", "Accepted"))
-		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o1", "Accepted"), "the load balancer has 6 sets, of which one is for changes")
+		assert.Equal(t, "False/CapacityExceeded", w.routeCondition("others", "o1", "Accepted"),
+			"the load balancer has 6 sets, of which one is for changes")
 		stop := w.load(func() string { return get(w.client(80, nil), "http://s2.example.com/") }, oneOf("200 s2", "200 s3"))
 		w.service("models", "s4", "50")
 		for i, name := range []string{"s1", "s2", "s0"} { // three rules get other sets at once
@@ -160,8 +163,10 @@ func TestPools(t *testing.T) {
 	t.Parallel()
 	inWorld(t, nil, func(w *world) {
 		w.apply("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: models}\n" +
-			"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: 9002}, failureMode: FailOpen}}\n")
-		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: pod-%[1]d, namespace: models, labels: {app: %[2]s}}\nstatus: {podIP: 10.0.0.%[1]d, conditions: [{type: Ready, status: 'True'}]}\n"
+			"spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: picker, port: {number: " +
+			"9002}, failureMode: FailOpen}}\n")
+		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: pod-%[1]d, namespace: models, labels: {app: %[2]s}}\nstatus: {podIP: " +
+			"10.0.0.%[1]d, conditions: [{type: Ready, status: 'True'}]}\n"
 		w.serve("10.0.0.9:8000", "pod")
 		w.apply(fmt.Sprintf(pod, 9, "llm") + "\n---\n" + fmt.Sprintf(pod, 8, "other"))
 		w.gateway("web", `drainMaximumSeconds: "1"`, webListener)
@@ -173,11 +178,13 @@ func TestPools(t *testing.T) {
 		}
 		stop := w.load(func() string { return get(client, "http://a.example.com/") }, oneOf("200 pod", "200 picker"))
 		w.service("models", "picker", "1")
-		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: picker, namespace: models}\nspec: {ports: [{name: http, port: 80, targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n")
+		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: picker, namespace: models}\nspec: {ports: [{name: http, port: 80, " +
+			"targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n")
 		w.settle()
 		assert.Equal(t, "200 picker", get(client, "http://a.example.com/"))
 		w.service("models", "picker", "1:finishing")
-		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: picker, namespace: models}\nspec: {ports: [{name: http, port: 80, targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n")
+		w.apply("apiVersion: v1\nkind: Service\nmetadata: {name: picker, namespace: models}\nspec: {ports: [{name: http, port: 80, " +
+			"targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n")
 		w.settle()
 		w.service("models", "picker", "")
 		w.settle()
@@ -196,7 +203,9 @@ func TestPortChanges(t *testing.T) {
 		listeners := func(protocol, tls string) []string {
 			var all []string
 			for _, host := range []string{"a", "b"} {
-				all = append(all, fmt.Sprintf("{name: %s, port: 80, protocol: %s, hostname: %s.example.com%s, allowedRoutes: {namespaces: {from: All}}}", host, protocol, host, tls))
+				all = append(all,
+					fmt.Sprintf("{name: %s, port: 80, protocol: %s, hostname: %s.example.com%s, allowedRoutes: {namespaces: {from: All}}}",
+						host, protocol, host, tls))
 			}
 			return all
 		}

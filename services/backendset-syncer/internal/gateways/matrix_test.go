@@ -14,13 +14,17 @@ import (
 	"fairlead.dev/pkg/testlane"
 )
 
-const secureListener = "{name: https, port: 443, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: tls}]}, allowedRoutes: {namespaces: {from: All}}}"
+const secureListener = "{name: https, port: 443, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: tls}]}, " +
+	"allowedRoutes: {namespaces: {from: All}}}"
 
 // secret writes a certificate for a.example.com.
 func (w *world) secret(by *ocilbtest.Authority) {
 	w.t.Helper()
 	certificate, key := by.Issue(w.t, "a.example.com")
-	w.apply(fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: tls, namespace: infra}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n", encode(certificate), encode(key)))
+	w.apply(fmt.Sprintf(
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: tls, namespace: infra}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, "+
+			"tls.key: %s}\n",
+		encode(certificate), encode(key)))
 }
 
 // testLife creates a Gateway with routes and a certificate, changes everything under load, and deletes it.
@@ -76,7 +80,10 @@ func TestFaults(t *testing.T) {
 		{name: "answers are lost", faults: []ocilb.Fault{{Kind: ocilb.FaultLost, Rate: 0.2}}},
 		{name: "work requests fail", modes: func(m *ocilb.Modes) { m.FailEvery = 3 }},
 		{name: "work requests fail and have their effect", modes: func(m *ocilb.Modes) { m.FailEvery, m.Partial = 3, true }},
-		{name: "the service is unavailable", faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 503, Code: "ServiceUnavailable", Rate: 0.3}}},
+		{
+			name:   "the service is unavailable",
+			faults: []ocilb.Fault{{Kind: ocilb.FaultStatus, Status: 503, Code: "ServiceUnavailable", Rate: 0.3}},
+		},
 		{name: "connections are reset", faults: []ocilb.Fault{{Kind: ocilb.FaultReset, Rate: 0.3}}},
 	}
 	for _, tt := range tests[:testlane.Repetitions(1, len(tests))] {
@@ -88,7 +95,8 @@ func TestFaults(t *testing.T) {
 			}
 			inWorld(t, &modes, func(w *world) {
 				w.SetFaults(tt.faults...)
-				w.pace, w.calm = time.Duration(testlane.Repetitions(30, 2))*time.Second, 12*time.Minute // longer than any delay after a failure
+				// longer than any delay after a failure
+				w.pace, w.calm = time.Duration(testlane.Repetitions(30, 2))*time.Second, 12*time.Minute
 				testLife(w)
 			})
 		})

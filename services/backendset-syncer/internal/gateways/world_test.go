@@ -100,12 +100,25 @@ func (w *world) read(f func(*informers.Caches) kit.Reader) kit.Reader { return r
 
 func (w *world) readers() informers.Caches {
 	return informers.Caches{
-		Bindings: w.read(func(c *informers.Caches) kit.Reader { return c.Bindings }), Services: w.read(func(c *informers.Caches) kit.Reader { return c.Services }),
-		EndpointSlices: w.read(func(c *informers.Caches) kit.Reader { return c.EndpointSlices }), Pods: w.read(func(c *informers.Caches) kit.Reader { return c.Pods }),
-		GatewayClasses: w.read(func(c *informers.Caches) kit.Reader { return c.GatewayClasses }), Gateways: w.read(func(c *informers.Caches) kit.Reader { return c.Gateways }),
-		Routes: w.read(func(c *informers.Caches) kit.Reader { return c.Routes }), Grants: w.read(func(c *informers.Caches) kit.Reader { return c.Grants }),
-		Pools: w.read(func(c *informers.Caches) kit.Reader { return c.Pools }), GatewayConfigs: w.read(func(c *informers.Caches) kit.Reader { return c.GatewayConfigs }),
-		Namespaces: w.read(func(c *informers.Caches) kit.Reader { return c.Namespaces }), Secrets: w.read(func(c *informers.Caches) kit.Reader { return c.Secrets }),
+		Bindings: w.read(
+			func(c *informers.Caches) kit.Reader { return c.Bindings }), Services: w.read(
+			func(c *informers.Caches) kit.Reader { return c.Services }),
+		EndpointSlices: w.read(func(c *informers.Caches) kit.Reader {
+			return c.EndpointSlices
+		}), Pods: w.read(func(c *informers.Caches) kit.Reader { return c.Pods }),
+		GatewayClasses: w.read(func(c *informers.Caches) kit.Reader {
+			return c.GatewayClasses
+		}), Gateways: w.read(func(c *informers.Caches) kit.Reader { return c.Gateways }),
+		Routes: w.read(
+			func(c *informers.Caches) kit.Reader { return c.Routes }), Grants: w.read(
+			func(c *informers.Caches) kit.Reader { return c.Grants }),
+		Pools: w.read(
+			func(c *informers.Caches) kit.Reader { return c.Pools }), GatewayConfigs: w.read(func(c *informers.Caches) kit.Reader {
+			return c.GatewayConfigs
+		}),
+		Namespaces: w.read(func(c *informers.Caches) kit.Reader {
+			return c.Namespaces
+		}), Secrets: w.read(func(c *informers.Caches) kit.Reader { return c.Secrets }),
 		ConfigMaps: w.read(func(c *informers.Caches) kit.Reader { return c.ConfigMaps }),
 	}
 }
@@ -318,8 +331,10 @@ func inWorld(t *testing.T, modes *ocilb.Modes, test func(w *world)) {
 			o.Modes = *modes
 		}
 		w := &world{
-			t: t, pace: time.Duration(testlane.Repetitions(2000, 300)) * time.Millisecond, calm: 35 * time.Second, network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
-			served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset(), notes: notes{counts: map[string]map[string]int{}},
+			t: t, pace: time.Duration(testlane.Repetitions(2000, 300)) * time.Millisecond, calm: 35 * time.Second,
+			network: ocilbtest.NewNetwork(), objects: map[string]*unstructured.Unstructured{}, queue: make(chan string, 4096),
+			served: map[string]bool{}, woken: map[string]bool{}, kube: fake.NewClientset(),
+			notes: notes{counts: map[string]map[string]int{}},
 		}
 		o.Plane.Dial, o.Plane.Listen = w.network.Dial, w.network.Listen
 		w.Service = ocilbtest.Start(t, o)
@@ -355,13 +370,14 @@ spec: {controllerName: fairlead.dev/oci-load-balancer}
 // start starts the reconciler and the actors.
 func (w *world) start() {
 	client := ociapi.New(ociapi.Params{
-		Options: ociapi.Options{Auth: "api-key", Region: ocilbtest.Region, Endpoint: "http://oci.test", Rate: 1000}, Observer: quiet{}, Clock: clock.RealClock{},
-		Credentials: ocilbtest.Provider(), HTTP: w.httpClient(),
+		Options: ociapi.Options{Auth: "api-key", Region: ocilbtest.Region, Endpoint: "http://oci.test", Rate: 1000}, Observer: quiet{},
+		Clock: clock.RealClock{}, Credentials: ocilbtest.Provider(), HTTP: w.httpClient(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	caches := w.readers()
 	actors := actor.New(actor.Params{
-		Occupants: observe.New(caches).FindOccupants, Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(), Verify: 5 * time.Minute, MayWrite: func() error { return nil },
+		Occupants: observe.New(caches).FindOccupants, Client: client, Observer: quiet{}, Clock: clock.RealClock{}, Log: zap.NewNop(),
+		Verify: 5 * time.Minute, MayWrite: func() error { return nil },
 		Changed: func(k actor.Key) { w.enqueue(cache.ObjectName{Name: k.LoadBalancer}) }, Jitter: func() float64 { return 0.5 },
 	})
 	store := lbrecord.NewStore(w.kube.CoreV1(), "fairlead", "test")
@@ -371,8 +387,9 @@ func (w *world) start() {
 		w.caches.Store(&empty)
 	}
 	w.reconciler = New(Params{
-		Planner: gatewayplan.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store, Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue,
-		Clock: clock.RealClock{}, Namespace: "fairlead", WakePod: w.wakePod,
+		Planner: gatewayplan.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store,
+		Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue, Clock: clock.RealClock{}, Namespace: "fairlead",
+		WakePod: w.wakePod,
 	})
 	wait := actors.StartTerm(ctx, ctx)
 	var all sync.WaitGroup
@@ -436,7 +453,10 @@ spec:
 // route writes an HTTPRoute of Gateway web.
 func (w *world) route(ns, name, spec string) {
 	w.t.Helper()
-	w.apply(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {parentRefs: [{name: web, namespace: infra}], %s}\n", name, ns, spec))
+	w.apply(fmt.Sprintf(
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {parentRefs: [{name: web, "+
+			"namespace: infra}], %s}\n",
+		name, ns, spec))
 }
 
 // service writes a Service with pods "1 2:finishing", which answer with the name of the Service.
@@ -452,8 +472,10 @@ func (w *world) service(ns, name, pods string) {
 		endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.0.0.%s], conditions: %s}", n, conditions))
 		w.serve("10.0.0."+n+":8000", name)
 	}
-	w.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: %[2]s}\nspec: {ports: [{name: http, port: 80, targetPort: 8000}]}\n---\n"+
-		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[1]s-1, namespace: %[2]s, labels: {kubernetes.io/service-name: %[1]s}}\naddressType: IPv4\n"+
+	w.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: %[2]s}\nspec: {ports: [{name: http, port: 80, "+
+		"targetPort: 8000}]}\n---\n"+
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[1]s-1, namespace: %[2]s, labels: "+
+		"{kubernetes.io/service-name: %[1]s}}\naddressType: IPv4\n"+
 		"ports: [{name: http, port: 8000, protocol: TCP}]\nendpoints: [%[3]s]\n", name, ns, strings.Join(endpoints, ", ")))
 }
 
@@ -488,7 +510,10 @@ func (w *world) client(port int, trust *ocilbtest.Authority) *http.Client {
 		transport.TLSClientConfig = &tls.Config{RootCAs: trust.Pool(), MinVersion: tls.VersionTLS12}
 	}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
+	return &http.Client{
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: time.Minute,
+	}
 }
 
 // responder is the Service of the responder.
@@ -607,8 +632,10 @@ func describe(all []metav1.Condition, kind string, generation int64) string {
 func (w *world) names() map[string][]string {
 	lb := w.Current(balancerID)
 	return map[string][]string{
-		"listeners": slices.Sorted(maps.Keys(lb.Listeners)), "policies": slices.Sorted(maps.Keys(lb.RoutingPolicies)), "sets": slices.Sorted(maps.Keys(lb.BackendSets)),
-		"certificates": slices.Sorted(maps.Keys(lb.Certificates)), "hostnames": slices.Sorted(maps.Keys(lb.Hostnames)), "ruleSets": slices.Sorted(maps.Keys(lb.RuleSets)),
+		"listeners": slices.Sorted(maps.Keys(lb.Listeners)), "policies": slices.Sorted(maps.Keys(lb.RoutingPolicies)),
+		"sets":         slices.Sorted(maps.Keys(lb.BackendSets)),
+		"certificates": slices.Sorted(maps.Keys(lb.Certificates)), "hostnames": slices.Sorted(maps.Keys(lb.Hostnames)),
+		"ruleSets": slices.Sorted(maps.Keys(lb.RuleSets)),
 	}
 }
 

@@ -68,7 +68,9 @@ func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
 	off := !o.Gateways
 	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
 	k.GatewayClasses = kit.Kind{
-		Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil }),
+		Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) {
+			c.ManagedFields = nil
+		}),
 	}
 	k.Gateways = kit.Kind{
 		Resource: Gateways, Name: "Gateway", Off: off, Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }),
@@ -92,8 +94,8 @@ func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
 		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Off: off, Transform: kit.Metadata(),
 	}
 	k.Secrets = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off, Fields: "type=" + string(corev1.SecretTypeTLS),
-		Transform: kit.Typed(trimSecret),
+		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off,
+		Fields: "type=" + string(corev1.SecretTypeTLS), Transform: kit.Typed(trimSecret),
 	}
 	k.ConfigMaps = kit.Kind{
 		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: lbrecord.Label,

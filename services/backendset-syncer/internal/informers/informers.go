@@ -121,10 +121,13 @@ func AllKinds(o Options) PerKind[kit.Kind] {
 		Bindings: kit.Kind{
 			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
 			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
-			Indexers:  cache.Indexers{byService: indexBindingByService, byBackendSet: indexBindingBySet, byNamespace: cache.MetaNamespaceIndexFunc},
+			Indexers: cache.Indexers{
+				byService: indexBindingByService, byBackendSet: indexBindingBySet, byNamespace: cache.MetaNamespaceIndexFunc,
+			},
 		},
 		Services: kit.Kind{
-			Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true, Transform: kit.Typed(trimService),
+			Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true,
+			Transform: kit.Typed(trimService),
 		},
 		EndpointSlices: kit.Kind{
 			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true,
@@ -179,7 +182,8 @@ func trimPod(p *corev1.Pod) {
 			case corev1.ContainersReady, v1alpha1.ReadinessGate:
 				trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
 			case corev1.PodReady:
-				trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+				trimmed.Status.Conditions = append(trimmed.Status.Conditions,
+					corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 			default:
 				open[c.Type] = c.Status == corev1.ConditionTrue
 			}

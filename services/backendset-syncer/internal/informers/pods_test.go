@@ -63,7 +63,10 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/pods") {
 			s.writePods(w)
 		}
-		fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"%d","annotations":{%q:"true"}}}}`+"\n", s.pods+1, metav1.InitialEventsAnnotationKey)
+		fmt.Fprintf(w,
+			`{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"%d","annotations":{%q:"true"}}}}`+
+				"\n",
+			s.pods+1, metav1.InitialEventsAnnotationKey)
 		_ = w.Flush()
 		<-r.Context().Done()
 		_ = to.Close()
@@ -85,7 +88,9 @@ func (s *apiServer) writePods(w io.Writer) {
 type everything struct{}
 
 func (everything) ServerResourcesForGroupVersionWithContext(context.Context, string) (*metav1.APIResourceList, error) {
-	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "pods"}, {Name: "services"}, {Name: "endpointslices"}, {Name: "backendsetbindings"}}}, nil
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{
+		{Name: "pods"}, {Name: "services"}, {Name: "endpointslices"}, {Name: "backendsetbindings"},
+	}}, nil
 }
 
 // start returns the informers of the program, with its handlers, when they have all objects of a server.
@@ -93,7 +98,9 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	tb.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: s})
 	require.NoError(tb, err)
-	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true}})
+	i = informers.New(informers.Params{
+		Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true},
+	})
 	ignore := func(cache.ObjectName) {}
 	bindings.AddHandlers(i, bindings.New(bindings.Params{}), ignore)
 	readinessgate.AddHandlers(i, ignore)
@@ -114,7 +121,9 @@ func TestPodsAreTrimmed(t *testing.T) {
 		require.NoError(t, err)
 		return metav1.NewTime(at.Local())
 	}
-	identity := metav1.ObjectMeta{Namespace: "models", Name: "chat-7d9c5b6f88-00001", UID: "5a0c1c3e-6f0e-4f0b-9c3b-000000000001", ResourceVersion: "2"}
+	identity := metav1.ObjectMeta{
+		Namespace: "models", Name: "chat-7d9c5b6f88-00001", UID: "5a0c1c3e-6f0e-4f0b-9c3b-000000000001", ResourceVersion: "2",
+	}
 	gated := identity
 	gated.CreationTimestamp = when("2026-11-01T12:00:00Z")
 	tests := map[string]*corev1.Pod{
@@ -125,8 +134,8 @@ func TestPodsAreTrimmed(t *testing.T) {
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue},
 				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: when("2026-11-01T12:02:06Z")},
 				{
-					Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, LastTransitionTime: when("2026-11-01T12:02:13Z"), Reason: "InService",
-					Message: "all load balancers send requests to the pod",
+					Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue, LastTransitionTime: when("2026-11-01T12:02:13Z"),
+					Reason: "InService", Message: "all load balancers send requests to the pod",
 				},
 			}},
 		},

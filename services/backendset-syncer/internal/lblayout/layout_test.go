@@ -11,7 +11,8 @@ import (
 // TestPoliciesOfOthers has policies without a listener and without rules of the program.
 func TestPoliciesOfOthers(t *testing.T) {
 	t.Parallel()
-	own, adopted, foreign := Rule{Name: "r000_a_b", Condition: "c", Set: "s"}, Rule{Name: "p0000_x", Condition: "d", Set: "s"}, Rule{Name: "terraform", Condition: "e", Set: "s"}
+	own, adopted, foreign := Rule{Name: "r000_a_b", Condition: "c", Set: "s"}, Rule{Name: "p0000_x", Condition: "d", Set: "s"},
+		Rule{Name: "terraform", Condition: "e", Set: "s"}
 	tests := []struct {
 		name   string
 		live   []Rule // nil: the load balancer does not have the policy

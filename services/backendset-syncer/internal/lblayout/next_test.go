@@ -18,8 +18,8 @@ type balancer struct {
 
 func newBalancer() *balancer {
 	return &balancer{&Live{
-		Listeners: map[string]Listener{}, Policies: map[string]Policy{}, RuleSets: map[string]RuleSet{}, Hostnames: map[string]Hostname{}, Certificates: map[string]bool{},
-		Sets: map[string]int{}, Uses: map[Ref]bool{},
+		Listeners: map[string]Listener{}, Policies: map[string]Policy{}, RuleSets: map[string]RuleSet{}, Hostnames: map[string]Hostname{},
+		Certificates: map[string]bool{}, Sets: map[string]int{}, Uses: map[Ref]bool{},
 	}}
 }
 
@@ -88,7 +88,8 @@ func (b *balancer) put(t *testing.T, s *Step) {
 			require.True(t, b.HasObject(r), "listener %s needs %s %s", s.Name, r.Kind, r.Name)
 		}
 		for name, other := range b.Listeners {
-			require.False(t, name != s.Name && other.Port == s.Listener.Port && !other.mayShare(s.Listener), "listeners %s and %s have the same port", s.Name, name)
+			require.False(t, name != s.Name && other.Port == s.Listener.Port && !other.mayShare(s.Listener),
+				"listeners %s and %s have the same port", s.Name, name)
 		}
 		b.Listeners[s.Name] = *s.Listener
 	case lbrecord.RoutingPolicy:
@@ -129,11 +130,14 @@ func (b *balancer) converge(t *testing.T, wanted *Wanted) []string {
 func site() *Wanted {
 	return &Wanted{
 		MaxSets: 16, MaxListeners: 16,
-		Hostnames: []Hostname{{"host", "a.example.com"}}, Certificates: []Certificate{{Name: "one"}}, Sets: []Set{{Name: "empty"}, {Name: "chat"}},
-		RuleSets: []RuleSet{{Name: "redirect", Redirect: &Redirect{Port: 443, Code: 301}}}, RuleSetNames: map[string]bool{"redirect": true},
-		Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000_chat", "c", "chat"}}}},
+		Hostnames: []Hostname{{"host", "a.example.com"}}, Certificates: []Certificate{{Name: "one"}},
+		Sets: []Set{{Name: "empty"}, {Name: "chat"}}, RuleSets: []RuleSet{{Name: "redirect", Redirect: &Redirect{Port: 443, Code: 301}}},
+		RuleSetNames: map[string]bool{"redirect": true}, Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000_chat", "c", "chat"}}}},
 		Listeners: []Listener{
-			{Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, Policy: "policy", TLS: &TLS{Certificate: "one"}},
+			{
+				Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, Policy: "policy",
+				TLS: &TLS{Certificate: "one"},
+			},
 			{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, RuleSets: []string{"redirect"}},
 		},
 	}
@@ -172,10 +176,13 @@ func TestNext(t *testing.T) {
 			return remove(w, Ref{lbrecord.BackendSet, "chat"}, Ref{lbrecord.RoutingPolicy, "policy"})
 		}, []string{"Update listeners https", "Delete routingPolicies policy", "Delete backendSets chat"}},
 		{"everything goes: listeners first", func(*balancer) *Wanted {
-			return remove(&Wanted{}, Ref{lbrecord.BackendSet, "chat"}, Ref{lbrecord.BackendSet, "empty"}, Ref{lbrecord.Certificate, "one"}, Ref{lbrecord.Hostname, "host"},
-				Ref{lbrecord.Listener, "http"}, Ref{lbrecord.Listener, "https"}, Ref{lbrecord.RoutingPolicy, "policy"}, Ref{lbrecord.RuleSet, "redirect"})
+			return remove(&Wanted{}, Ref{lbrecord.BackendSet, "chat"}, Ref{lbrecord.BackendSet, "empty"}, Ref{lbrecord.Certificate, "one"},
+				Ref{lbrecord.Hostname, "host"},
+				Ref{lbrecord.Listener, "http"}, Ref{lbrecord.Listener, "https"}, Ref{lbrecord.RoutingPolicy, "policy"},
+				Ref{lbrecord.RuleSet, "redirect"})
 		}, []string{
-			"Delete listeners http", "Delete listeners https", "Delete routingPolicies policy", "Delete ruleSets redirect", "Delete hostnames host", "Delete certificates one",
+			"Delete listeners http", "Delete listeners https", "Delete routingPolicies policy", "Delete ruleSets redirect",
+			"Delete hostnames host", "Delete certificates one",
 			"Delete backendSets chat", "Delete backendSets empty",
 		}},
 		{"another redirect", func(*balancer) *Wanted {
@@ -223,11 +230,18 @@ func TestNext(t *testing.T) {
 			return w
 		}, nil},
 		{"a port that begins to use TLS loses its other listeners first", func(b *balancer) *Wanted {
-			b.Listeners["more"] = Listener{Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, IdleTimeout: DefaultIdleTimeout}
+			b.Listeners["more"] = Listener{
+				Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"},
+				IdleTimeout: DefaultIdleTimeout,
+			}
 			w := site()
 			w.RuleSets = nil
 			w.Listeners[1] = Listener{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, TLS: &TLS{Certificate: "one"}}
-			w.Listeners = append(w.Listeners, Listener{Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, TLS: &TLS{Certificate: "one"}})
+			w.Listeners = append(w.Listeners,
+				Listener{
+					Name: "more", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP, Hostnames: []string{"host"},
+					TLS: &TLS{Certificate: "one"},
+				})
 			return remove(w, Ref{lbrecord.RuleSet, "redirect"})
 		}, []string{"Delete listeners more", "Update listeners http", "Create listeners more", "Delete ruleSets redirect"}},
 		{"a listener that is not wanted leaves the port to another one", func(*balancer) *Wanted {
@@ -237,7 +251,9 @@ func TestNext(t *testing.T) {
 		}, []string{"Delete listeners http", "Create listeners other"}},
 		{"a full load balancer deletes a listener first", func(*balancer) *Wanted {
 			w := site()
-			w.RuleSets, w.MaxListeners, w.Listeners[1] = nil, 2, Listener{Name: "new", DefaultSet: "empty", Port: 81, Protocol: ProtocolHTTP}
+			w.RuleSets, w.MaxListeners, w.Listeners[1] = nil, 2, Listener{
+				Name: "new", DefaultSet: "empty", Port: 81, Protocol: ProtocolHTTP,
+			}
 			return remove(w, Ref{lbrecord.Listener, "http"}, Ref{lbrecord.RuleSet, "redirect"})
 		}, []string{"Delete listeners http", "Create listeners new", "Delete ruleSets redirect"}},
 		{"a full load balancer deletes the retired set that is free", func(b *balancer) *Wanted {
@@ -267,7 +283,8 @@ func TestNext(t *testing.T) {
 			t.Parallel()
 			b := newBalancer()
 			first := b.converge(t, site())
-			assert.True(t, slices.IsSortedFunc(first, func(x, y string) int { return phase(x) - phase(y) }), "objects come before those that refer to them: %v", first)
+			assert.True(t, slices.IsSortedFunc(first, func(x, y string) int { return phase(x) - phase(y) }),
+				"objects come before those that refer to them: %v", first)
 			assert.Equal(t, DefaultIdleTimeout, b.Listeners["http"].IdleTimeout)
 			wanted := tt.change(b)
 			assert.Equal(t, tt.want, b.converge(t, wanted))
@@ -277,7 +294,9 @@ func TestNext(t *testing.T) {
 
 // phase returns the dependency phase of a creation.
 func phase(step string) int {
-	return slices.IndexFunc([]string{"hostnames", "certificates", "backendSets", "ruleSets", "routingPolicies", "listeners"}, func(kind string) bool {
+	return slices.IndexFunc([]string{
+		"hostnames", "certificates", "backendSets", "ruleSets", "routingPolicies", "listeners",
+	}, func(kind string) bool {
 		var action, of, name string
 		_, err := fmt.Sscan(step, &action, &of, &name)
 		return err == nil && of == kind
@@ -287,7 +306,10 @@ func phase(step string) int {
 // TestFirstCertificate has a listener whose Secret was never valid: there is nothing to keep, and nothing to create.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
-	w := &Wanted{MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}}, Listeners: []Listener{{Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, TLS: &TLS{KeepCertificate: true}}}}
+	w := &Wanted{
+		MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}},
+		Listeners: []Listener{{Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, TLS: &TLS{KeepCertificate: true}}},
+	}
 	live := &Live{Sets: map[string]int{"empty": 0}}
 	assert.Empty(t, NextSteps(live, w))
 	assert.True(t, FindBehind(live, w)[Ref{lbrecord.Listener, "https"}])
@@ -297,15 +319,23 @@ func TestFirstCertificate(t *testing.T) {
 func TestNoRoomForASet(t *testing.T) {
 	t.Parallel()
 	live := &Live{Sets: map[string]int{"terraform": 1, "used": 1}, Uses: map[Ref]bool{{lbrecord.BackendSet, "used"}: true}}
-	w := &Wanted{MaxSets: 2, MaxListeners: 16, Sets: []Set{{Name: "new"}}, Retired: []string{"used"}, Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000", "c", "new"}}}}}
+	w := &Wanted{
+		MaxSets: 2, MaxListeners: 16, Sets: []Set{{Name: "new"}}, Retired: []string{"used"},
+		Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000", "c", "new"}}}},
+	}
 	assert.Empty(t, NextSteps(live, w))
 }
 
 // TestForeignPorts has listeners of others on the wanted port: nothing is deleted for it.
 func TestForeignPorts(t *testing.T) {
 	t.Parallel()
-	live := &Live{Sets: map[string]int{"empty": 0}, Listeners: map[string]Listener{"terraform": {Name: "terraform", Port: 80, Protocol: "TCP"}}}
-	w := &Wanted{MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}}, Listeners: []Listener{{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP}}}
+	live := &Live{
+		Sets: map[string]int{"empty": 0}, Listeners: map[string]Listener{"terraform": {Name: "terraform", Port: 80, Protocol: "TCP"}},
+	}
+	w := &Wanted{
+		MaxSets: 16, MaxListeners: 16, Sets: []Set{{Name: "empty"}},
+		Listeners: []Listener{{Name: "http", DefaultSet: "empty", Port: 80, Protocol: ProtocolHTTP}},
+	}
 	assert.Empty(t, NextSteps(live, w))
 }
 
@@ -314,9 +344,10 @@ func TestOver(t *testing.T) {
 	own, adopted, foreign := Rule{"r000_a_b", "c", "s"}, Rule{"p0000_x", "d", "s"}, Rule{"terraform", "e", "s"}
 	tests := map[string]struct{ live, wanted, want []Rule }{
 		"rules of others before the program's stay there": {[]Rule{foreign, own}, []Rule{own}, []Rule{foreign, own}},
-		"and those behind come last":                      {[]Rule{own, foreign}, []Rule{own, {"r001_a_b", "f", "s"}}, []Rule{own, {"r001_a_b", "f", "s"}, foreign}},
-		"adopted rules are replaced in their place":       {[]Rule{foreign, adopted}, []Rule{own}, []Rule{foreign, own}},
-		"the program's rules go":                          {[]Rule{own, foreign}, nil, []Rule{foreign}},
+		"and those behind come last": {[]Rule{own, foreign}, []Rule{own, {"r001_a_b", "f", "s"}},
+			[]Rule{own, {"r001_a_b", "f", "s"}, foreign}},
+		"adopted rules are replaced in their place": {[]Rule{foreign, adopted}, []Rule{own}, []Rule{foreign, own}},
+		"the program's rules go":                    {[]Rule{own, foreign}, nil, []Rule{foreign}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

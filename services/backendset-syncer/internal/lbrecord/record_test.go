@@ -15,7 +15,10 @@ import (
 const id = "ocid1.loadbalancer.oc1.iad.a"
 
 func example() *Record {
-	r := &Record{LoadBalancer: id, Gateways: []string{"infra/public"}, Claims: map[string]Claim{ClaimHash("a.example.com/"): {Namespace: "models", Since: time.Unix(1, 0).UTC()}}}
+	r := &Record{
+		LoadBalancer: id, Gateways: []string{"infra/public"},
+		Claims: map[string]Claim{ClaimHash("a.example.com/"): {Namespace: "models", Since: time.Unix(1, 0).UTC()}},
+	}
 	r.PutObject(Object{Kind: Listener, Name: "web", Key: ListenerKey(80, "A.example.com"), Owner: "infra/public"})
 	r.PutObject(Object{Kind: BackendSet, Name: "models-chat-80", Key: "set Service/models/chat:80=1"})
 	return r
@@ -38,7 +41,10 @@ func TestEncode(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "{}", "[]", `{"loadBalancer":"a","objects":[{"kind":"pods","name":"a","key":"b"}]}`, `{"loadBalancer":"a","objects":[{"kind":"listeners","name":"a"}]}`} {
+	for _, text := range []string{
+		"", "{}", "[]", `{"loadBalancer":"a","objects":[{"kind":"pods","name":"a","key":"b"}]}`,
+		`{"loadBalancer":"a","objects":[{"kind":"listeners","name":"a"}]}`,
+	} {
 		_, err := Parse(text)
 		require.Error(t, err, text)
 	}
@@ -72,6 +78,8 @@ func TestStore(t *testing.T) {
 
 func TestFromConfigMapOfAnotherName(t *testing.T) {
 	t.Parallel()
-	_, err := FromConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Data: map[string]string{keyRecord: example().Encode()}})
+	_, err := FromConfigMap(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Data: map[string]string{keyRecord: example().Encode()},
+	})
 	require.ErrorContains(t, err, "another load balancer")
 }

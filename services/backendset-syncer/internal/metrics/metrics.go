@@ -56,20 +56,24 @@ func New(r prometheus.Registerer) *Metrics {
 			Help: "Duration of requests to OCI, by operation and code: OK, NoAnswer or a code of OCI.", Buckets: requestBuckets,
 		}, []string{"operation", "code"}),
 		rate: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_backendset_oci_requests_per_second_limit", Help: "Current limit of requests to OCI. It halves when OCI answers 429.",
+			Name: "fairlead_backendset_oci_requests_per_second_limit",
+			Help: "Current limit of requests to OCI. It halves when OCI answers 429.",
 		}),
 		works: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_backendset_work_request_seconds", Help: "Duration of work requests, by operation and result: succeeded, failed, lost.",
-			Buckets: workBuckets,
+			Name: "fairlead_backendset_work_request_seconds",
+			Help: "Duration of work requests, by operation and result: succeeded, failed, lost.", Buckets: workBuckets,
 		}, []string{"operation", "result"}),
 		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "fairlead_backendset_propagation_seconds",
-			Help:    "Time since the event of an EndpointSlice until the work request has succeeded (written), or until the load balancer reports a new backend as healthy (in_service).",
+			Name: "fairlead_backendset_propagation_seconds",
+			Help: "Time since the event of an EndpointSlice until the work request has succeeded (written), or until the load balancer " +
+				"reports a new backend as healthy (in_service).",
 			Buckets: workBuckets,
 		}, []string{"stage"}),
 		backends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_backendset_backends",
-			Help: "Backends of a set, by state: active, draining, waiting (ready endpoints that the set does not have yet), excess (ready endpoints without room), early (removed before the end of their drain time).",
+			Help: "Backends of a set, by state: active, draining, waiting (ready endpoints that the set does not have yet), " +
+				"excess (ready " +
+				"endpoints without room), early (removed before the end of their drain time).",
 		}, []string{"load_balancer", "backend_set", "state"}),
 		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_backendset_behind_since_timestamp_seconds",
@@ -84,15 +88,18 @@ func New(r prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_backendset_responder_answers_total",
-			Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no backend).",
+			Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no " +
+				"backend).",
 		}, []string{"code"}),
 		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
 		gateways: newByReason(r, "fairlead_backendset_gateways",
-			"Gateways, by the reason of Accepted if it is not True, otherwise of Programmed. Those without a load balancer that they may program have an empty label."),
+			"Gateways, by the reason of Accepted if it is not True, otherwise of Programmed. Those without a load balancer that they may "+
+				"program have an empty label."),
 		listeners: newByReason(r, "fairlead_backendset_listeners",
 			"Listeners of Gateways, by the reason of the first of Accepted, ResolvedRefs and Programmed that is not True, or Programmed."),
 		routes: newByReason(r, "fairlead_backendset_routes",
-			"HTTPRoutes, by the reason of the first of Accepted, ResolvedRefs and fairlead.dev/BackendsSynced that is not True, PartiallyInvalid, or Synced."),
+			"HTTPRoutes, by the reason of the first of Accepted, ResolvedRefs and fairlead.dev/BackendsSynced that is not True, "+
+				"PartiallyInvalid, or Synced."),
 	}
 	r.MustRegister(m.configValid, m.requests, m.rate, m.works, m.propagation, m.backends, m.behind, m.conflicts, m.reviews, m.answers)
 	return m

@@ -47,12 +47,14 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.CountAnswer(404)
 	WatchCertificate(r, time.Now)
 	m.SetReason(chat, "Synced")
-	m.SetGatewayCounts("lb", map[string]int{"Programmed": 1}, map[string]int{"Programmed": 2}, map[string]int{"Synced": 3, "HostConflict": 1})
+	m.SetGatewayCounts("lb", map[string]int{"Programmed": 1}, map[string]int{"Programmed": 2},
+		map[string]int{"Synced": 3, "HostConflict": 1})
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := controller.New(controller.Params{
-		Options: controller.DefaultOptions(), Name: "backendsetbinding", Log: zap.NewNop(), Metrics: controller.NewMetrics(r), Clock: clock.RealClock{},
+		Options: controller.DefaultOptions(), Name: "backendsetbinding", Log: zap.NewNop(), Metrics: controller.NewMetrics(r),
+		Clock: clock.RealClock{},
 		Reconciler: reconcileFunc(func(context.Context, cache.ObjectName) error {
 			cancel()
 			return nil

@@ -101,11 +101,13 @@ func portOf(s *corev1.Service, ref intstr.IntOrString) (*corev1.ServicePort, err
 		for _, p := range s.Spec.Ports {
 			has = append(has, strings.Trim(fmt.Sprintf("%s/%d", p.Name, p.Port), "/"))
 		}
-		return nil, fmt.Errorf("Service %s has no port %s; it has %s", s.Name, ref.String(), strings.Join(has, ", ")) //nolint:staticcheck // kind
+		return nil, fmt.Errorf("Service %s has no port %s; it has %s", //nolint:staticcheck // kind
+			s.Name, ref.String(), strings.Join(has, ", "))
 	}
 	p := &s.Spec.Ports[i]
 	if cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
-		return nil, fmt.Errorf("port %s of Service %s has the protocol %s, and load balancers forward TCP", ref.String(), s.Name, p.Protocol)
+		return nil, fmt.Errorf("port %s of Service %s has the protocol %s, and load balancers forward TCP", ref.String(), s.Name,
+			p.Protocol)
 	}
 	return p, nil
 }
@@ -254,12 +256,14 @@ func (c *collector) buildEndpoints() ServiceEndpoints {
 	switch {
 	case len(c.refused) > 0:
 		e.Refused = fmt.Sprintf(
-			"EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the configuration",
+			"EndpointSlices of the Service have addresses that are not those of pods: %s; correct the slices, or the podRanges of the "+
+				"configuration",
 			c.formatRefused())
 	case c.surplus:
 		e.Refused = fmt.Sprintf("the Service has more than %d endpoints; the others are ignored", maxEndpoints)
 	case c.ipv6 && len(c.endpoints) == 0:
-		e.Refused = "the Service has no IPv4 endpoints, and load balancers connect to backends by IPv4 only; make the Service dual-stack (ipFamilyPolicy: PreferDualStack)"
+		e.Refused = "the Service has no IPv4 endpoints, and load balancers connect to backends by IPv4 only; make the Service dual-stack " +
+			"(ipFamilyPolicy: PreferDualStack)"
 	}
 	return e
 }

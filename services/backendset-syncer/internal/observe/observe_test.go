@@ -21,7 +21,8 @@ import (
 const binding = `
 - {apiVersion: fairlead.dev/v1alpha1, kind: BackendSetBinding, metadata: {namespace: models, name: chat, uid: b1},
    spec: {loadBalancerId: ocid1.loadbalancer.oc1..a, backendSetName: chat, serviceRef: {name: chat, port: PORT}}}
-- {apiVersion: v1, kind: Service, metadata: {namespace: models, name: chat}, spec: {ports: [{name: http, port: 80, targetPort: 8000}, {name: metrics, port: 9090}, {name: dns, port: 53, protocol: UDP}]}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: models, name: chat}, spec: {ports: [{name: http, port: 80, targetPort: 8000},
+    {name: metrics, port: 9090}, {name: dns, port: 53, protocol: UDP}]}}
 - {apiVersion: v1, kind: Service, metadata: {namespace: models, name: unnamed}, spec: {ports: [{port: 80}]}}
 `
 
@@ -39,14 +40,17 @@ func observerOf(t *testing.T, gates bool, text string) *Observer {
 
 // slice returns an EndpointSlice of Service chat.
 func slice(name, ports, endpoints string, changes ...string) string {
-	text := fmt.Sprintf("- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: models, name: %s, labels: {kubernetes.io/service-name: chat}}, "+
+	text := fmt.Sprintf("- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: models, name: %s, labels: "+
+		"{kubernetes.io/service-name: chat}}, "+
 		"addressType: IPv4, ports: [%s], endpoints: [%s]}\n", name, ports, endpoints)
 	return strings.NewReplacer(changes...).Replace(text)
 }
 
 // format returns "10.0.0.1:8000 ready, ...".
 func format(all []plan.Endpoint) string {
-	names := map[plan.State]string{plan.Ready: "ready", plan.Finishing: "finishing", plan.Terminating: "terminating", plan.NotReady: "not ready"}
+	names := map[plan.State]string{
+		plan.Ready: "ready", plan.Finishing: "finishing", plan.Terminating: "terminating", plan.NotReady: "not ready",
+	}
 	var texts []string
 	for _, e := range all {
 		texts = append(texts, e.Address.String()+" "+names[e.State])
@@ -65,29 +69,68 @@ func TestEndpoints(t *testing.T) {
 		refused string
 	}{
 		{name: "no slice"},
-		{name: "the port of the slice, not of the Service", objects: slice("a", http, "{addresses: [10.0.0.1]}"), want: "10.0.0.1:8000 ready"},
+		{
+			name: "the port of the slice, not of the Service", objects: slice("a", http, "{addresses: [10.0.0.1]}"),
+			want: "10.0.0.1:8000 ready",
+		},
 		{name: "a port by its number", port: "80", objects: slice("a", http, "{addresses: [10.0.0.1]}"), want: "10.0.0.1:8000 ready"},
-		{name: "another port", port: "metrics", objects: slice("a", http+", {name: metrics, port: 9091}", "{addresses: [10.0.0.1]}"), want: "10.0.0.1:9091 ready"},
-		{name: "each slice has its ports", objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", "{name: http, port: 8001}", "{addresses: [10.0.0.2]}"),
+		{
+			name: "another port", port: "metrics", objects: slice("a", http+", {name: metrics, port: 9091}", "{addresses: [10.0.0.1]}"),
+			want: "10.0.0.1:9091 ready",
+		},
+		{name: "each slice has its ports", objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", "{name: http, port: 8001}",
+			"{addresses: [10.0.0.2]}"),
 			want: "10.0.0.1:8000 ready, 10.0.0.2:8001 ready"},
 		{name: "a slice without the port", objects: slice("a", "{name: other, port: 1}", "{addresses: [10.0.0.1]}")},
 		{name: "a slice with an empty port", objects: slice("a", "{name: http}", "{addresses: [10.0.0.1]}")},
 		{name: "a UDP port of the name", objects: slice("a", "{name: http, port: 8000, protocol: UDP}", "{addresses: [10.0.0.1]}")},
-		{name: "only the first address counts", objects: slice("a", http, "{addresses: [10.0.0.1, 10.0.0.2]}"), want: "10.0.0.1:8000 ready"},
-		{name: "an endpoint without addresses", objects: slice("a", http, "{addresses: []}, {addresses: [10.0.0.2]}"), want: "10.0.0.2:8000 ready"},
-		{name: "absent conditions are ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {}}"), want: "10.0.0.1:8000 ready"},
-		{name: "not ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false}}"), want: "10.0.0.1:8000 not ready"},
-		{name: "terminating and serving", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}"), want: "10.0.0.1:8000 finishing"},
-		{name: "terminating", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: false, terminating: true}}"), want: "10.0.0.1:8000 terminating"},
-		{name: "an absent serving condition is the ready one", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, terminating: true}}"), want: "10.0.0.1:8000 terminating"},
-		{name: "terminating, of a Service that publishes all addresses", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: true, serving: true, terminating: true}}"),
+		{
+			name: "only the first address counts", objects: slice("a", http, "{addresses: [10.0.0.1, 10.0.0.2]}"),
+			want: "10.0.0.1:8000 ready",
+		},
+		{
+			name: "an endpoint without addresses", objects: slice("a", http, "{addresses: []}, {addresses: [10.0.0.2]}"),
+			want: "10.0.0.2:8000 ready",
+		},
+		{
+			name: "absent conditions are ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {}}"),
+			want: "10.0.0.1:8000 ready",
+		},
+		{
+			name: "not ready", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false}}"),
+			want: "10.0.0.1:8000 not ready",
+		},
+		{
+			name:    "terminating and serving",
+			objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}"),
+			want:    "10.0.0.1:8000 finishing",
+		},
+		{
+			name:    "terminating",
+			objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, serving: false, terminating: true}}"),
+			want:    "10.0.0.1:8000 terminating",
+		},
+		{
+			name:    "an absent serving condition is the ready one",
+			objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false, terminating: true}}"),
+			want:    "10.0.0.1:8000 terminating",
+		},
+		{name: "terminating, of a Service that publishes all addresses", objects: slice("a", http,
+			"{addresses: [10.0.0.1], conditions: {ready: true, serving: true, terminating: true}}"),
 			want: "10.0.0.1:8000 finishing"},
-		{name: "two slices of one pod: the better state counts", objects: slice("a", http, "{addresses: [10.0.0.1], conditions: {ready: false}}") + slice("b", http, "{addresses: [10.0.0.1]}"),
+		{name: "two slices of one pod: the better state counts", objects: slice("a", http,
+			"{addresses: [10.0.0.1], conditions: {ready: false}}") + slice("b", http, "{addresses: [10.0.0.1]}"),
 			want: "10.0.0.1:8000 ready"},
-		{name: "dual-stack", objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", http, "{addresses: ['fd00::1']}", "IPv4", "IPv6"), want: "10.0.0.1:8000 ready"},
+		{
+			name:    "dual-stack",
+			objects: slice("a", http, "{addresses: [10.0.0.1]}") + slice("b", http, "{addresses: ['fd00::1']}", "IPv4", "IPv6"),
+			want:    "10.0.0.1:8000 ready",
+		},
 		{name: "IPv6 only", objects: slice("a", http, "{addresses: ['fd00::1']}", "IPv4", "IPv6"), refused: "no IPv4 endpoints"},
 		{name: "names of hosts", objects: slice("a", http, "{addresses: [a.example.com]}", "IPv4", "FQDN"), refused: "no IPv4 endpoints"},
-		{name: "addresses that are not those of pods", objects: slice("a", http, "{addresses: [10.0.0.1]}, {addresses: [192.0.2.1]}, {addresses: [169.254.169.254]}, {addresses: [127.0.0.1]}, {addresses: [x]}"),
+		{name: "addresses that are not those of pods", objects: slice("a", http,
+			"{addresses: [10.0.0.1]}, {addresses: [192.0.2.1]}, {addresses: [169.254.169.254]}, {addresses: [127.0.0.1]}, "+
+				"{addresses: [x]}"),
 			want: "10.0.0.1:8000 ready", refused: "127.0.0.1, 169.254.169.254, 192.0.2.1 and 1 more"},
 	}
 	for _, tt := range tests {
@@ -125,7 +168,9 @@ func TestPortsThatCannotBeUsed(t *testing.T) {
 
 func TestServicesThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	o := observerOf(t, false, strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}", "kind: Service, metadata: {namespace: models, name: other}"))
+	o := observerOf(t, false,
+		strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}",
+			"kind: Service, metadata: {namespace: models, name: other}"))
 	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	assert.Equal(t, ServiceEndpoints{Missing: true}, got)
@@ -136,7 +181,9 @@ func TestEndpointsHavePods(t *testing.T) {
 	t.Parallel()
 	const ports = "{name: http, port: 8000}"
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+
-		slice("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: old, uid: old}}, {addresses: [10.0.0.2], targetRef: {kind: Node, name: node, uid: node}}, {addresses: [10.0.0.3]}")+
+		slice("a", ports,
+			"{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: old, uid: old}}, {addresses: [10.0.0.2], "+
+				"targetRef: {kind: Node, name: node, uid: node}}, {addresses: [10.0.0.3]}")+
 		slice("b", ports, "{addresses: [10.0.0.1], targetRef: {kind: Pod, name: new, uid: new}}"))
 	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 	require.NoError(t, err)
@@ -159,17 +206,33 @@ func TestOccupants(t *testing.T) {
 	}{
 		{name: "none", objects: slice("a", ports, "{addresses: [10.0.0.9]}")},
 		{name: "the own Service", objects: slice("a", ports, "{addresses: [10.0.0.1]}")},
-		{name: "of another namespace", objects: other("a", ports, "{addresses: [10.0.0.9]}, {addresses: [10.0.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: embed-1, uid: e1}}"),
+		{name: "of another namespace", objects: other("a", ports,
+			"{addresses: [10.0.0.9]}, {addresses: [10.0.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: embed-1, uid: e1}}"),
 			want: []plan.Occupant{{Service: "others/embed", Pod: "e1", SamePort: true}}},
 		{name: "of the own namespace", objects: slice("a", ports, "{addresses: [10.0.0.1]}", "service-name: chat", "service-name: embed"),
 			want: []plan.Occupant{{Service: "models/embed", SamePort: true}}},
-		{name: "several ports", objects: other("a", "{name: metrics, port: 9090}, "+ports, "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed", SamePort: true}}},
-		{name: "other ports", objects: other("a", "{name: metrics, port: 9090}, {name: dns, port: 8000, protocol: UDP}", "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed"}}},
+		{
+			name: "several ports", objects: other("a", "{name: metrics, port: 9090}, "+ports, "{addresses: [10.0.0.1]}"),
+			want: []plan.Occupant{{Service: "others/embed", SamePort: true}},
+		},
+		{
+			name:    "other ports",
+			objects: other("a", "{name: metrics, port: 9090}, {name: dns, port: 8000, protocol: UDP}", "{addresses: [10.0.0.1]}"),
+			want:    []plan.Occupant{{Service: "others/embed"}},
+		},
 		{name: "no port", objects: other("a", "", "{addresses: [10.0.0.1]}"), want: []plan.Occupant{{Service: "others/embed"}}},
-		{name: "mapped to IPv6, and with zeros", objects: other("a", ports, "{addresses: ['::ffff:10.0.0.1']}, {addresses: ['::ffff:a00:1']}, {addresses: ['010.0.00.1']}, {addresses: [chat.example.com]}"),
-			want: []plan.Occupant{{Service: "others/embed", SamePort: true}, {Service: "others/embed", SamePort: true}, {Service: "others/embed", SamePort: true}}},
+		{name: "mapped to IPv6, and with zeros", objects: other("a", ports,
+			"{addresses: ['::ffff:10.0.0.1']}, {addresses: ['::ffff:a00:1']}, {addresses: ['010.0.00.1']}, {addresses: "+
+				"[chat.example.com]}"),
+			want: []plan.Occupant{
+				{Service: "others/embed", SamePort: true}, {Service: "others/embed", SamePort: true},
+				{Service: "others/embed", SamePort: true},
+			}},
 		{name: "not ready", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: false}}")},
-		{name: "terminating, of a Service that publishes all addresses", objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: true, terminating: true}}")},
+		{
+			name:    "terminating, of a Service that publishes all addresses",
+			objects: other("a", ports, "{addresses: [10.0.0.1], conditions: {ready: true, terminating: true}}"),
+		},
 		{name: "not the first address", objects: other("a", ports, "{addresses: [10.0.0.9, 10.0.0.1]}, {addresses: []}")},
 	}
 	for _, tt := range tests {
@@ -185,9 +248,11 @@ func TestOccupants(t *testing.T) {
 // TestOccupantsByIPv6 are those of backends that another client has written: the program writes IPv4 only.
 func TestOccupantsByIPv6(t *testing.T) {
 	t.Parallel()
-	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+slice("a", "{name: http, port: 8000}", "{addresses: ['FD00:0::1']}, {addresses: ['fd00::2']}",
+	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+slice("a", "{name: http, port: 8000}",
+		"{addresses: ['FD00:0::1']}, {addresses: ['fd00::2']}",
 		"addressType: IPv4", "addressType: IPv6", "service-name: chat", "service-name: embed"))
-	assert.Equal(t, []plan.Occupant{{Service: "models/embed", SamePort: true}}, o.FindOccupants(netip.MustParseAddrPort("[fd00::1]:8000"), nil))
+	assert.Equal(t, []plan.Occupant{{Service: "models/embed", SamePort: true}},
+		o.FindOccupants(netip.MustParseAddrPort("[fd00::1]:8000"), nil))
 }
 
 // TestAHugeService has more endpoints than are considered.
@@ -218,9 +283,14 @@ func gated(name, conditions string, others ...string) string {
 	}
 	for _, c := range strings.Fields(conditions) {
 		kind, reason, isFalse := strings.Cut(c, ":")
-		states = append(states, fmt.Sprintf("{type: %s, status: '%s', reason: '%s'}", strings.Replace(kind, "gate", "fairlead.dev/oci-lb-ready", 1), map[bool]string{true: "False", false: "True"}[isFalse], reason))
+		states = append(states,
+			fmt.Sprintf("{type: %s, status: '%s', reason: '%s'}", strings.Replace(kind, "gate", "fairlead.dev/oci-lb-ready", 1),
+				map[bool]string{true: "False", false: "True"}[isFalse], reason))
 	}
-	return fmt.Sprintf("- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: %[1]s, uid: of-%[1]s}, spec: {readinessGates: [%s]}, status: {conditions: [%s]}}\n", name, gates, strings.Join(states, ", "))
+	return fmt.Sprintf(
+		"- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: %[1]s, uid: of-%[1]s}, spec: {readinessGates: [%s]}, status: "+
+			"{conditions: [%s]}}\n",
+		name, gates, strings.Join(states, ", "))
 }
 
 // endpointOf returns the endpoint of a pod that is not ready.
@@ -230,7 +300,8 @@ func endpointOf(pod, uid string) string {
 
 func TestPodsThatWaitForTheirGate(t *testing.T) {
 	t.Parallel()
-	const closed, open = "ContainersReady Initialized Ready:ReadinessGatesNotReady gate:WaitingForLoadBalancer", "ContainersReady Initialized gate "
+	const closed, open = "ContainersReady Initialized Ready:ReadinessGatesNotReady " +
+		"gate:WaitingForLoadBalancer", "ContainersReady Initialized gate "
 	tests := []struct {
 		name, pod string
 		off       bool
@@ -240,13 +311,22 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 		{name: "no condition yet", pod: gated("a", "ContainersReady Ready:ReadinessGatesNotReady"), want: "ready"},
 		{name: "open, and the kubelet is late", pod: gated("a", open+"Ready:ReadinessGatesNotReady"), want: "ready"},
 		{name: "open, and the slice is late", pod: gated("a", open+"Ready"), want: "ready"},
-		{name: "containers that are not ready", pod: gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady"), want: "not ready"},
-		{name: "containers that are no longer ready", pod: gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady gate"), want: "not ready"},
+		{
+			name: "containers that are not ready", pod: gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady"),
+			want: "not ready",
+		},
+		{
+			name: "containers that are no longer ready",
+			pod:  gated("a", "ContainersReady:ContainersNotReady Ready:ContainersNotReady gate"), want: "not ready",
+		},
 		{name: "open, of a dead node", pod: gated("a", open+"Ready:"), want: "not ready"},
 		{name: "another gate is closed", pod: gated("a", closed+" example.com/other:Updating", "example.com/other"), want: "not ready"},
 		{name: "another gate without a condition", pod: gated("a", closed, "example.com/other"), want: "not ready"},
 		{name: "another gate is open", pod: gated("a", closed+" example.com/other", "example.com/other"), want: "ready"},
-		{name: "another gate has closed", pod: gated("a", open+"Ready:ReadinessGatesNotReady example.com/other:Updating", "example.com/other"), want: "not ready"},
+		{
+			name: "another gate has closed",
+			pod:  gated("a", open+"Ready:ReadinessGatesNotReady example.com/other:Updating", "example.com/other"), want: "not ready",
+		},
 		{name: "no gate", pod: strings.Replace(gated("a", closed), "fairlead.dev/oci-lb-ready", "example.com/other", 1), want: "not ready"},
 		{name: "an earlier pod of the name", pod: strings.Replace(gated("a", closed), "of-a", "another", 1), want: "not ready"},
 		{name: "gates are off", pod: gated("a", closed), off: true, want: "not ready"},
@@ -254,7 +334,8 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := observerOf(t, !tt.off, strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
+			o := observerOf(t, !tt.off,
+				strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
 			got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
 			require.NoError(t, err)
 			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.Endpoints))
@@ -264,8 +345,10 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 
 func TestUsesOfPods(t *testing.T) {
 	t.Parallel()
-	o := observerOf(t, true, strings.Replace(binding, "PORT", "http", 1)+gated("a", "")+gated("b", "")+"- {apiVersion: v1, kind: Pod, metadata: {namespace: models, name: c}}\n"+
-		slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")+", "+strings.Replace(endpointOf("a", "another"), "10.0.0.1", "10.0.0.4", 1)))
+	o := observerOf(t, true, strings.Replace(binding, "PORT", "http", 1)+gated("a", "")+gated("b", "")+"- {apiVersion: v1, kind: Pod, "+
+		"metadata: {namespace: models, name: c}}\n"+
+		slice("a", "{name: http, port: 8000}",
+			endpointOf("a", "of-a")+", "+strings.Replace(endpointOf("a", "another"), "10.0.0.1", "10.0.0.4", 1)))
 	assert.Len(t, o.ListGatedPods(), 2)
 	pod := o.FindGatedPod(cache.ObjectName{Namespace: "models", Name: "a"})
 	require.NotNil(t, pod)

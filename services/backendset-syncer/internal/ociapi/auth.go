@@ -51,7 +51,8 @@ func DefaultOptions() Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Auth, "oci-auth", o.Auth, "Authentication at OCI: "+strings.Join(kinds, ", ")+".")
 	fs.StringVar(&o.KeyDirectory, "oci-key-directory", o.KeyDirectory,
-		"Directory of an API key: files tenancy, user, region, fingerprint, key.pem, and passphrase if the key has one. The files are read again every minute.")
+		"Directory of an API key: files tenancy, user, region, fingerprint, key.pem, and passphrase if the key has one. The files are "+
+			"read again every minute.")
 	fs.StringVar(&o.ConfigFile, "oci-config-file", o.ConfigFile, "Configuration file of OCI's SDK, for --oci-auth=config-file.")
 	fs.StringVar(&o.Profile, "oci-config-profile", o.Profile, "Profile in the configuration file.")
 	fs.StringVar(&o.Region, "oci-region", o.Region, "Region of the load balancers. Defaults to the region of the credentials.")
@@ -90,7 +91,8 @@ func (o *Options) newProvider() (common.ConfigurationProvider, error) {
 		p = &keyDirectory{path: o.KeyDirectory}
 		_, err = p.KeyID()
 	case ConfigFile:
-		if p, err = common.ConfigurationProviderFromFileWithProfile(o.ConfigFile, o.Profile, os.Getenv("OCI_CONFIG_PASSPHRASE")); err == nil {
+		if p, err = common.ConfigurationProviderFromFileWithProfile(o.ConfigFile, o.Profile,
+			os.Getenv("OCI_CONFIG_PASSPHRASE")); err == nil {
 			_, err = p.KeyID()
 		}
 	case InstancePrincipal:

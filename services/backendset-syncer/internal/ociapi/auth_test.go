@@ -22,7 +22,9 @@ func writeKey(t *testing.T) string {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	for name, content := range map[string]string{"tenancy": "t\n", "user": "u", "region": "us-ashburn-1", "fingerprint": "f", "key.pem": string(text)} {
+	for name, content := range map[string]string{
+		"tenancy": "t\n", "user": "u", "region": "us-ashburn-1", "fingerprint": "f", "key.pem": string(text),
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	return dir
@@ -78,7 +80,9 @@ func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	dir := writeKey(t)
 	file := filepath.Join(dir, "config")
-	require.NoError(t, os.WriteFile(file, []byte("[DEFAULT]\nuser=u\ntenancy=t\nregion=eu-frankfurt-1\nfingerprint=f\nkey_file="+filepath.Join(dir, "key.pem")+"\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(file, []byte(
+			"[DEFAULT]\nuser=u\ntenancy=t\nregion=eu-frankfurt-1\nfingerprint=f\nkey_file="+filepath.Join(dir, "key.pem")+"\n"), 0o600))
 	o := Options{Auth: ConfigFile, ConfigFile: file, Profile: "DEFAULT"}
 	p, err := o.newProvider()
 	require.NoError(t, err)
@@ -92,7 +96,8 @@ func TestOptions(t *testing.T) {
 	o := DefaultOptions()
 	require.NoError(t, o.Validate())
 	for endpoint, valid := range map[string]bool{
-		"https://iaas.us-ashburn-1.oraclecloud.com": true, "http://127.0.0.1:1": true, "http://a/": true, "ftp://a": false, "a": false, "https://a/b": false, "https://u@a": false, "https://a?b": false,
+		"https://iaas.us-ashburn-1.oraclecloud.com": true, "http://127.0.0.1:1": true, "http://a/": true, "ftp://a": false, "a": false,
+		"https://a/b": false, "https://u@a": false, "https://a?b": false,
 	} {
 		o.Endpoint = endpoint
 		assert.Equal(t, valid, o.Validate() == nil, endpoint)

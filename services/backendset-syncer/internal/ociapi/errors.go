@@ -129,8 +129,8 @@ var (
 		codeTokenUsed: TokenUsed, codeExists: Exists, codeLimit: LimitExceeded, codeQuota: LimitExceeded,
 	}
 	classesOfStatuses = map[int]Class{
-		http.StatusUnauthorized: Unauthenticated, http.StatusNotFound: NotFound, http.StatusConflict: Busy, http.StatusPreconditionFailed: Stale,
-		http.StatusTooManyRequests: Throttled, http.StatusNotImplemented: Refused,
+		http.StatusUnauthorized: Unauthenticated, http.StatusNotFound: NotFound, http.StatusConflict: Busy,
+		http.StatusPreconditionFailed: Stale, http.StatusTooManyRequests: Throttled, http.StatusNotImplemented: Refused,
 	}
 )
 

@@ -205,9 +205,9 @@ func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 		return d
 	}
 	return loadbalancer.CreateListenerDetails{
-		Name: &want.Name, DefaultBackendSetName: d.DefaultBackendSetName, Port: d.Port, Protocol: d.Protocol, HostnameNames: d.HostnameNames,
-		RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration, ConnectionConfiguration: d.ConnectionConfiguration,
-		RuleSetNames: d.RuleSetNames,
+		Name: &want.Name, DefaultBackendSetName: d.DefaultBackendSetName, Port: d.Port, Protocol: d.Protocol,
+		HostnameNames: d.HostnameNames, RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration,
+		ConnectionConfiguration: d.ConnectionConfiguration, RuleSetNames: d.RuleSetNames,
 	}
 }
 
@@ -220,7 +220,8 @@ func tlsDetails(want *lblayout.TLS, live *loadbalancer.SslConfiguration) *loadba
 		d.CipherSuiteName = &suite
 	}
 	if live != nil {
-		d.VerifyDepth, d.VerifyPeerCertificate, d.HasSessionResumption = live.VerifyDepth, live.VerifyPeerCertificate, live.HasSessionResumption
+		d.VerifyDepth, d.VerifyPeerCertificate = live.VerifyDepth, live.VerifyPeerCertificate
+		d.HasSessionResumption = live.HasSessionResumption
 		d.TrustedCertificateAuthorityIds = live.TrustedCertificateAuthorityIds
 		d.ServerOrderPreference = loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(live.ServerOrderPreference)
 	}
@@ -232,7 +233,8 @@ func policyBody(s *lblayout.Step) any {
 	for i := range s.Policy.Rules {
 		r := &s.Policy.Rules[i]
 		rules = append(rules, loadbalancer.RoutingRule{
-			Name: &r.Name, Condition: &r.Condition, Actions: []loadbalancer.Action{loadbalancer.ForwardToBackendSet{BackendSetName: &r.Set}},
+			Name: &r.Name, Condition: &r.Condition,
+			Actions: []loadbalancer.Action{loadbalancer.ForwardToBackendSet{BackendSetName: &r.Set}},
 		})
 	}
 	if s.Action == lblayout.Update {

@@ -66,7 +66,9 @@ func (l *limiter) waitForTurn(ctx context.Context, operation string) *Error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return &Error{Class: Unreachable, Operation: operation, Message: "wait for the limit of requests: " + context.Cause(ctx).Error()}
+			return &Error{
+				Class: Unreachable, Operation: operation, Message: "wait for the limit of requests: " + context.Cause(ctx).Error(),
+			}
 		case <-timer.C():
 		}
 	}

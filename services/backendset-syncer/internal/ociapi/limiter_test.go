@@ -68,13 +68,16 @@ func TestRetryAfterBlocksAllRequests(t *testing.T) {
 		l.adjustRate(&Error{Class: Throttled, RetryAfter: 7 * time.Second})
 		l.adjustRate(&Error{Class: Throttled, RetryAfter: 2 * time.Second})
 		deferred := l.admitRequest(t.Context(), Low, "GetBackendSetHealth")
-		assert.Equal(t, &Error{Class: Deferred, Operation: "GetBackendSetHealth", Message: "other requests come first", RetryAfter: 7 * time.Second}, deferred)
+		assert.Equal(t,
+			&Error{Class: Deferred, Operation: "GetBackendSetHealth", Message: "other requests come first", RetryAfter: 7 * time.Second},
+			deferred)
 		require.Nil(t, l.admitRequest(t.Context(), High, "GetLoadBalancer"))
 		assert.Equal(t, 7*time.Second, time.Since(begun))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		l.adjustRate(&Error{Class: Throttled, RetryAfter: time.Hour})
 		cancel(context.DeadlineExceeded)
-		require.ErrorContains(t, l.admitRequest(ctx, High, "GetLoadBalancer"), "GetLoadBalancer: wait for the limit of requests: context deadline exceeded")
+		require.ErrorContains(t, l.admitRequest(ctx, High, "GetLoadBalancer"),
+			"GetLoadBalancer: wait for the limit of requests: context deadline exceeded")
 	})
 }
 

@@ -12,7 +12,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateListenerDetails, token *string,
 	) (loadbalancer.CreateListenerResponse, error) {
 		return c.CreateListener(ctx, loadbalancer.CreateListenerRequest{
-			LoadBalancerId: &w.loadBalancer, CreateListenerDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateListenerDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateListenerResponse) *string { return r.OpcWorkRequestId }),
 	"UpdateListener": newSender(func(
@@ -34,7 +35,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateRoutingPolicyDetails, token *string,
 	) (loadbalancer.CreateRoutingPolicyResponse, error) {
 		return c.CreateRoutingPolicy(ctx, loadbalancer.CreateRoutingPolicyRequest{
-			LoadBalancerId: &w.loadBalancer, CreateRoutingPolicyDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateRoutingPolicyDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateRoutingPolicyResponse) *string { return r.OpcWorkRequestId }),
 	"UpdateRoutingPolicy": newSender(func(
@@ -56,7 +58,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateRuleSetDetails, token *string,
 	) (loadbalancer.CreateRuleSetResponse, error) {
 		return c.CreateRuleSet(ctx, loadbalancer.CreateRuleSetRequest{
-			LoadBalancerId: &w.loadBalancer, CreateRuleSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateRuleSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateRuleSetResponse) *string { return r.OpcWorkRequestId }),
 	"UpdateRuleSet": newSender(func(
@@ -78,7 +81,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateHostnameDetails, token *string,
 	) (loadbalancer.CreateHostnameResponse, error) {
 		return c.CreateHostname(ctx, loadbalancer.CreateHostnameRequest{
-			LoadBalancerId: &w.loadBalancer, CreateHostnameDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateHostnameDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateHostnameResponse) *string { return r.OpcWorkRequestId }),
 	"UpdateHostname": newSender(func(
@@ -100,7 +104,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateCertificateDetails, token *string,
 	) (loadbalancer.CreateCertificateResponse, error) {
 		return c.CreateCertificate(ctx, loadbalancer.CreateCertificateRequest{
-			LoadBalancerId: &w.loadBalancer, CreateCertificateDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateCertificateDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateCertificateResponse) *string { return r.OpcWorkRequestId }),
 	"DeleteCertificate": newSender(func(
@@ -114,7 +119,8 @@ var senders = map[string]sender{
 		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateBackendSetDetails, token *string,
 	) (loadbalancer.CreateBackendSetResponse, error) {
 		return c.CreateBackendSet(ctx, loadbalancer.CreateBackendSetRequest{
-			LoadBalancerId: &w.loadBalancer, CreateBackendSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, CreateBackendSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	}, func(r loadbalancer.CreateBackendSetResponse) *string { return r.OpcWorkRequestId }),
 	"DeleteBackendSet": newSender(func(

@@ -88,8 +88,8 @@ func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
 			return nil, fmt.Errorf("read backend %q of set %s: %w", valueOf(b.Name), name, err)
 		}
 		set.Backends = append(set.Backends, plan.Backend{
-			Address: netip.AddrPortFrom(address, uint16(valueOf(b.Port))), Weight: valueOf(b.Weight), MaxConnections: valueOf(b.MaxConnections),
-			Drain: valueOf(b.Drain), Backup: valueOf(b.Backup), Offline: valueOf(b.Offline),
+			Address: netip.AddrPortFrom(address, uint16(valueOf(b.Port))), Weight: valueOf(b.Weight),
+			MaxConnections: valueOf(b.MaxConnections), Drain: valueOf(b.Drain), Backup: valueOf(b.Backup), Offline: valueOf(b.Offline),
 		})
 	}
 	if h := raw.HealthChecker; h != nil {
@@ -229,7 +229,8 @@ func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error
 		return nil, err
 	}
 	return &Health{
-		Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames), Unknown: setOf(r.UnknownStateBackendNames),
+		Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames),
+		Unknown: setOf(r.UnknownStateBackendNames),
 	}, nil
 }
 
@@ -246,7 +247,9 @@ func (c *Client) ReadCheckResult(ctx context.Context, id, set, backend string) (
 	r, err := callAPI(ctx, c, Low, "GetBackendHealth",
 		func(ctx context.Context, client *sdkClient) (loadbalancer.GetBackendHealthResponse, error) {
 			return client.GetBackendHealth(ctx,
-				loadbalancer.GetBackendHealthRequest{LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries()})
+				loadbalancer.GetBackendHealthRequest{
+					LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries(),
+				})
 		})
 	if err != nil {
 		return "", err

@@ -62,7 +62,8 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	fixed := set.raw.SslConfiguration != nil && valueOf(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
 	switch {
 	case fixed && health != nil:
-		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a predefined suite",
+		return nil, fmt.Errorf("backend set %s has the cipher suite %s, with which its health checker cannot be changed: name a "+
+			"predefined suite",
 			set.Name, customizedSuite)
 	case fixed || changes.Len() == 1 && health == nil:
 		w.changeOne(&changes)
@@ -122,8 +123,9 @@ func buildReplacement(set *BackendSet, wanted []plan.Backend, health *HealthChec
 	}
 	if h := raw.HealthChecker; h != nil {
 		d.HealthChecker = &loadbalancer.HealthCheckerDetails{
-			Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries, TimeoutInMillis: h.TimeoutInMillis,
-			IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex, IsForcePlainText: h.IsForcePlainText,
+			Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
+			TimeoutInMillis: h.TimeoutInMillis, IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex,
+			IsForcePlainText: h.IsForcePlainText,
 		}
 	}
 	if health != nil {
@@ -132,8 +134,8 @@ func buildReplacement(set *BackendSet, wanted []plan.Backend, health *HealthChec
 	if s := raw.SslConfiguration; s != nil {
 		d.SslConfiguration = &loadbalancer.SslConfigurationDetails{
 			VerifyDepth: s.VerifyDepth, VerifyPeerCertificate: s.VerifyPeerCertificate, HasSessionResumption: s.HasSessionResumption,
-			TrustedCertificateAuthorityIds: s.TrustedCertificateAuthorityIds, CertificateIds: s.CertificateIds, CertificateName: s.CertificateName,
-			Protocols: s.Protocols, CipherSuiteName: s.CipherSuiteName,
+			TrustedCertificateAuthorityIds: s.TrustedCertificateAuthorityIds, CertificateIds: s.CertificateIds,
+			CertificateName: s.CertificateName, Protocols: s.Protocols, CipherSuiteName: s.CipherSuiteName,
 			ServerOrderPreference: loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(s.ServerOrderPreference),
 		}
 	}
@@ -162,7 +164,8 @@ func (w *Write) RetryToken(attempt int) string {
 	if err != nil {
 		panic(fmt.Sprintf("write is not JSON: %v", err)) // unreachable: it consists of strings and numbers
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s\n%d\n%s", w.loadBalancer, w.set, w.etag, w.operation, w.backend, attempt, body))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s\n%d\n%s", w.loadBalancer, w.set, w.etag, w.operation, w.backend, attempt,
+		body))
 	return hex.EncodeToString(sum[:])[:tokenLength]
 }
 
@@ -185,36 +188,44 @@ func (c *Client) sendOperation(ctx context.Context, w *Write, token string) (str
 	switch w.operation {
 	case operationReplace:
 		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.UpdateBackendSetResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(
+			ctx context.Context, client *sdkClient,
+		) (loadbalancer.UpdateBackendSetResponse, error) {
 			return client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
-				RequestMetadata: noRetries(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag,
+				OpcRetryToken: &token, RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	case operationCreate:
 		details, _ := w.body.(loadbalancer.CreateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.CreateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(
+			ctx context.Context, client *sdkClient,
+		) (loadbalancer.CreateBackendResponse, error) {
 			return client.CreateBackend(ctx, loadbalancer.CreateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag, OpcRetryToken: &token,
-				RequestMetadata: noRetries(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag,
+				OpcRetryToken: &token, RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	case operationUpdate:
 		details, _ := w.body.(loadbalancer.UpdateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.UpdateBackendResponse, error) {
+		r, err := callAPI(ctx, c, High, w.operation, func(
+			ctx context.Context, client *sdkClient,
+		) (loadbalancer.UpdateBackendResponse, error) {
 			return client.UpdateBackend(ctx, loadbalancer.UpdateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details, IfMatch: &w.etag,
-				OpcRetryToken:   &token,
-				RequestMetadata: noRetries(),
+				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details,
+				IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
 			})
 		})
 		return valueOf(r.OpcWorkRequestId), err
 	}
-	r, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (loadbalancer.DeleteBackendResponse, error) {
+	r, err := callAPI(ctx, c, High, w.operation, func(
+		ctx context.Context, client *sdkClient,
+	) (loadbalancer.DeleteBackendResponse, error) {
 		return client.DeleteBackend(ctx, loadbalancer.DeleteBackendRequest{
-			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag, RequestMetadata: noRetries(),
+			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag,
+			RequestMetadata: noRetries(),
 		})
 	})
 	return valueOf(r.OpcWorkRequestId), err

@@ -89,37 +89,101 @@ func TestBuild(t *testing.T) {
 	}{
 		{name: "a new endpoint is added", endpoints: "1:ready 2:ready", current: "1", want: "1 2"},
 		{name: "an endpoint that is not ready is not added", endpoints: "1:ready 2:notready", current: "1", want: "1"},
-		{name: "a ready endpoint stops draining", endpoints: "1:ready", current: "1:drain", memory: Marks{at(1): ago(time.Minute)}, want: "1"},
-		{name: "an endpoint that terminates drains", endpoints: "1:ready 2:finishing", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
-		{name: "one that terminates and does not serve drains", endpoints: "1:ready 2:terminating", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
+		{
+			name: "a ready endpoint stops draining", endpoints: "1:ready", current: "1:drain", memory: Marks{at(1): ago(time.Minute)},
+			want: "1",
+		},
+		{
+			name: "an endpoint that terminates drains", endpoints: "1:ready 2:finishing", current: "1 2", want: "1 2:drain",
+			next: 10 * time.Minute,
+		},
+		{
+			name: "one that terminates and does not serve drains", endpoints: "1:ready 2:terminating", current: "1 2", want: "1 2:drain",
+			next: 10 * time.Minute,
+		},
 		{name: "one that terminates is not added", endpoints: "1:ready 2:finishing", current: "1", want: "1"},
-		{name: "one that is no longer ready drains", endpoints: "1:ready 2:notready", current: "1 2", want: "1 2:drain", next: 10 * time.Minute},
-		{name: "the maximum ends a drain", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Marks{at(2): ago(10*time.Minute, terminating)}, want: "1"},
-		{name: "just before the maximum", endpoints: "1:ready 2:finishing", current: "1 2:drain", memory: Marks{at(2): ago(9*time.Minute, terminating)}, want: "1 2:drain", next: time.Minute},
-		{name: "a drained backend goes when its endpoint goes", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(10*time.Second, terminating)}, want: "1"},
-		{name: "not before the minimum", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(4*time.Second, terminating)}, want: "1 2:drain", next: 6 * time.Second},
+		{
+			name: "one that is no longer ready drains", endpoints: "1:ready 2:notready", current: "1 2", want: "1 2:drain",
+			next: 10 * time.Minute,
+		},
+		{
+			name: "the maximum ends a drain", endpoints: "1:ready 2:finishing", current: "1 2:drain",
+			memory: Marks{at(2): ago(10*time.Minute, terminating)}, want: "1",
+		},
+		{
+			name: "just before the maximum", endpoints: "1:ready 2:finishing", current: "1 2:drain",
+			memory: Marks{at(2): ago(9*time.Minute, terminating)}, want: "1 2:drain", next: time.Minute,
+		},
+		{
+			name: "a drained backend goes when its endpoint goes", endpoints: "1:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(10*time.Second, terminating)}, want: "1",
+		},
+		{
+			name: "not before the minimum", endpoints: "1:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(4*time.Second, terminating)}, want: "1 2:drain", next: 6 * time.Second,
+		},
 		{name: "an endpoint that vanishes is held", endpoints: "1:ready", current: "1 2", want: "1 2:drain", next: VanishGracePeriod},
-		{name: "for the whole hold", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(20*time.Second, gone(20*time.Second))}, want: "1 2:drain", next: 10 * time.Second},
-		{name: "and no longer", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1"},
-		{name: "it may come back", endpoints: "1:ready 2:ready", current: "1 2:drain", memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1 2"},
-		{name: "not ready, then gone: the hold begins when it goes", endpoints: "1:ready", current: "1 2:drain", memory: Marks{at(2): ago(time.Minute)}, want: "1 2:drain", next: VanishGracePeriod},
+		{
+			name: "for the whole hold", endpoints: "1:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(20*time.Second, gone(20*time.Second))}, want: "1 2:drain", next: 10 * time.Second,
+		},
+		{
+			name: "and no longer", endpoints: "1:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1",
+		},
+		{
+			name: "it may come back", endpoints: "1:ready 2:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: "1 2",
+		},
+		{
+			name: "not ready, then gone: the hold begins when it goes", endpoints: "1:ready", current: "1 2:drain",
+			memory: Marks{at(2): ago(time.Minute)}, want: "1 2:drain", next: VanishGracePeriod,
+		},
 		{name: "all vanish: nothing else serves", current: "1 2:drain", want: "1 2:drain", next: VanishGracePeriod},
-		{name: "all vanished for good", current: "1 2", memory: Marks{at(1): ago(VanishGracePeriod, gone(VanishGracePeriod)), at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))}, want: ""},
-		{name: "all terminate: the serving ones serve", endpoints: "1:finishing 2:finishing 3:terminating", current: "1 2 3", want: "1 2 3:drain", next: 10 * time.Minute},
-		{name: "they serve even after the maximum", endpoints: "1:finishing", current: "1", memory: Marks{at(1): ago(time.Hour, terminating)}, want: "1"},
+		{
+			name: "all vanished for good", current: "1 2",
+			memory: Marks{at(1): ago(VanishGracePeriod, gone(VanishGracePeriod)), at(2): ago(VanishGracePeriod, gone(VanishGracePeriod))},
+			want:   "",
+		},
+		{
+			name: "all terminate: the serving ones serve", endpoints: "1:finishing 2:finishing 3:terminating", current: "1 2 3",
+			want: "1 2 3:drain", next: 10 * time.Minute,
+		},
+		{
+			name: "they serve even after the maximum", endpoints: "1:finishing", current: "1",
+			memory: Marks{at(1): ago(time.Hour, terminating)}, want: "1",
+		},
 		{name: "they are added, too", endpoints: "1:finishing", current: "", want: "1"},
-		{name: "they drain as soon as another is ready", endpoints: "1:finishing 2:ready", current: "1", memory: Marks{at(1): ago(time.Minute, terminating)}, want: "1:drain 2", next: 9 * time.Minute},
+		{
+			name: "they drain as soon as another is ready", endpoints: "1:finishing 2:ready", current: "1",
+			memory: Marks{at(1): ago(time.Minute, terminating)}, want: "1:drain 2", next: 9 * time.Minute,
+		},
 		{name: "none is ready", endpoints: "1:notready 2:notready", current: "1 2", want: "1:drain 2:drain", next: 10 * time.Minute},
-		{name: "foreign backends are held, and go", endpoints: "1:ready", current: "7 8", want: "7:drain 8:drain 1", next: VanishGracePeriod},
-		{name: "without a drain, an endpoint that terminates goes at once", endpoints: "1:ready 2:finishing", current: "1 2", drain: Drain{Maximum: -1}, want: "1"},
+		{
+			name: "foreign backends are held, and go", endpoints: "1:ready", current: "7 8", want: "7:drain 8:drain 1",
+			next: VanishGracePeriod,
+		},
+		{
+			name: "without a drain, an endpoint that terminates goes at once", endpoints: "1:ready 2:finishing", current: "1 2",
+			drain: Drain{Maximum: -1}, want: "1",
+		},
 		{name: "an empty Service and an empty set", want: ""},
-		{name: "emptying drains for the minimum", endpoints: "1:ready", current: "1 2", emptying: true, want: "1:drain 2:drain", next: 10 * time.Second},
-		{name: "emptying ends", current: "1:drain", emptying: true, memory: Marks{at(1): ago(10*time.Second, terminating, gone(10*time.Second))}, want: ""},
+		{
+			name: "emptying drains for the minimum", endpoints: "1:ready", current: "1 2", emptying: true, want: "1:drain 2:drain",
+			next: 10 * time.Second,
+		},
+		{
+			name: "emptying ends", current: "1:drain", emptying: true,
+			memory: Marks{at(1): ago(10*time.Second, terminating, gone(10*time.Second))}, want: "",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			in := Input{Endpoints: endpoints(tt.endpoints), Current: backends(tt.current), Drain: drain, Emptying: tt.emptying, Marks: tt.memory, Now: now}
+			in := Input{
+				Endpoints: endpoints(tt.endpoints), Current: backends(tt.current), Drain: drain, Emptying: tt.emptying, Marks: tt.memory,
+				Now: now,
+			}
 			if tt.drain.Maximum < 0 {
 				in.Drain = Drain{}
 			}
@@ -167,43 +231,100 @@ func TestTakenAddresses(t *testing.T) {
 		claimed       time.Duration // before the first step
 		steps         []step
 	}{
-		{name: "nothing else serves, and another Service has it at once", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {occupants: "2:embed/u9", want: "1"}}},
-		{name: "while it is held", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {want: "1 2"}, {occupants: "1:embed/u8 2:embed/u9", want: ""}}},
-		{name: "others serve", current: "1 2", steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1"}}},
+		{
+			name: "nothing else serves, and another Service has it at once", current: "1 2",
+			steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {occupants: "2:embed/u9", want: "1"}},
+		},
+		{
+			name: "while it is held", current: "1 2",
+			steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {want: "1 2"}, {occupants: "1:embed/u8 2:embed/u9", want: ""}},
+		},
+		{
+			name: "others serve", current: "1 2",
+			steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1"}},
+		},
 		{name: "gone after it was terminating", current: "1 2", steps: []step{
-			{endpoints: "1:ready 2:finishing", want: "1 2:drain"}, {endpoints: "1:ready", want: "1 2:drain"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1"},
+			{endpoints: "1:ready 2:finishing", want: "1 2:drain"}, {endpoints: "1:ready", want: "1 2:drain"},
+			{endpoints: "1:ready", occupants: "2:embed/u9", want: "1"},
 		}},
-		{name: "terminating still, and its address has another pod", current: "1 2", steps: []step{{endpoints: "1:ready 2:terminating", occupants: "2:embed/u9", want: "1"}}},
-		{name: "the last one that serves", current: "2", steps: []step{{endpoints: "2:finishing", want: "2"}, {endpoints: "2:finishing", occupants: "2:embed/u9", want: ""}}},
+		{
+			name: "terminating still, and its address has another pod", current: "1 2",
+			steps: []step{{endpoints: "1:ready 2:terminating", occupants: "2:embed/u9", want: "1"}},
+		},
+		{
+			name: "the last one that serves", current: "2",
+			steps: []step{{endpoints: "2:finishing", want: "2"}, {endpoints: "2:finishing", occupants: "2:embed/u9", want: ""}},
+		},
 		{name: "not ready still", current: "1 2", steps: []step{{endpoints: "1:ready 2:notready", occupants: "2:embed/u9", want: "1"}}},
-		{name: "a set that is being emptied", current: "1 2", emptying: true, steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1:drain"}}},
-		{name: "pods without names", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", want: "2"}, {occupants: "2:embed/", want: ""}}},
-		{name: "pods without names, which may be two", current: "2", steps: []step{{endpoints: "2:ready", pods: "-", occupants: "2:embed/", want: "2"}, {occupants: "2:embed/", want: ""}}},
+		{
+			name: "a set that is being emptied", current: "1 2", emptying: true,
+			steps: []step{{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "1:drain"}},
+		},
+		{
+			name: "pods without names", current: "2",
+			steps: []step{{endpoints: "2:ready", pods: "-", want: "2"}, {occupants: "2:embed/", want: ""}},
+		},
+		{
+			name: "pods without names, which may be two", current: "2",
+			steps: []step{{endpoints: "2:ready", pods: "-", occupants: "2:embed/", want: "2"}, {occupants: "2:embed/", want: ""}},
+		},
 		{name: "at another port", current: "2", steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9@", want: ""}}},
-		{name: "a ready endpoint is its own", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:embed/u9", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
+		{
+			name: "a ready endpoint is its own", current: "2",
+			steps: []step{{endpoints: "2:ready", occupants: "2:embed/u9", want: "2"}, {occupants: "2:embed/u9", want: ""}},
+		},
 		{name: "a new leader knows no pods", current: "2", steps: []step{{occupants: "2:embed/u2", want: ""}}},
-		{name: "Services that share a pod", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}}},
+		{
+			name: "Services that share a pod", current: "2",
+			steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}},
+		},
 		{name: "then another pod has it", current: "2", steps: []step{
-			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}, {want: "2"}, {occupants: "2:headless/u9", want: ""},
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2", want: "2"}, {want: "2"},
+			{occupants: "2:headless/u9", want: ""},
 		}},
 		{name: "a Service that no longer shares the pod gets it again", current: "2", steps: []step{
-			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {endpoints: "2:ready", want: "2"}, {occupants: "2:headless/u2", want: ""},
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {endpoints: "2:ready", want: "2"},
+			{occupants: "2:headless/u2", want: ""},
 		}},
-		{name: "the pod moves to a Service that did not have it", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""}}},
+		{
+			name: "the pod moves to a Service that did not have it", current: "2",
+			steps: []step{{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""}},
+		},
 		{name: "a shared pod terminates, and one Service publishes it as ready", current: "1 2", steps: []step{
-			{endpoints: "1:ready 2:ready", occupants: "2:headless/u2", want: "1 2"}, {endpoints: "1:ready 2:finishing", occupants: "2:headless/u2", want: "1 2:drain"},
+			{endpoints: "1:ready 2:ready", occupants: "2:headless/u2", want: "1 2"},
+			{endpoints: "1:ready 2:finishing", occupants: "2:headless/u2", want: "1 2:drain"},
 		}},
-		{name: "backends of the owner before", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}}},
-		{name: "then another pod has one", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"}, {endpoints: "1:ready", occupants: "2:embed/u8", want: "1"}}},
-		{name: "soon after the set was claimed", current: "2", claimed: 5 * time.Second, steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9", want: ""}}},
+		{
+			name: "backends of the owner before", current: "2", claimed: 5 * time.Second,
+			steps: []step{
+				{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"},
+				{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"},
+			},
+		},
+		{
+			name: "then another pod has one", current: "2", claimed: 5 * time.Second,
+			steps: []step{
+				{endpoints: "1:ready", occupants: "2:embed/u9", want: "2:drain 1"},
+				{endpoints: "1:ready", occupants: "2:embed/u8", want: "1"},
+			},
+		},
+		{
+			name: "soon after the set was claimed", current: "2", claimed: 5 * time.Second,
+			steps: []step{{endpoints: "2:ready", want: "2"}, {occupants: "2:embed/u9", want: ""}},
+		},
 		{name: "the set gets another Service", current: "1 2", steps: []step{
-			{endpoints: "1:ready 2:ready", want: "1 2"}, {endpoints: "3:ready", occupants: "1:chat/u1 2:chat/u2", former: "chat", want: "1:drain 2:drain 3"},
+			{endpoints: "1:ready 2:ready", want: "1 2"},
+			{endpoints: "3:ready", occupants: "1:chat/u1 2:chat/u2", former: "chat", want: "1:drain 2:drain 3"},
 			{endpoints: "3:ready", occupants: "1:chat/u1 2:chat/u8", want: "1:drain 3"},
 		}},
 		{name: "the set gets another Service, which has no endpoints yet", current: "2", steps: []step{
-			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"}, {occupants: "2:headless/u2 2:chat/u2", former: "chat", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""},
+			{endpoints: "2:ready", occupants: "2:headless/u2", want: "2"},
+			{occupants: "2:headless/u2 2:chat/u2", former: "chat", want: "2"}, {occupants: "2:headless/u2 2:embed/u2", want: ""},
 		}},
-		{name: "two pods with the address of their node", current: "2", steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@", want: "2"}, {occupants: "2:exporter/u9@", want: "2"}}},
+		{
+			name: "two pods with the address of their node", current: "2",
+			steps: []step{{endpoints: "2:ready", occupants: "2:exporter/u9@", want: "2"}, {occupants: "2:exporter/u9@", want: "2"}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +369,9 @@ func TestMemory(t *testing.T) {
 		in.Current, in.Marks = target.WantedBackends(in.Current, constant(1)), target.Marks
 		states = append(states, format(in.Current))
 	}
-	assert.Equal(t, slices.Concat(slices.Repeat([]string{"1 2"}, 5), slices.Repeat([]string{"1 2:drain"}, 20), slices.Repeat([]string{"1"}, 15)), states)
+	assert.Equal(t,
+		slices.Concat(slices.Repeat([]string{"1 2"}, 5), slices.Repeat([]string{"1 2:drain"}, 20), slices.Repeat([]string{"1"}, 15)),
+		states)
 	assert.Len(t, in.Marks, 1, "a write that is in progress may add it again")
 	in.Now = in.Now.Add(markRetention)
 	assert.Empty(t, Build(in).Marks)
@@ -270,12 +393,15 @@ func TestAnEndpointThatEndsWhileItIsAdded(t *testing.T) {
 func TestBackendsKeepWhatOthersDecide(t *testing.T) {
 	t.Parallel()
 	current := []Backend{
-		{Address: at(1), Weight: 3, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 5, Offline: true}, {Address: at(3), Weight: 2, Drain: true},
+		{Address: at(1), Weight: 3, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 5, Offline: true},
+		{Address: at(3), Weight: 2, Drain: true},
 	}
-	target := Build(Input{Endpoints: endpoints("1:ready 2:finishing 3:ready 4:ready"), Current: current, Drain: Drain{Maximum: time.Minute}, Now: now})
+	target := Build(Input{
+		Endpoints: endpoints("1:ready 2:finishing 3:ready 4:ready"), Current: current, Drain: Drain{Maximum: time.Minute}, Now: now,
+	})
 	assert.Equal(t, []Backend{
-		{Address: at(1), Weight: 7, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 7, Offline: true, Drain: true}, {Address: at(3), Weight: 7},
-		{Address: at(4), Weight: 7},
+		{Address: at(1), Weight: 7, MaxConnections: 300, Backup: true}, {Address: at(2), Weight: 7, Offline: true, Drain: true},
+		{Address: at(3), Weight: 7}, {Address: at(4), Weight: 7},
 	}, target.WantedBackends(current, constant(7)))
 }
 
@@ -301,23 +427,45 @@ func TestFit(t *testing.T) {
 		excess, early []int
 		ofDraining    []time.Duration // ages, by address; nil: now
 	}{
-		{name: "everything fits", sets: []string{"1 2|1:ready 2:finishing 3:ready"}, limits: Limits{PerSet: 10, Total: 10}, want: []string{"1 2:drain 3"}},
-		{name: "draining backends make room", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready 4:ready"}, limits: Limits{PerSet: 3, Total: 10},
-			want: []string{"1:drain 3 4"}, early: []int{1}},
-		{name: "some room is reserved", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready"}, limits: Limits{PerSet: 4, Total: 10, Reserved: 2},
-			want: []string{"1:drain 3"}, early: []int{1}},
-		{name: "those that drain longest go first", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready"}, limits: Limits{PerSet: 2, Total: 10},
+		{
+			name: "everything fits", sets: []string{"1 2|1:ready 2:finishing 3:ready"}, limits: Limits{PerSet: 10, Total: 10},
+			want: []string{"1 2:drain 3"},
+		},
+		{name: "draining backends make room", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready 4:ready"},
+			limits: Limits{PerSet: 3, Total: 10},
+			want:   []string{"1:drain 3 4"}, early: []int{1}},
+		{name: "some room is reserved", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready"},
+			limits: Limits{PerSet: 4, Total: 10, Reserved: 2},
+			want:   []string{"1:drain 3"}, early: []int{1}},
+		{name: "those that drain longest go first", sets: []string{"1 2 3|1:finishing 2:finishing 3:ready"},
+			limits:     Limits{PerSet: 2, Total: 10},
 			ofDraining: []time.Duration{2 * time.Minute, time.Minute}, want: []string{"2:drain 3"}, early: []int{1}},
-		{name: "backends come before new endpoints", sets: []string{"5 6|1:ready 2:ready 5:ready 6:ready"}, limits: Limits{PerSet: 3, Total: 10},
-			want: []string{"5 6 1"}, excess: []int{1}},
-		{name: "the owner's limit", sets: []string{"|1:ready 2:ready 3:ready"}, maximum: 2, limits: Limits{PerSet: 10, Total: 10}, want: []string{"1 2"}, excess: []int{1}},
-		{name: "sets share the load balancer", sets: []string{"|1:ready 2:ready 3:ready 4:ready 5:ready", "|11:ready 12:ready 13:ready 14:ready", "|21:ready"},
+		{name: "backends come before new endpoints", sets: []string{"5 6|1:ready 2:ready 5:ready 6:ready"},
+			limits: Limits{PerSet: 3, Total: 10},
+			want:   []string{"5 6 1"}, excess: []int{1}},
+		{
+			name: "the owner's limit", sets: []string{"|1:ready 2:ready 3:ready"}, maximum: 2, limits: Limits{PerSet: 10, Total: 10},
+			want: []string{"1 2"}, excess: []int{1},
+		},
+		{name: "sets share the load balancer", sets: []string{
+			"|1:ready 2:ready 3:ready 4:ready 5:ready", "|11:ready 12:ready 13:ready 14:ready", "|21:ready",
+		},
 			limits: Limits{PerSet: 10, Total: 7}, want: []string{"1 2 3", "11 12 13", "21"}, excess: []int{2, 1, 0}},
-		{name: "a greedy set cannot push others out", sets: []string{"1 2 3 4 5 6|1:ready 2:ready 3:ready 4:ready 5:ready 6:ready 7:ready", "|11:ready 12:ready"},
+		{name: "a greedy set cannot push others out", sets: []string{
+			"1 2 3 4 5 6|1:ready 2:ready 3:ready 4:ready 5:ready 6:ready 7:ready", "|11:ready 12:ready",
+		},
 			limits: Limits{PerSet: 10, Total: 6}, want: []string{"1 2 3 4", "11 12"}, excess: []int{3, 0}},
-		{name: "sets of others take room", sets: []string{"|1:ready 2:ready 3:ready"}, limits: Limits{PerSet: 10, Total: 10}, others: 9, want: []string{"1"}, excess: []int{2}},
-		{name: "all room is taken", sets: []string{"1|1:ready 2:finishing"}, limits: Limits{PerSet: 10, Total: 10}, others: 12, want: []string{""}, excess: []int{1}},
-		{name: "sets share the room for draining", sets: []string{"1 2|1:finishing 2:ready", "11 12|11:finishing 12:ready"}, limits: Limits{PerSet: 10, Total: 3},
+		{
+			name: "sets of others take room", sets: []string{"|1:ready 2:ready 3:ready"}, limits: Limits{PerSet: 10, Total: 10}, others: 9,
+			want: []string{"1"}, excess: []int{2},
+		},
+		{
+			name: "all room is taken", sets: []string{"1|1:ready 2:finishing"}, limits: Limits{PerSet: 10, Total: 10}, others: 12,
+			want: []string{""}, excess: []int{1},
+		},
+		{name: "sets share the room for draining", sets: []string{
+			"1 2|1:finishing 2:ready", "11 12|11:finishing 12:ready",
+		}, limits: Limits{PerSet: 10, Total: 3},
 			ofDraining: []time.Duration{time.Minute}, want: []string{"2", "11:drain 12"}, early: []int{1, 0}},
 	}
 	for _, tt := range tests {
@@ -331,7 +479,9 @@ func TestFit(t *testing.T) {
 			var currents [][]Backend
 			for _, text := range tt.sets {
 				current, states, _ := strings.Cut(text, "|")
-				in := Input{Endpoints: endpoints(states), Current: backends(current), Drain: Drain{Maximum: time.Hour}, Marks: memory, Now: now}
+				in := Input{
+					Endpoints: endpoints(states), Current: backends(current), Drain: Drain{Maximum: time.Hour}, Marks: memory, Now: now,
+				}
 				demands, currents = append(demands, Demand{Target: Build(in), Maximum: tt.maximum}), append(currents, in.Current)
 			}
 			FitLimits(demands, tt.limits, tt.others)
@@ -377,7 +527,8 @@ func TestRollOutsNeverGetStuck(t *testing.T) {
 					next++
 				}
 				demands = append(demands, Demand{Target: Build(Input{
-					Endpoints: pods[i], Current: current[i], Drain: Drain{Maximum: 24 * time.Hour}, Marks: memory[i], Now: now.Add(time.Duration(step) * time.Second),
+					Endpoints: pods[i], Current: current[i], Drain: Drain{Maximum: 24 * time.Hour}, Marks: memory[i],
+					Now: now.Add(time.Duration(step) * time.Second),
 				})})
 			}
 			FitLimits(demands, limits, 0)
@@ -388,7 +539,8 @@ func TestRollOutsNeverGetStuck(t *testing.T) {
 				assert.LessOrEqual(t, len(current[i]), limits.PerSet)
 				for _, e := range pods[i] {
 					if e.State == Ready {
-						assert.True(t, slices.ContainsFunc(current[i], func(b Backend) bool { return b.Address == e.Address && !b.Drain }), "seed %d, step %d: %s", seed, step, e.Address)
+						assert.True(t, slices.ContainsFunc(current[i], func(b Backend) bool { return b.Address == e.Address && !b.Drain }),
+							"seed %d, step %d: %s", seed, step, e.Address)
 					}
 				}
 			}

@@ -91,8 +91,8 @@ type NamespaceLimits struct {
 	RouteConditions  int `yaml:"routeConditions"`
 	// BackendsPerRouteSet are the active backends of such a set.
 	BackendsPerRouteSet int `yaml:"backendsPerRouteSet"`
-	// Certificates are the OCIDs of certificates of the certificates service that Gateways of the namespace may name. Empty: none, because the
-	// credentials of the program may reach those of all tenants.
+	// Certificates are the OCIDs of certificates of the certificates service that Gateways of the namespace may name. Empty: none, because
+	// the credentials of the program may reach those of all tenants.
 	Certificates []string `yaml:"certificates"`
 }
 
@@ -143,13 +143,15 @@ func (c checker) checkLoadBalancers(lbs []LoadBalancer) {
 		if c.IsInvalid(field) {
 			continue // it is not a mapping
 		}
-		c.require(strings.HasPrefix(lb.ID, "ocid1.loadbalancer."), field+".id", "%.100q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", lb.ID)
+		c.require(strings.HasPrefix(lb.ID, "ocid1.loadbalancer."), field+".id",
+			"%.100q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", lb.ID)
 		c.require(!seen[lb.ID], field+".id", "%.100q is listed twice", lb.ID)
 		seen[lb.ID] = true
 		c.checkNames(field+".namespaces", lb.Namespaces)
 		for i, pattern := range lb.BackendSets {
 			_, err := path.Match(pattern, "")
-			c.require(err == nil && pattern != "", strictyaml.Indexed(field+".backendSets", i), "%.100q is not a name or a pattern", pattern)
+			c.require(err == nil && pattern != "", strictyaml.Indexed(field+".backendSets", i), "%.100q is not a name or a pattern",
+				pattern)
 		}
 		c.checkLimits(field+".limits", lb.Limits)
 		if g := lb.Gateways; g != nil {
@@ -280,9 +282,11 @@ func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits,
 	case i < 0:
 		return GatewayLimits{}, errors.New("the configuration does not list this load balancer: ask the administrator to add it")
 	case d.LoadBalancers[i].Gateways == nil:
-		return GatewayLimits{}, errors.New("the configuration does not permit Gateways on this load balancer: ask the administrator to set gateways for it")
+		return GatewayLimits{}, errors.New("the configuration does not permit Gateways on this load balancer: ask the administrator to " +
+			"set gateways for it")
 	case len(d.LoadBalancers[i].Gateways.Namespaces) > 0 && !slices.Contains(d.LoadBalancers[i].Gateways.Namespaces, namespace):
-		return GatewayLimits{}, fmt.Errorf("the configuration does not permit Gateways of namespace %s to program this load balancer", namespace)
+		return GatewayLimits{}, fmt.Errorf("the configuration does not permit Gateways of namespace %s to program this load balancer",
+			namespace)
 	}
 	g := d.LoadBalancers[i].Gateways
 	return GatewayLimits{

@@ -39,9 +39,18 @@ func TestPermit(t *testing.T) {
 		want               Permission
 		refused            string
 	}{
-		{namespace: "models", lb: shared, set: "any", want: Permission{Limits: plan.Limits{PerSet: 512, Total: 512, Reserved: 16}, Backends: 200, Bindings: 16, TakeOver: true}},
-		{namespace: "team-a", lb: team, set: "chat", want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 50, Bindings: 2}},
-		{namespace: "team-b", lb: team, set: "team-b-chat", want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 200, Bindings: 16}},
+		{
+			namespace: "models", lb: shared, set: "any",
+			want: Permission{Limits: plan.Limits{PerSet: 512, Total: 512, Reserved: 16}, Backends: 200, Bindings: 16, TakeOver: true},
+		},
+		{
+			namespace: "team-a", lb: team, set: "chat",
+			want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 50, Bindings: 2},
+		},
+		{
+			namespace: "team-b", lb: team, set: "team-b-chat",
+			want: Permission{Limits: plan.Limits{PerSet: 100, Total: 1024}, Backends: 200, Bindings: 16},
+		},
 		{namespace: "team-b", lb: team, set: "other", refused: "does not permit backend set other"},
 		{namespace: "models", lb: team, set: "chat", refused: "does not permit namespace models"},
 		{namespace: "models", lb: shared + "2", set: "chat", refused: "does not list this load balancer"},
@@ -74,20 +83,23 @@ func TestParseRefuses(t *testing.T) {
 		"LoadBalancers: []":        `did you mean "loadBalancers"?`,
 		"loadBalancers: [{id: a}]": `line 1, column 22: loadBalancers[0].id: "a" is not the OCID`,
 		"loadBalancers: [a]":       `loadBalancers[0]: "a" has no fields`,
-		"loadBalancers: [{id: ocid1.loadbalancer.a}, {id: ocid1.loadbalancer.a}]":                         "is listed twice",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, namespaces: [A]}]":                                    "loadBalancers[0].namespaces[0]",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {namespaces: [a, A]}}]":                     "loadBalancers[0].gateways.namespaces[1]",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {listeners: -1}}]":                          "loadBalancers[0].gateways.listeners: -1 is negative",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, backendSets: ['[']}]":                                 "not a name or a pattern",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":                             "loadBalancers[0].limits.backends: -1 is negative",
-		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {reservedBackends: -2}}]":                     "loadBalancers[0].limits.reservedBackends: -2 is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a}, {id: ocid1.loadbalancer.a}]": "is listed twice",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, namespaces: [A]}]":            "loadBalancers[0].namespaces[0]",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {namespaces: " +
+			"[a, A]}}]": "loadBalancers[0].gateways.namespaces[1]",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, gateways: {listeners: -1}}]": "loadBalancers[0].gateways.listeners: -1 is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, backendSets: ['[']}]":        "not a name or a pattern",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backends: -1}}]":    "loadBalancers[0].limits.backends: -1 is negative",
+		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: " +
+			"{reservedBackends: -2}}]": "loadBalancers[0].limits.reservedBackends: -2 is negative",
 		"loadBalancers: [{id: ocid1.loadbalancer.a, limits: {backendsPerSet: 10, reservedBackends: 10}}]": "leaves no room",
-		"namespaces: {A: {}}":                                      `namespaces.A: "A": a lowercase RFC 1123 label`,
-		"namespaces: {a: {bindings: -1}}":                          "namespaces.a.bindings: -1 is negative",
-		"namespaces: {a: {certificates: [ocid1.cabundle.oc1..a]}}": `namespaces.a.certificates[0]: "ocid1.cabundle.oc1..a" is not the OCID of a certificate`,
-		"podRanges: [10.0.0.0]":                                    `podRanges[0]: "10.0.0.0" is not a range`,
-		"[":                                                        "it is not YAML",
-		"loadBalancers: [], loadBalancers:":                        "it is not YAML",
+		"namespaces: {A: {}}":             `namespaces.A: "A": a lowercase RFC 1123 label`,
+		"namespaces: {a: {bindings: -1}}": "namespaces.a.bindings: -1 is negative",
+		"namespaces: {a: {certificates: [ocid1.cabundle.oc1..a]}}": `namespaces.a.certificates[0]: "ocid1.cabundle.oc1..a" is not the ` +
+			`OCID of a certificate`,
+		"podRanges: [10.0.0.0]":             `podRanges[0]: "10.0.0.0" is not a range`,
+		"[":                                 "it is not YAML",
+		"loadBalancers: [], loadBalancers:": "it is not YAML",
 	}
 	for text, want := range tests {
 		_, _, err := Parse([]byte(text))

@@ -53,7 +53,10 @@ func assertType(t *testing.T, path string, want reflect.Type, s *schema) {
 	if want.Kind() == reflect.Pointer {
 		want = want.Elem()
 	}
-	types := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Slice: "array", reflect.Map: "object", reflect.Struct: "object"}
+	types := map[reflect.Kind]string{
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Slice: "array", reflect.Map: "object",
+		reflect.Struct: "object",
+	}
 	assert.Equal(t, types[want.Kind()], s.Type, path)
 	switch want.Kind() {
 	case reflect.Slice:

@@ -39,7 +39,11 @@ func podOf(ready time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: "u1"},
 		Spec:       corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}}},
-		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ready))}}},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ready))},
+			},
+		},
 	}
 	for _, c := range change {
 		c(p)
@@ -73,7 +77,10 @@ func inSets(names ...string) routed {
 
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	serving := map[string]*actor.Report{"chat": {Serving: map[netip.AddrPort]bool{address: true}, Used: true}, "embed": {Used: true}, "unused": {Serving: map[netip.AddrPort]bool{address: true}}}
+	serving := map[string]*actor.Report{
+		"chat": {Serving: map[netip.AddrPort]bool{address: true}, Used: true}, "embed": {Used: true},
+		"unused": {Serving: map[netip.AddrPort]bool{address: true}},
+	}
 	tests := []struct {
 		name   string
 		pod    *corev1.Pod
@@ -83,38 +90,80 @@ func TestReconcile(t *testing.T) {
 		wait   time.Duration
 	}{
 		{name: "a set of a route, in service", pod: podOf(time.Second), routes: inSets("chat"), want: "True InService"},
-		{name: "a set of a route, not in service yet", pod: podOf(time.Minute), routes: inSets("embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Minute},
-		{name: "a set that no rule uses yet", pod: podOf(time.Second), routes: inSets("unused"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding of a set that no listener uses", pod: podOf(time.Second), uses: []observe.PodBinding{use("unused", "Synced", address)}, want: "True InService"},
+		{
+			name: "a set of a route, not in service yet", pod: podOf(time.Minute), routes: inSets("embed"),
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Minute,
+		},
+		{
+			name: "a set that no rule uses yet", pod: podOf(time.Second), routes: inSets("unused"), want: "False WaitingForLoadBalancer",
+			wait: timeout - time.Second,
+		},
+		{
+			name: "a binding of a set that no listener uses", pod: podOf(time.Second),
+			uses: []observe.PodBinding{use("unused", "Synced", address)}, want: "True InService",
+		},
 		{name: "a set of a route, too late", pod: podOf(timeout), routes: inSets("embed"), want: "True Timeout"},
-		{name: "of two sets of routes, one is not in service", pod: podOf(time.Second), routes: inSets("chat", "embed"), want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding in service and a route that is not", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: inSets("embed"),
+		{
+			name: "of two sets of routes, one is not in service", pod: podOf(time.Second), routes: inSets("chat", "embed"),
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second,
+		},
+		{name: "a binding in service and a route that is not", pod: podOf(time.Second),
+			uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: inSets("embed"),
 			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "a binding without hope and a route in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("embed", "Conflict", address)}, routes: inSets("chat"), want: "True InService"},
-		{name: "routes that are not known yet", pod: podOf(time.Minute), routes: routed{unknown: true}, want: "False WaitingForLoadBalancer", wait: time.Second},
-		{name: "a binding in service, and routes that are not known yet", pod: podOf(time.Minute), uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: routed{unknown: true},
+		{
+			name: "a binding without hope and a route in service", pod: podOf(time.Second),
+			uses: []observe.PodBinding{use("embed", "Conflict", address)}, routes: inSets("chat"), want: "True InService",
+		},
+		{
+			name: "routes that are not known yet", pod: podOf(time.Minute), routes: routed{unknown: true},
+			want: "False WaitingForLoadBalancer", wait: time.Second,
+		},
+		{name: "a binding in service, and routes that are not known yet", pod: podOf(time.Minute),
+			uses: []observe.PodBinding{use("chat", "Synced", address)}, routes: routed{unknown: true},
 			want: "False WaitingForLoadBalancer", wait: time.Second},
 		{name: "routes that are not known for too long", pod: podOf(timeout), routes: routed{unknown: true}, want: "True Timeout"},
 		{name: "no pod"},
-		{name: "containers that are not ready", pod: podOf(0, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
+		{
+			name: "containers that are not ready",
+			pod:  podOf(0, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }),
+		},
 		{name: "a pod that is being deleted", pod: podOf(time.Hour, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })},
 		{name: "in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address)}, want: "True InService"},
-		{name: "not in service yet", pod: podOf(time.Second), uses: []observe.PodBinding{use("embed", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "of two, one is not in service", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced", address), use("embed", "Pending", address)},
+		{
+			name: "not in service yet", pod: podOf(time.Second), uses: []observe.PodBinding{use("embed", "Pending", address)},
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second,
+		},
+		{name: "of two, one is not in service", pod: podOf(time.Second), uses: []observe.PodBinding{
+			use("chat", "Synced", address), use("embed", "Pending", address),
+		},
 			want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "without a report", pod: podOf(time.Second), uses: []observe.PodBinding{use("other", "Pending", address)}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
-		{name: "without an address", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced")}, want: "False WaitingForLoadBalancer", wait: timeout - time.Second},
+		{
+			name: "without a report", pod: podOf(time.Second), uses: []observe.PodBinding{use("other", "Pending", address)},
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second,
+		},
+		{
+			name: "without an address", pod: podOf(time.Second), uses: []observe.PodBinding{use("chat", "Synced")},
+			want: "False WaitingForLoadBalancer", wait: timeout - time.Second,
+		},
 		{name: "too late", pod: podOf(timeout), uses: []observe.PodBinding{use("embed", "Pending", address)}, want: "True Timeout"},
 		{name: "no binding, at first", pod: podOf(4 * time.Second), want: "False NoBinding", wait: 6 * time.Second},
 		{name: "no binding", pod: podOf(unboundDelay), want: "True NoBinding"},
-		{name: "a binding without hope", pod: podOf(time.Minute), uses: []observe.PodBinding{use("embed", "Conflict", address)}, want: "True NoBinding"},
-		{name: "a binding without hope beside another", pod: podOf(time.Minute), uses: []observe.PodBinding{use("embed", "NotAllowed", address), use("chat", "Synced", address)}, want: "True InService"},
+		{
+			name: "a binding without hope", pod: podOf(time.Minute), uses: []observe.PodBinding{use("embed", "Conflict", address)},
+			want: "True NoBinding",
+		},
+		{
+			name: "a binding without hope beside another", pod: podOf(time.Minute),
+			uses: []observe.PodBinding{use("embed", "NotAllowed", address), use("chat", "Synced", address)}, want: "True InService",
+		},
 		{name: "open gates stay open", pod: podOf(time.Minute, func(p *corev1.Pod) {
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue})
+			p.Status.Conditions = append(p.Status.Conditions,
+				corev1.PodCondition{Type: v1alpha1.ReadinessGate, Status: corev1.ConditionTrue})
 		}), uses: []observe.PodBinding{use("embed", "Pending", address)}},
 		{name: "nothing new", pod: podOf(time.Minute, func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-				Type: v1alpha1.ReadinessGate, Status: corev1.ConditionFalse, Reason: reasonWaiting, Message: "backend set embed does not send requests to the pod yet",
+				Type: v1alpha1.ReadinessGate, Status: corev1.ConditionFalse, Reason: reasonWaiting,
+				Message: "backend set embed does not send requests to the pod yet",
 			})
 		}), uses: []observe.PodBinding{use("embed", "Pending", address)}, wait: timeout - time.Minute},
 	}
@@ -131,7 +180,10 @@ func TestReconcile(t *testing.T) {
 			if tt.pod != nil {
 				client = fake.NewClientset(tt.pod)
 			}
-			r := New(Params{Observer: observer, Routes: tt.routes, Actors: actors, Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)})
+			r := New(Params{
+				Observer: observer, Routes: tt.routes, Actors: actors, Pods: client.CoreV1(), Timeout: timeout,
+				Clock: clocktesting.NewFakePassiveClock(now),
+			})
 			err := r.Reconcile(t.Context(), name)
 			if tt.wait > 0 {
 				require.ErrorContains(t, err, tt.wait.String())
@@ -166,7 +218,10 @@ func writtenTo(t *testing.T, client *fake.Clientset) string {
 func TestWritesOfPodsThatAreGone(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
-	tests := map[string]error{"": apierrors.NewNotFound(pods, "chat-1"), "conflict": apierrors.NewConflict(pods, "chat-1", nil), "write readiness gate: ": apierrors.NewForbidden(pods, "chat-1", nil)}
+	tests := map[string]error{
+		"": apierrors.NewNotFound(pods, "chat-1"), "conflict": apierrors.NewConflict(pods, "chat-1", nil),
+		"write readiness gate: ": apierrors.NewForbidden(pods, "chat-1", nil),
+	}
 	for want, failure := range tests {
 		observer := newMockObserver(t)
 		pod := podOf(time.Hour)
@@ -174,7 +229,10 @@ func TestWritesOfPodsThatAreGone(t *testing.T) {
 		observer.EXPECT().BindingsOfPod(pod).Return(nil)
 		client := fake.NewClientset(pod)
 		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
-		err := New(Params{Observer: observer, Routes: routed{}, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout, Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), name)
+		err := New(Params{
+			Observer: observer, Routes: routed{}, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout,
+			Clock: clocktesting.NewFakePassiveClock(now),
+		}).Reconcile(t.Context(), name)
 		if strings.HasPrefix(want, "write") {
 			require.ErrorContains(t, err, want)
 			continue

@@ -157,7 +157,9 @@ func (r *Reconciler) awaitedSets(pod *corev1.Pod) (sets []observe.Registration, 
 		c := meta.FindStatusCondition(u.Binding.Status.Conditions, v1alpha1.ConditionSynced)
 		if u.Binding.DeletionTimestamp == nil && (c == nil || !slices.Contains(userErrorReasons, c.Reason)) {
 			sets = append(sets,
-				observe.Registration{LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses})
+				observe.Registration{
+					LoadBalancer: u.Binding.Spec.LoadBalancerID, Set: u.Binding.Spec.BackendSetName, Addresses: u.Addresses,
+				})
 		}
 	}
 	routed, known := r.p.Routes.SetsOf(pod)

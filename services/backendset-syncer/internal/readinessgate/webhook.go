@@ -30,8 +30,8 @@ const (
 	maxReview = 4 << 20
 	// maxBytes limits the bodies of all requests in progress. A request takes up to three times its size while it is decoded.
 	maxBytes = 16 << 20
-	// maxWaiting limits the connections without a request, and maxReviews the requests in progress. An API server has a few: it is displaced
-	// only by more addresses than these.
+	// maxWaiting limits the connections without a request, and maxReviews the requests in progress. An API server has a few: it is
+	// displaced only by more addresses than these.
 	maxWaiting, maxReviews = 256, 256
 	// headerTimeout limits the time of a handshake, and of the headers of a request. The chart lets the API server wait as long for the
 	// answer.

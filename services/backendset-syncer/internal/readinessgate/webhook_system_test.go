@@ -36,8 +36,11 @@ func TestWebhookAtASocket(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return logs.FilterMessage("Serving webhook").Len() > 0 }, kubetest.Patience, time.Millisecond)
 	address := logs.FilterMessage("Serving webhook").All()[0].ContextMap()["address"]
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
-	response, err := client.Post(fmt.Sprintf("https://%s%s", address, webhookPath), "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	}}
+	response, err := client.Post(fmt.Sprintf("https://%s%s", address, webhookPath), "application/json",
+		strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusOK, response.StatusCode)

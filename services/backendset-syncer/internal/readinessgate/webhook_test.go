@@ -42,8 +42,14 @@ func TestWebhook(t *testing.T) {
 		name, body, want string
 		status           int
 	}{
-		{name: "a pod", body: `{"spec":{"containers":[]}}`, want: `[{"op":"add","path":"/spec/readinessGates","value":[` + gate + `]}]`, status: 200},
-		{name: "a pod with another gate", body: `{"kind":"Pod","spec":{"readinessGates":[{"conditionType":"a"}]}}`, want: `[{"op":"add","path":"/spec/readinessGates/-","value":` + gate + `}]`, status: 200},
+		{
+			name: "a pod", body: `{"spec":{"containers":[]}}`, want: `[{"op":"add","path":"/spec/readinessGates","value":[` + gate + `]}]`,
+			status: 200,
+		},
+		{
+			name: "a pod with another gate", body: `{"kind":"Pod","spec":{"readinessGates":[{"conditionType":"a"}]}}`,
+			want: `[{"op":"add","path":"/spec/readinessGates/-","value":` + gate + `}]`, status: 200,
+		},
 		{name: "a pod with the gate", body: `{"spec":{"readinessGates":[{"conditionType":"a"},` + gate + `]}}`, status: 200},
 		{name: "another kind", body: `{"kind":"Service"}`, status: 200},
 		{name: "no object", body: `null`, status: 200},
@@ -115,15 +121,33 @@ func TestAttacksOnTheWebhook(t *testing.T) {
 		lasts        time.Duration // with an answer that the client does not read: there are no buffers
 	}{
 		{name: "bodies that do not come", number: 24, open: 24, send: large + "x", lasts: reviewTimeout},
-		{name: "bodies that do not end", number: 8, open: maxBytes / (3 << 20), send: large + strings.Repeat(" ", 3<<20), lasts: reviewTimeout},
+		{
+			name: "bodies that do not end", number: 8, open: maxBytes / (3 << 20), send: large + strings.Repeat(" ", 3<<20),
+			lasts: reviewTimeout,
+		},
 		{name: "silent connections", number: 2 * maxWaiting, open: maxWaiting, plain: true, lasts: headerTimeout},
 		{name: "half handshakes", number: 2 * maxWaiting, open: maxWaiting, plain: true, send: "\x16\x03\x01", lasts: headerTimeout},
 		{name: "more requests than are served", number: maxReviews + 32, open: maxReviews, send: large + "x", lasts: reviewTimeout},
-		{name: "handshakes at a byte a second", number: 24, open: 24, plain: true, send: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 100), slow: true, lasts: headerTimeout},
-		{name: "headers at a byte a second", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nHost: x\r\n\r\n", slow: true, begins: 1, lasts: headerTimeout + reviewTimeout},
-		{name: "bodies at a byte a second", number: 24, open: 24, send: large + strings.Repeat("x", 1000), slow: true, begins: len(large), lasts: reviewTimeout},
-		{name: "a preface of HTTP/2, and frames at a byte a second", number: 24, open: 24, send: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\x00", 1000), slow: true, begins: 24, lasts: reviewTimeout},
-		{name: "half headers", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader), lasts: headerTimeout},
+		{
+			name: "handshakes at a byte a second", number: 24, open: 24, plain: true,
+			send: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 100), slow: true, lasts: headerTimeout,
+		},
+		{
+			name: "headers at a byte a second", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nHost: x\r\n\r\n",
+			slow: true, begins: 1, lasts: headerTimeout + reviewTimeout,
+		},
+		{
+			name: "bodies at a byte a second", number: 24, open: 24, send: large + strings.Repeat("x", 1000), slow: true,
+			begins: len(large), lasts: reviewTimeout,
+		},
+		{
+			name: "a preface of HTTP/2, and frames at a byte a second", number: 24, open: 24,
+			send: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\x00", 1000), slow: true, begins: 24, lasts: reviewTimeout,
+		},
+		{
+			name: "half headers", number: 24, open: 24, send: "POST " + webhookPath + " HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader),
+			lasts: headerTimeout,
+		},
 	}
 	for _, tt := range tests {
 		for _, hosts := range []int{1, tt.number} {
@@ -184,7 +208,8 @@ func TestLongHeaders(t *testing.T) {
 		c := tls.Client(s.dial(netip.AddrFrom4([4]byte{10, 0, 0, 1})), s.settings)
 		require.NoError(t, c.HandshakeContext(t.Context()))
 		go func() {
-			_, _ = io.WriteString(c, "POST "+webhookPath+" HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", maxHeader+8<<10)+"\r\n\r\n") // net/http adds 4 KiB
+			// net/http adds 4 KiB
+			_, _ = io.WriteString(c, "POST "+webhookPath+" HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", maxHeader+8<<10)+"\r\n\r\n")
 		}()
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		require.NoError(t, err)
@@ -203,7 +228,10 @@ type served struct {
 // serveWebhook serves until the end of the test, with a certificate in a directory.
 func serveWebhook(t *testing.T, dir string) *served {
 	t.Helper()
-	s := &served{t: t, listener: memnet.Listen(), settings: &tls.Config{RootCAs: writeCertificate(t, dir), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
+	s := &served{
+		t: t, listener: memnet.Listen(),
+		settings: &tls.Config{RootCAs: writeCertificate(t, dir), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12},
+	}
 	w := newWebhook(t, dir)
 	w.listen = func(context.Context, string, string) (net.Listener, error) { return s.listener, nil }
 	ctx, cancel := context.WithCancel(context.Background())
@@ -238,7 +266,8 @@ func (s *served) review() string {
 		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return tls.Client(raw, s.settings), nil },
 		DisableKeepAlives: true,
 	}}
-	response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
+	response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json",
+		strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
 	require.NoError(s.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
@@ -277,9 +306,12 @@ func TestWebhookServes(t *testing.T) {
 		time.Sleep(retryInterval)
 		assert.Equal(t, 1, logs.FilterMessage("Serving webhook").Len())
 		assert.NotZero(t, w.CertificateExpiry())
-		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+		client := &http.Client{Transport: &http.Transport{
+			DialContext: listener.Dial, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		}}
 		defer client.CloseIdleConnections()
-		response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json", strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
+		response, err := client.Post("https://127.0.0.1"+webhookPath, "application/json",
+			strings.NewReader(`{"request":{"uid":"7","object":{"spec":{}}}}`))
 		require.NoError(t, err)
 		body, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
@@ -298,15 +330,16 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	require.NoError(t,
+		os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600))
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(certificate))

@@ -29,8 +29,8 @@ type Options struct {
 }
 
 const (
-	// keepAlive is the time for which idle connections stay open. OCI Load Balancers use idle connections again for up to 300 s, and ask for
-	// at least 310 s: a connection that closes sooner is a 502.
+	// keepAlive is the time for which idle connections stay open. OCI Load Balancers use idle connections again for up to 300 s, and ask
+	// for at least 310 s: a connection that closes sooner is a 502.
 	keepAlive = 310 * time.Second
 	// requestTimeout limits the time in which a request arrives, and that in which its answer is read. Load balancers send requests as a
 	// whole.
@@ -78,7 +78,9 @@ type answer struct {
 // Run serves until ctx ends. All replicas do. A server that fails starts again after a while.
 func (r *Responder) Run(ctx context.Context) {
 	var servers sync.WaitGroup
-	for _, a := range []answer{{r.o.NotFound, notFound, http.StatusNotFound}, {r.o.NoBackends, noBackends, http.StatusInternalServerError}} {
+	for _, a := range []answer{
+		{r.o.NotFound, notFound, http.StatusNotFound}, {r.o.NoBackends, noBackends, http.StatusInternalServerError},
+	} {
 		if a.address != "" {
 			servers.Go(func() { r.keepServing(ctx, &a) })
 		}
@@ -123,8 +125,8 @@ func (r *Responder) serveAnswers(ctx context.Context, a *answer) error {
 	}
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
 	server := &http.Server{
-		Handler: r.answerHandler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog: errorLog,
+		Handler: r.answerHandler(a), ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: keepAlive,
+		MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
 	limiter.Attach(server)
 	stopped := make(chan struct{})

@@ -179,7 +179,8 @@ func TestAttacks(t *testing.T) {
 	t.Parallel()
 	const address = "responder.test:1404"
 	attacks := map[string]string{
-		"silent": "", "half requests": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader), "bodies that do not come": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+		"silent": "", "half requests": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader),
+		"bodies that do not come":   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
 		"answers that nobody reads": strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000),
 	}
 	for name, text := range attacks {
@@ -193,7 +194,8 @@ func TestAttacks(t *testing.T) {
 					synctest.Wait()
 					var attack []net.Conn
 					for i := range 2 * maxConnections {
-						c, err := n.listeners[address].From(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i % hosts >> 8), byte(i % hosts)}), 1000))(t.Context(), "", "")
+						c, err := n.listeners[address].From(netip.AddrPortFrom(
+							netip.AddrFrom4([4]byte{10, 9, byte(i % hosts >> 8), byte(i % hosts)}), 1000))(t.Context(), "", "")
 						require.NoError(t, err)
 						defer c.Close()
 						attack = append(attack, c)

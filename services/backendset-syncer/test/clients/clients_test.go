@@ -74,8 +74,11 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	private := w.config + ".pem"
-	require.NoError(t, os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600))
-	require.NoError(t, os.WriteFile(w.config, fmt.Appendf(nil, "[DEFAULT]\ntenancy=%s\nuser=%s\nfingerprint=%s\nkey_file=%s\nregion=us-ashburn-1\n", tenancy, user, fingerprint, private), 0o600))
+	require.NoError(t,
+		os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600))
+	require.NoError(t,
+		os.WriteFile(w.config, fmt.Appendf(nil, "[DEFAULT]\ntenancy=%s\nuser=%s\nfingerprint=%s\nkey_file=%s\nregion=us-ashburn-1\n",
+			tenancy, user, fingerprint, private), 0o600))
 	return w
 }
 
@@ -83,7 +86,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) run(ctx context.Context, program string, args ...string) (string, error) {
 	w.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.folder, program), args...)
-	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(w.config), "OCI_CLI_SUPPRESS_FILE_PERMISSIONS_WARNING=True", "SUPPRESS_LABEL_WARNING=True")
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(w.config), "OCI_CLI_SUPPRESS_FILE_PERMISSIONS_WARNING=True",
+		"SUPPRESS_LABEL_WARNING=True")
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	text, err := cmd.Output()
@@ -102,7 +106,8 @@ func TestPythonSDK(t *testing.T) {
 	got, err := w.run(ctx, "python", "sdk.py", w.config, w.endpoint, compartment)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"create ACTIVE flexible 100", "backend set 10.0.0.1:8000 204 1 False", "pages 3 3", "old etag 412 NoEtagMatch", "missing 404 NotAuthorizedOrNotFound", "fixed shape 100Mbps None",
+		"create ACTIVE flexible 100", "backend set 10.0.0.1:8000 204 1 False", "pages 3 3", "old etag 412 NoEtagMatch",
+		"missing 404 NotAuthorizedOrNotFound", "fixed shape 100Mbps None",
 		"delete 0",
 	}, strings.Split(strings.TrimSpace(strings.ReplaceAll(got, "\t", " ")), "\n"))
 }
@@ -128,21 +133,43 @@ func TestCommandLine(t *testing.T) {
 			"load-balancer", "create", "--compartment-id", compartment, "--display-name", "cli", "--shape-name", "flexible",
 			"--shape-details", `{"minimumBandwidthInMbps": 10, "maximumBandwidthInMbps": 100}`, "--subnet-ids", `["ocid1.subnet.oc1..a"]`,
 		}},
-		{name: "list", args: []string{"load-balancer", "list", "--compartment-id", compartment, "--display-name", "cli", "--all"}, want: []string{`"shape-name": "flexible"`}},
+		{
+			name: "list", args: []string{"load-balancer", "list", "--compartment-id", compartment, "--display-name", "cli", "--all"},
+			want: []string{`"shape-name": "flexible"`},
+		},
 		{name: "create a backend set", waits: true, args: []string{
-			"backend-set", "create", "--load-balancer-id", "LB", "--name", "chat", "--policy", "ROUND_ROBIN", "--health-checker-protocol", "HTTP", "--health-checker-url-path", "/health",
+			"backend-set", "create", "--load-balancer-id", "LB", "--name", "chat", "--policy", "ROUND_ROBIN", "--health-checker-protocol",
+			"HTTP", "--health-checker-url-path", "/health",
 		}},
-		{name: "create a backend", waits: true, args: []string{"backend", "create", "--load-balancer-id", "LB", "--backend-set-name", "chat", "--ip-address", "10.0.0.1", "--port", "8000"}},
+		{
+			name: "create a backend", waits: true,
+			args: []string{
+				"backend", "create", "--load-balancer-id", "LB", "--backend-set-name", "chat", "--ip-address", "10.0.0.1", "--port", "8000",
+			},
+		},
 		{name: "create a listener", waits: true, args: []string{
-			"listener", "create", "--load-balancer-id", "LB", "--name", "https", "--default-backend-set-name", "chat", "--port", "443", "--protocol", "HTTP",
+			"listener", "create", "--load-balancer-id", "LB", "--name", "https", "--default-backend-set-name", "chat", "--port", "443",
+			"--protocol", "HTTP",
 			"--ssl-certificate-ids", `["ocid1.certificate.oc1..a"]`,
 		}},
 		{name: "get", args: []string{"load-balancer", "get", "--load-balancer-id", "LB"}, want: []string{
 			`"return-code": 200`, `"name": "10.0.0.1:8000"`, `"verify-depth": 1`, `"verify-peer-certificate": false`,
 		}},
-		{name: "pages", args: []string{"work-request", "list", "--load-balancer-id", "LB", "--all", "--page-size", "2", "--query", "length(data)"}, want: []string{"4"}},
-		{name: "delete a set in use", args: []string{"backend-set", "delete", "--load-balancer-id", "LB", "--backend-set-name", "chat", "--force"}, refusal: `"status": 400`},
-		{name: "a set that does not exist", args: []string{"backend-set", "get", "--load-balancer-id", "LB", "--backend-set-name", "none"}, refusal: `"code": "NotAuthorizedOrNotFound"`},
+		{
+			name: "pages",
+			args: []string{"work-request", "list", "--load-balancer-id", "LB", "--all", "--page-size", "2", "--query", "length(data)"},
+			want: []string{"4"},
+		},
+		{
+			name:    "delete a set in use",
+			args:    []string{"backend-set", "delete", "--load-balancer-id", "LB", "--backend-set-name", "chat", "--force"},
+			refusal: `"status": 400`,
+		},
+		{
+			name:    "a set that does not exist",
+			args:    []string{"backend-set", "get", "--load-balancer-id", "LB", "--backend-set-name", "none"},
+			refusal: `"code": "NotAuthorizedOrNotFound"`,
+		},
 		{name: "delete", waits: true, args: []string{"load-balancer", "delete", "--load-balancer-id", "LB", "--force"}},
 	}
 	for _, s := range steps {

@@ -95,7 +95,8 @@ func testAlias(g *gatewayRig, id string, port int) {
 	assert.Equal(g.t, "oke-gateway-api.gemyago.github.io/oke-alb-gateway-controller", parents[0].(map[string]any)["controllerName"])
 
 	under := g.load(1, func() string { return get(client, "http://any.example.com/") }, isOK("alias"))
-	require.NoError(g.t, g.dynamic.Resource(informers.GatewayConfigs).Namespace("infra").Delete(g.t.Context(), "alias", metav1.DeleteOptions{}))
+	require.NoError(g.t,
+		g.dynamic.Resource(informers.GatewayConfigs).Namespace("infra").Delete(g.t.Context(), "alias", metav1.DeleteOptions{}))
 	g.gatewayCondition("infra", "alias", "Accepted", "InvalidParameters")
 	assert.Equal(g.t, "InvalidParameters", g.classReason("oke-alias"))
 	g.settled()
@@ -103,7 +104,8 @@ func testAlias(g *gatewayRig, id string, port int) {
 	stop()
 	g.run() // without the flag again
 	g.settled()
-	assert.Len(g.t, g.emulator.Current(id).Listeners, 2, "a recorded listener of a class that is no longer served stays until its Gateway is deleted")
+	assert.Len(g.t, g.emulator.Current(id).Listeners, 2,
+		"a recorded listener of a class that is no longer served stays until its Gateway is deleted")
 	g.noFailure(under)
 }
 
@@ -143,7 +145,8 @@ kind: HTTPRoute
 metadata:
   name: secure
   namespace: models
-  annotations: {oke-gateway-api.gemyago.github.io/http-route-programmed-lb-policy-rules: "https/p0000_1a2b3c4d_models_secure,late/p0000_1a2b3c4d_models_secure"}
+  annotations: {oke-gateway-api.gemyago.github.io/http-route-programmed-lb-policy-rules:
+      "https/p0000_1a2b3c4d_models_secure,late/p0000_1a2b3c4d_models_secure"}
 spec:
   parentRefs: [{name: secure, namespace: infra}]
   rules: [{matches: [{path: {type: PathPrefix, value: /}}], backendRefs: [{name: secure, port: 80}]}]
@@ -163,20 +166,25 @@ func (g *gatewayRig) certifiedBalancer(id string, port int, certificates map[str
 		}
 		for name, pods := range map[string]string{"models-secure-80": "71", "secure-default": "", "terraform": "72"} {
 			s := &ocilb.BackendSet{Name: name, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
-				Protocol: "TCP", Port: 8000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
+				Protocol: "TCP", Port: 8000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000,
+				ResponseBodyRegex: ".*",
 			}}
 			if pods != "" {
-				s.Backends = append(s.Backends, ocilb.Backend{Name: "10.0.0." + pods + ":8000", IPAddress: "10.0.0." + pods, Port: 8000, Weight: 1})
+				s.Backends = append(s.Backends,
+					ocilb.Backend{Name: "10.0.0." + pods + ":8000", IPAddress: "10.0.0." + pods, Port: 8000, Weight: 1})
 			}
 			lb.BackendSets[name] = s
 		}
 		forward := func(name, condition, set string) ocilb.RoutingRule {
-			return ocilb.RoutingRule{Name: name, Condition: condition, Actions: []ocilb.Action{{Name: "FORWARD_TO_BACKENDSET", BackendSetName: set}}}
+			return ocilb.RoutingRule{
+				Name: name, Condition: condition, Actions: []ocilb.Action{{Name: "FORWARD_TO_BACKENDSET", BackendSetName: set}},
+			}
 		}
 		for i, name := range []string{"https", "late", "terraform"} {
 			certificate := g.certificateOf(name, certificates)
-			l := &ocilb.Listener{Name: name, Protocol: "HTTP", Port: port + i, DefaultBackendSetName: "secure-default", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 300},
-				SSLConfiguration: &ocilb.SSLConfiguration{CertificateName: &certificate, Protocols: []string{"TLSv1.2"}}}
+			l := &ocilb.Listener{Name: name, Protocol: "HTTP", Port: port + i, DefaultBackendSetName: "secure-default",
+				ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 300},
+				SSLConfiguration:        &ocilb.SSLConfiguration{CertificateName: &certificate, Protocols: []string{"TLSv1.2"}}}
 			if name == "terraform" {
 				l.DefaultBackendSetName = "terraform"
 			} else {
@@ -248,7 +256,8 @@ func testAdoptedCertificates(g *gatewayRig, id string, port int) {
 	code, out, log := g.adopt("secure")
 	require.Equal(g.t, dryrun.ExitDiffers, code, log)
 	for _, want := range []string{
-		"certificate " + current + ": certificate of Gateway infra/secure", "certificate infra-tls-rev-2: certificate of Gateway infra/secure, of an earlier content of a Secret",
+		"certificate " + current + ": certificate of Gateway infra/secure",
+		"certificate infra-tls-rev-2: certificate of Gateway infra/secure, of an earlier content of a Secret",
 		"certificate infra-tls-rev-1: nothing uses it: it stays",
 	} {
 		assert.Contains(g.t, out, want)
@@ -263,13 +272,15 @@ func testAdoptedCertificates(g *gatewayRig, id string, port int) {
 	assert.Equal(g.t, current, *lb.Listeners["https"].SSLConfiguration.CertificateName)
 	assert.Equal(g.t, current, *lb.Listeners["late"].SSLConfiguration.CertificateName)
 	assert.Equal(g.t, []string{"TLSv1.2"}, lb.Listeners["https"].SSLConfiguration.Protocols)
-	assert.Equal(g.t, []string{"DeleteCertificate infra-tls-rev-2"}, g.deletions(id), "only what the program replaces, and after its listener has changed")
+	assert.Equal(g.t, []string{"DeleteCertificate infra-tls-rev-2"}, g.deletions(id),
+		"only what the program replaces, and after its listener has changed")
 	assert.Contains(g.t, lb.Certificates, "infra-tls-rev-1")
 
 	g.secret("infra", "tls", second, host)
 	g.answers(renewed, "https://a.example.com/", "200 secure")
 	g.answers(lateRenewed, "https://a.example.com/", "200 secure")
-	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Certificates[current] == nil }, kubetest.Patience, tick, "the adopted certificate is deleted in the end")
+	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Certificates[current] == nil }, kubetest.Patience, tick,
+		"the adopted certificate is deleted in the end")
 	assert.Contains(g.t, g.emulator.Current(id).Certificates, "terraform")
 	g.noFailure(stop)
 }
@@ -294,10 +305,15 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	g.pods("models", "canary", "83")
 	g.secret("infra", "lost", authority, "lost.example.com")
 	g.gateway("infra", "lost", id, `drainMaximumSeconds: "2"`,
-		fmt.Sprintf("{name: https, port: %d, protocol: HTTPS, hostname: lost.example.com, tls: {certificateRefs: [{name: lost}]}, %s}", port, all),
+		fmt.Sprintf("{name: https, port: %d, protocol: HTTPS, hostname: lost.example.com, tls: {certificateRefs: [{name: lost}]}, %s}",
+			port, all),
 		fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port+1, all))
-	g.route("models", "lost", "parentRefs: [{name: lost, namespace: infra, sectionName: https}], rules: [{backendRefs: [{name: stable, port: 80, weight: 9}, {name: canary, port: 80}]}]")
-	g.route("infra", "lost", "parentRefs: [{name: lost, sectionName: http}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 301}}]}]")
+	g.route("models", "lost",
+		"parentRefs: [{name: lost, namespace: infra, sectionName: https}], rules: [{backendRefs: [{name: stable, port: 80, weight: 9}, "+
+			"{name: canary, port: 80}]}]")
+	g.route("infra", "lost",
+		"parentRefs: [{name: lost, sectionName: http}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https, "+
+			"statusCode: 301}}]}]")
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	g.gatewayCondition("infra", "lost", "Programmed", "Programmed")
 	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
@@ -336,6 +352,7 @@ func testRecovery(g *gatewayRig, id string, port int) {
 	g.pods("models", "stable", "82 85") // it goes on
 	g.routeCondition("models", "lost", "fairlead.dev/BackendsSynced", "Synced")
 	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("infra").Delete(g.t.Context(), "lost", metav1.DeleteOptions{}))
-	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).RuleSets) == 0 }, kubetest.Patience, tick, "the new record has the rule set")
+	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).RuleSets) == 0 }, kubetest.Patience, tick,
+		"the new record has the rule set")
 	g.noFailure(stop)
 }

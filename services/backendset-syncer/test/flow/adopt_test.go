@@ -45,7 +45,8 @@ kind: Gateway
 metadata:
   name: inference
   namespace: infra
-  annotations: {oke-gateway-api.gemyago.github.io/oke-alb-gateway-controller: "true", oke-gateway-api.gemyago.github.io/gateway-programming-revision: "2"}
+  annotations: {oke-gateway-api.gemyago.github.io/oke-alb-gateway-controller: "true",
+    oke-gateway-api.gemyago.github.io/gateway-programming-revision: "2"}
 spec:
   gatewayClassName: oke
   infrastructure: {parametersRef: {group: oke-gateway-api.gemyago.github.io, kind: GatewayConfig, name: inference}}
@@ -60,7 +61,8 @@ metadata:
   finalizers: [oke-gateway-api.gemyago.github.io/http-route-programmed]
   annotations:
     oke-gateway-api.gemyago.github.io/http-route-programming-revision: "5"
-    oke-gateway-api.gemyago.github.io/http-route-programmed-lb-policy-rules: "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat"
+    oke-gateway-api.gemyago.github.io/http-route-programmed-lb-policy-rules:
+      "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat"
 spec:
   parentRefs: [{name: inference, namespace: infra}]
   rules:
@@ -80,7 +82,8 @@ spec:
 func upstreamBalancer(port int) func(lb *ocilb.LoadBalancer) *ocilb.Error {
 	set := func(name string, pods ...int) *ocilb.BackendSet {
 		s := &ocilb.BackendSet{Name: name, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
-			Protocol: "TCP", Port: 8000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
+			Protocol: "TCP", Port: 8000, ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000,
+			ResponseBodyRegex: ".*",
 		}}
 		for _, n := range pods {
 			ip := fmt.Sprintf("10.0.0.%d", n)
@@ -89,10 +92,14 @@ func upstreamBalancer(port int) func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		return s
 	}
 	rule := func(name, condition, set string) ocilb.RoutingRule {
-		return ocilb.RoutingRule{Name: name, Condition: condition, Actions: []ocilb.Action{{Name: "FORWARD_TO_BACKENDSET", BackendSetName: set}}}
+		return ocilb.RoutingRule{
+			Name: name, Condition: condition, Actions: []ocilb.Action{{Name: "FORWARD_TO_BACKENDSET", BackendSetName: set}},
+		}
 	}
 	return func(lb *ocilb.LoadBalancer) *ocilb.Error {
-		for _, s := range []*ocilb.BackendSet{set("models-chat-80", 51, 52), set("models-embed-80", 53), set("inference-default"), set("terraform", 54)} {
+		for _, s := range []*ocilb.BackendSet{
+			set("models-chat-80", 51, 52), set("models-embed-80", 53), set("inference-default"), set("terraform", 54),
+		} {
 			lb.BackendSets[s.Name] = s
 		}
 		policy := "http_policy"
@@ -103,8 +110,13 @@ func upstreamBalancer(port int) func(lb *ocilb.LoadBalancer) *ocilb.Error {
 			rule("default_catch_all", "any(http.request.url.path sw '/')", "inference-default"),
 		}}
 		idle := &ocilb.ConnectionConfiguration{IdleTimeout: 300}
-		lb.Listeners["http"] = &ocilb.Listener{Name: "http", Protocol: "HTTP", Port: port, DefaultBackendSetName: "inference-default", RoutingPolicyName: &policy, ConnectionConfiguration: idle}
-		lb.Listeners["terraform"] = &ocilb.Listener{Name: "terraform", Protocol: "HTTP", Port: port + 1, DefaultBackendSetName: "terraform", ConnectionConfiguration: idle}
+		lb.Listeners["http"] = &ocilb.Listener{
+			Name: "http", Protocol: "HTTP", Port: port, DefaultBackendSetName: "inference-default", RoutingPolicyName: &policy,
+			ConnectionConfiguration: idle,
+		}
+		lb.Listeners["terraform"] = &ocilb.Listener{
+			Name: "terraform", Protocol: "HTTP", Port: port + 1, DefaultBackendSetName: "terraform", ConnectionConfiguration: idle,
+		}
 		return nil
 	}
 }
@@ -115,7 +127,8 @@ func (g *gatewayRig) adopt(args ...string) (code int, out, log string) {
 	var stdout, stderr bytes.Buffer
 	root := commands.New(&stdout, &stderr)
 	root.SetArgs(append([]string{
-		"adopt", "-n", "infra", "--kubeconfig=" + g.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--gateway-namespace=fairlead", "--oci-auth=api-key",
+		"adopt", "-n", "infra", "--kubeconfig=" + g.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--gateway-namespace=fairlead",
+		"--oci-auth=api-key",
 		"--oci-key-directory=" + g.keys, "--oci-endpoint=" + g.endpoint,
 	}, args...))
 	err := root.ExecuteContext(g.t.Context())
@@ -132,7 +145,8 @@ func TestAdopt(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	require.NoError(t, err)
 	for _, kind := range []string{"grpcroutes", "tlsroutes", "backendtlspolicies"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml"))
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)),
+			"config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml"))
 		require.NoError(t, err)
 		g.apply(string(text))
 	}
@@ -147,7 +161,11 @@ func TestAdopt(t *testing.T) {
 
 	client := g.client(port, nil)
 	paths, n := []string{"/chat", "/embed", "/terraform"}, 0
-	stop := g.load(1, func() string { n++; return get(client, "http://any.example.com"+paths[n%len(paths)]) }, isOK("chat", "embed", "terraform"))
+	stop := g.load(1, func() string {
+		n++
+		return get(client,
+			"http://any.example.com"+paths[n%len(paths)])
+	}, isOK("chat", "embed", "terraform"))
 	g.testAdoptRefusals()
 	g.testAdoptWrites(id)
 
@@ -186,15 +204,33 @@ func (g *gatewayRig) testAdoptRefusals() {
 	_, err := g.cluster.Kubectl(g.t.Context(), "-n", "others", "scale", "deployment", "oke-gateway-api-controller", "--replicas=0")
 	require.NoError(g.t, err)
 	for _, o := range []struct{ resource, manifest, want string }{
-		{"grpcroutes", "kind: GRPCRoute\nmetadata: {name: grpc, namespace: models}\nspec: {parentRefs: [{name: inference, namespace: infra}], rules: [{backendRefs: [{name: chat, port: 80}]}]}", "refused: grpcroute models/grpc"},
-		{"tlsroutes", "kind: TLSRoute\nmetadata: {name: tls, namespace: infra}\nspec: {hostnames: [a.example.com], parentRefs: [{name: inference}], rules: [{backendRefs: [{name: chat, port: 80}]}]}", "refused: tlsroute infra/tls"},
-		{"backendtlspolicies", "kind: BackendTLSPolicy\nmetadata: {name: policy, namespace: models}\nspec: {targetRefs: [{group: \"\", kind: Service, name: chat}], validation: {wellKnownCACertificates: System, hostname: a.example.com}}", "refused: backendtlspolicy models/policy"},
+		{
+			"grpcroutes",
+			"kind: GRPCRoute\nmetadata: {name: grpc, namespace: models}\nspec: {parentRefs: [{name: inference, namespace: " +
+				"infra}], rules: " +
+				"[{backendRefs: [{name: chat, port: 80}]}]}",
+			"refused: grpcroute models/grpc",
+		},
+		{
+			"tlsroutes",
+			"kind: TLSRoute\nmetadata: {name: tls, namespace: infra}\nspec: {hostnames: [a.example.com], parentRefs: [{name: " +
+				"inference}], " +
+				"rules: [{backendRefs: [{name: chat, port: 80}]}]}",
+			"refused: tlsroute infra/tls",
+		},
+		{
+			"backendtlspolicies",
+			"kind: BackendTLSPolicy\nmetadata: {name: policy, namespace: models}\nspec: {targetRefs: [{group: \"\", kind: Service, name: " +
+				"chat}], validation: {wellKnownCACertificates: System, hostname: a.example.com}}",
+			"refused: backendtlspolicy models/policy",
+		},
 	} {
 		g.apply("apiVersion: gateway.networking.k8s.io/v1\n" + o.manifest)
 		refused(o.want)
 		resource := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: o.resource}
 		for _, ns := range []string{"models", "infra"} {
-			require.NoError(g.t, g.dynamic.Resource(resource).Namespace(ns).DeleteCollection(g.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			require.NoError(g.t,
+				g.dynamic.Resource(resource).Namespace(ns).DeleteCollection(g.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		}
 	}
 	code, _, log := g.adopt("missing")
@@ -210,7 +246,8 @@ func (g *gatewayRig) testAdoptWrites(id string) {
 	require.Equal(g.t, dryrun.ExitDiffers, code, log)
 	assert.Contains(g.t, log, "This was a dry run")
 	for _, want := range []string{
-		"listener http: listener http of Gateway infra/inference", "routing policy http_policy: rule by_hand is of no HTTPRoute: it stays", "backend set models-chat-80: set of rule p0000_1a2b3c4d_models_chat",
+		"listener http: listener http of Gateway infra/inference", "routing policy http_policy: rule by_hand is of no HTTPRoute: it stays",
+		"backend set models-chat-80: set of rule p0000_1a2b3c4d_models_chat",
 		"backend set inference-default: default of Gateway infra/inference",
 	} {
 		assert.Contains(g.t, out, want)

@@ -52,7 +52,8 @@ var emptied = []schema.GroupVersionResource{
 func empty(ctx context.Context, c *cluster.Cluster) error {
 	client := dynamic.NewForConfigOrDie(c.RESTConfig())
 	for {
-		left, err := deleteAll(ctx, client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}))
+		left, err := deleteAll(ctx,
+			client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}))
 		if err != nil {
 			return err
 		}

@@ -37,8 +37,9 @@ func TestBindings(t *testing.T) {
 		name string
 		run  func(r *rig, id string)
 	}{
-		{"follow", testFollow}, {"conflict", testConflict}, {"refusals", testRefusals}, {"limits", testLimits}, {"addresses", testAddresses}, {"services", testServices}, {"taken", testTaken},
-		{"emptying", testEmptying}, {"validation", testValidation}, {"problems", testProblems}, {"plan", testPlan}, {"foreign", testForeign},
+		{"follow", testFollow}, {"conflict", testConflict}, {"refusals", testRefusals}, {"limits", testLimits},
+		{"addresses", testAddresses}, {"services", testServices}, {"taken", testTaken}, {"emptying", testEmptying},
+		{"validation", testValidation}, {"problems", testProblems}, {"plan", testPlan}, {"foreign", testForeign},
 	}
 	for _, tt := range tests {
 		balancers[tt.name] = r.balancer(tt.name, "chat", "embed", "reserved")
@@ -52,7 +53,8 @@ func TestBindings(t *testing.T) {
 			own.t = t
 			tt.run(&own, balancers[tt.name])
 			for _, ns := range []string{"models", "others"} { // other tests have Services with the same addresses
-				require.NoError(t, r.kube.DiscoveryV1().EndpointSlices(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+				require.NoError(t,
+					r.kube.DiscoveryV1().EndpointSlices(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 			}
 		})
 	}
@@ -157,12 +159,14 @@ func testServices(r *rig, id string) {
 	r.service("models", "services", "1 2:notready")
 	r.reason("models", "services", "Synced")
 	r.backends(id, "chat", "1")
-	_, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "services", "application/merge-patch+json", []byte(`{"spec":{"serviceRef":{"port":81}}}`), metav1.PatchOptions{})
+	_, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "services", "application/merge-patch+json",
+		[]byte(`{"spec":{"serviceRef":{"port":81}}}`), metav1.PatchOptions{})
 	require.NoError(r.t, err)
 	c = r.reason("models", "services", "ServiceInvalid")
 	assert.Contains(r.t, c.Message, "has no port 81; it has http/80")
 	assert.Equal(r.t, "1", r.has(id, "chat"))
-	_, err = r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "services", "application/merge-patch+json", []byte(`{"spec":{"serviceRef":{"port":80}}}`), metav1.PatchOptions{})
+	_, err = r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "services", "application/merge-patch+json",
+		[]byte(`{"spec":{"serviceRef":{"port":80}}}`), metav1.PatchOptions{})
 	require.NoError(r.t, err)
 	r.reason("models", "services", "Synced")
 	require.NoError(r.t, r.kube.CoreV1().Services("models").Delete(r.t.Context(), "services", metav1.DeleteOptions{}))
@@ -210,27 +214,41 @@ func testEmptying(r *rig, id string) {
 func testValidation(r *rig, id string) {
 	r.service("models", "validation", "1")
 	tests := map[string]func(*v1alpha1.BackendSetBinding){
-		"must be the OCID of a load balancer": func(b *v1alpha1.BackendSetBinding) { b.Spec.LoadBalancerID = "ocid1.networkloadbalancer.oc1.iad.a" },
-		"spec.backendSetName":                 func(b *v1alpha1.BackendSetBinding) { b.Spec.BackendSetName = "a.b" },
-		"spec.weight":                         func(b *v1alpha1.BackendSetBinding) { b.Spec.Weight = 101 },
-		"must be the name of a port":          func(b *v1alpha1.BackendSetBinding) { b.Spec.ServiceRef.Port.StrVal = "" },
-		"minimum must not exceed maximum": func(b *v1alpha1.BackendSetBinding) {
-			b.Spec.Drain = v1alpha1.Drain{Minimum: &metav1.Duration{Duration: time.Minute}, Maximum: &metav1.Duration{Duration: time.Second}}
+		"must be the OCID of a load balancer": func(b *v1alpha1.BackendSetBinding) {
+			b.Spec.LoadBalancerID = "ocid1.networkloadbalancer.oc1.iad.a"
 		},
-		"must be a duration from 0s to 24h": func(b *v1alpha1.BackendSetBinding) { b.Spec.Drain.Maximum = &metav1.Duration{Duration: 48 * time.Hour} },
-		"urlPath is required for HTTP":      func(b *v1alpha1.BackendSetBinding) { b.Spec.HealthChecker = &v1alpha1.HealthChecker{Protocol: "HTTP"} },
-		"spec.deletionPolicy":               func(b *v1alpha1.BackendSetBinding) { b.Spec.DeletionPolicy = "Delete" },
+		"spec.backendSetName":        func(b *v1alpha1.BackendSetBinding) { b.Spec.BackendSetName = "a.b" },
+		"spec.weight":                func(b *v1alpha1.BackendSetBinding) { b.Spec.Weight = 101 },
+		"must be the name of a port": func(b *v1alpha1.BackendSetBinding) { b.Spec.ServiceRef.Port.StrVal = "" },
+		"minimum must not exceed maximum": func(b *v1alpha1.BackendSetBinding) {
+			b.Spec.Drain = v1alpha1.Drain{
+				Minimum: &metav1.Duration{Duration: time.Minute}, Maximum: &metav1.Duration{Duration: time.Second},
+			}
+		},
+		"must be a duration from 0s to 24h": func(b *v1alpha1.BackendSetBinding) {
+			b.Spec.Drain.Maximum = &metav1.Duration{Duration: 48 * time.Hour}
+		},
+		"urlPath is required for HTTP": func(b *v1alpha1.BackendSetBinding) {
+			b.Spec.HealthChecker = &v1alpha1.HealthChecker{Protocol: "HTTP"}
+		},
+		"spec.deletionPolicy": func(b *v1alpha1.BackendSetBinding) { b.Spec.DeletionPolicy = "Delete" },
 	}
 	for message, change := range tests {
-		b := &v1alpha1.BackendSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "validation"}, Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: id, BackendSetName: "chat"}}
+		b := &v1alpha1.BackendSetBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "validation"},
+			Spec:       v1alpha1.BackendSetBindingSpec{LoadBalancerID: id, BackendSetName: "chat"},
+		}
 		b.Spec.ServiceRef.Name, b.Spec.ServiceRef.Port.StrVal, b.Spec.ServiceRef.Port.Type = "validation", "http", 1
 		change(b)
 		_, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Create(r.t.Context(), b, metav1.CreateOptions{})
 		require.ErrorContains(r.t, err, message)
 	}
 	r.bind("models", "validation", id, "chat")
-	for _, patch := range []string{`{"spec":{"backendSetName":"embed"}}`, `{"spec":{"loadBalancerId":"ocid1.loadbalancer.oc1.iad.other"}}`} {
-		_, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "validation", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+	for _, patch := range []string{
+		`{"spec":{"backendSetName":"embed"}}`, `{"spec":{"loadBalancerId":"ocid1.loadbalancer.oc1.iad.other"}}`,
+	} {
+		_, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Patch(r.t.Context(), "validation",
+			"application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 		require.ErrorContains(r.t, err, "cannot be changed")
 	}
 	b, err := r.client.FairleadV1alpha1().BackendSetBindings("models").Get(r.t.Context(), "validation", metav1.GetOptions{})
@@ -250,8 +268,10 @@ func testProblems(r *rig, id string) {
 	c := r.reason("models", "problems", "BackendSetNotFound")
 	assert.Contains(r.t, c.Message, "it has chat, reserved")
 	require.Eventually(r.t, func() bool {
-		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems"})
-		return err == nil && len(events.Items) == 1 && events.Items[0].Reason == "BackendSetNotFound" && events.Items[0].Type == corev1.EventTypeWarning
+		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(),
+			metav1.ListOptions{FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems"})
+		return err == nil && len(events.Items) == 1 && events.Items[0].Reason == "BackendSetNotFound" &&
+			events.Items[0].Type == corev1.EventTypeWarning
 	}, kubetest.Patience, tick)
 }
 
@@ -272,7 +292,10 @@ func testPlan(r *rig, id string) {
 	})
 	code, out, log = plan("-n", "models", "planned")
 	assert.Equal(r.t, dryrun.ExitDiffers, code, log)
-	assert.Equal(r.t, "models/planned: backend set chat: 3 changes, by UpdateBackendSet\n  + 10.0.0.1:8000 weight 1\n  + 10.0.0.2:8000 weight 1\n  ~ 10.0.0.9:80 weight 1 draining\n", out)
+	assert.Equal(r.t,
+		"models/planned: backend set chat: 3 changes, by UpdateBackendSet\n  + 10.0.0.1:8000 weight 1\n  + 10.0.0.2:8000 weight 1\n  ~ "+
+			"10.0.0.9:80 weight 1 draining\n",
+		out)
 	r.backends(id, "chat", "1 2 9@80:drain")
 }
 
@@ -282,7 +305,8 @@ func (r *rig) plan(args ...string) (code int, out, log string) {
 	var stdout, stderr bytes.Buffer
 	root := commands.New(&stdout, &stderr)
 	root.SetArgs(append([]string{
-		"plan", "--kubeconfig=" + r.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--oci-auth=api-key", "--oci-key-directory=" + r.keys, "--oci-endpoint=" + r.endpoint,
+		"plan", "--kubeconfig=" + r.cluster.Kubeconfig, "--config-map=fairlead/syncer", "--oci-auth=api-key",
+		"--oci-key-directory=" + r.keys, "--oci-endpoint=" + r.endpoint,
 	}, args...))
 	err := root.ExecuteContext(r.t.Context())
 	if err != nil {
@@ -344,7 +368,9 @@ func TestReadinessGate(t *testing.T) {
 	r.start(func(c *config.Config) { c.Gates.Enabled = true })
 	bound := r.gatedPod("chat-1")
 	r.service("models", "chat", "")
-	r.emulator.SetFaults(ocilb.Fault{Operations: []string{"CreateBackend", "UpdateBackendSet"}, Kind: ocilb.FaultStatus, Status: 409, Code: "IncorrectState", Count: 2})
+	r.emulator.SetFaults(ocilb.Fault{
+		Operations: []string{"CreateBackend", "UpdateBackendSet"}, Kind: ocilb.FaultStatus, Status: 409, Code: "IncorrectState", Count: 2,
+	})
 	r.bind("models", "chat", id, "chat")
 	r.apply(sliceOf(bound, "chat", "1:notready"))
 	r.gate("chat-1", "False WaitingForLoadBalancer")
@@ -353,7 +379,8 @@ func TestReadinessGate(t *testing.T) {
 	time.Sleep(time.Second)
 	assert.Equal(t, "1", r.has(id, "chat"), "the kubelet and the EndpointSlice controller are late")
 	lost := []byte(`{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": ""}]}}`)
-	_, err := r.kube.CoreV1().Pods("models").Patch(t.Context(), "chat-1", types.StrategicMergePatchType, lost, metav1.PatchOptions{}, "status")
+	_, err := r.kube.CoreV1().Pods("models").Patch(t.Context(), "chat-1", types.StrategicMergePatchType, lost, metav1.PatchOptions{},
+		"status")
 	require.NoError(t, err)
 	r.backends(id, "chat", "1:drain") // the node controller does so with the pods of a dead node
 

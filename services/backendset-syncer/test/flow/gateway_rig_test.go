@@ -50,7 +50,8 @@ type gatewayRig struct {
 const poolCRD = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: inferencepools.inference.networking.k8s.io, annotations: {api-approved.kubernetes.io: "https://github.com/kubernetes-sigs/gateway-api-inference-extension/pull/1173"}}
+metadata: {name: inferencepools.inference.networking.k8s.io,
+  annotations: {api-approved.kubernetes.io: "https://github.com/kubernetes-sigs/gateway-api-inference-extension/pull/1173"}}
 spec:
   group: inference.networking.k8s.io
   names: {kind: InferencePool, listKind: InferencePoolList, plural: inferencepools, singular: inferencepool}
@@ -81,12 +82,14 @@ func newGatewayRig(t *testing.T, changes ...func(*clusterapi.Config)) *gatewayRi
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	require.NoError(t, err)
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml"))
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)),
+			"config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml"))
 		require.NoError(t, err)
 		g.apply(string(text))
 	}
 	g.apply(poolCRD)
-	g.apply(namespace("infra") + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: oci}\nspec: {controllerName: fairlead.dev/oci-load-balancer}\n")
+	g.apply(namespace("infra") + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: oci}\nspec: " +
+		"{controllerName: fairlead.dev/oci-load-balancer}\n")
 	return g
 }
 
@@ -119,7 +122,8 @@ spec:
 // route writes an HTTPRoute with its spec in YAML.
 func (g *gatewayRig) route(ns, name, spec string) {
 	g.t.Helper()
-	g.apply(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n", name, ns, spec))
+	g.apply(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n",
+		name, ns, spec))
 }
 
 // pods serves pods of a Service, each with its number and the name of the Service, and writes its EndpointSlice.
@@ -167,7 +171,10 @@ func (g *gatewayRig) client(port int, trust *ocilbtest.Authority) *http.Client {
 		transport.TLSClientConfig = &tls.Config{RootCAs: trust.Pool(), MinVersion: tls.VersionTLS12}
 	}
 	g.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
+	return &http.Client{
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: 20 * time.Second,
+	}
 }
 
 // get requests a URL, and returns the status with the body, or the error.
@@ -268,7 +275,10 @@ func (g *gatewayRig) secret(ns, name string, by *ocilbtest.Authority, hosts ...s
 	g.t.Helper()
 	certificate, key := by.Issue(g.t, hosts...)
 	indent := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") }
-	g.apply(fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n    %s\n  tls.key: |\n    %s\n", name, ns, indent(certificate), indent(key)))
+	g.apply(fmt.Sprintf(
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n    %s\n  "+
+			"tls.key: |\n    %s\n",
+		name, ns, indent(certificate), indent(key)))
 }
 
 // records returns the record of a load balancer.

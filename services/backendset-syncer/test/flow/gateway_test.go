@@ -31,8 +31,8 @@ func TestGateways(t *testing.T) {
 		name string
 		run  func(g *gatewayRig, id string, port int)
 	}{
-		{"routes", testRoutes}, {"certificates", testCertificates}, {"ownership", testOwnership}, {"foreign", testForeignObjects}, {"lostrecord", testLostRecord},
-		{"pools", testPools}, {"refusals", testGatewayRefusals},
+		{"routes", testRoutes}, {"certificates", testCertificates}, {"ownership", testOwnership}, {"foreign", testForeignObjects},
+		{"lostrecord", testLostRecord}, {"pools", testPools}, {"refusals", testGatewayRefusals},
 	}
 	var document strings.Builder
 	document.WriteString("podRanges: [10.0.0.0/24]\nloadBalancers:\n")
@@ -58,9 +58,11 @@ func TestGateways(t *testing.T) {
 func testRoutes(g *gatewayRig, id string, port int) {
 	g.pods("models", "chat", "1 2")
 	g.pods("models", "embed", "3")
-	g.gateway("infra", "routes", id, `idleTimeoutSeconds: "900", drainMaximumSeconds: "8"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
+	g.gateway("infra", "routes", id, `idleTimeoutSeconds: "900", drainMaximumSeconds: "8"`,
+		fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
 	g.gatewayCondition("infra", "routes", "Programmed", "Programmed")
-	g.route("models", "chat", "parentRefs: [{name: routes, namespace: infra}], hostnames: [chat.example.com], rules: [{backendRefs: [{name: chat, port: 80}]}]")
+	g.route("models", "chat",
+		"parentRefs: [{name: routes, namespace: infra}], hostnames: [chat.example.com], rules: [{backendRefs: [{name: chat, port: 80}]}]")
 	g.routeCondition("models", "chat", "Accepted", "Accepted")
 	g.routeCondition("models", "chat", "fairlead.dev/BackendsSynced", "Synced")
 	client := g.client(port, nil)
@@ -79,7 +81,9 @@ func testRoutes(g *gatewayRig, id string, port int) {
 	})
 	parents := "parentRefs: [{name: routes, namespace: infra}], hostnames: [chat.example.com]"
 	for _, change := range []string{
-		"rules: [{matches: [{path: {value: /v1}}, {path: {value: /slow}}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: embed, port: 80}]}]", // another rule
+		// another rule
+		"rules: [{matches: [{path: {value: /v1}}, {path: {value: /slow}}], backendRefs: [{name: chat, port: 80}]}, {backendRefs: [{name: " +
+			"embed, port: 80}]}]",
 		"rules: [{backendRefs: [{name: embed, port: 80}]}]",                                               // another Service
 		"rules: [{backendRefs: [{name: chat, port: 80, weight: 9}, {name: embed, port: 80, weight: 1}]}]", // a canary
 		"rules: [{backendRefs: [{name: chat, port: 80, weight: 1}, {name: embed, port: 80, weight: 9}]}]", // other weights
@@ -125,11 +129,16 @@ func testCertificates(g *gatewayRig, id string, port int) {
 	g.pods("models", "secure", "11")
 	g.secret("infra", "a", first, "a.example.com")
 	g.secret("infra", "b", first, "b.example.com")
-	listener := "{name: %[1]s, port: %[2]d, protocol: HTTPS, hostname: %[1]s.example.com, tls: {certificateRefs: [{name: %[1]s}], options: {oci.oraclecloud.com/tls-protocols: \"TLSv1.2,TLSv1.3\"}}, " + all + "}"
+	listener := "{name: %[1]s, port: %[2]d, protocol: HTTPS, hostname: %[1]s.example.com, tls: {certificateRefs: [{name: %[1]s}], " +
+		"options: {oci.oraclecloud.com/tls-protocols: \"TLSv1.2,TLSv1.3\"}}, " + all + "}"
 	g.gateway("infra", "certificates", id, `drainMaximumSeconds: "1"`, fmt.Sprintf(listener, "a", port), fmt.Sprintf(listener, "b", port),
 		fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port+1, all))
-	g.route("models", "secure", "parentRefs: [{name: certificates, namespace: infra, port: "+fmt.Sprint(port)+"}], rules: [{backendRefs: [{name: secure, port: 80}]}]")
-	g.route("infra", "redirect", "parentRefs: [{name: certificates, sectionName: http}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 301, port: "+fmt.Sprint(port)+"}}]}]")
+	g.route("models", "secure",
+		"parentRefs: [{name: certificates, namespace: infra, port: "+fmt.Sprint(port)+
+			"}], rules: [{backendRefs: [{name: secure, port: 80}]}]")
+	g.route("infra", "redirect",
+		"parentRefs: [{name: certificates, sectionName: http}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: "+
+			"https, statusCode: 301, port: "+fmt.Sprint(port)+"}}]}]")
 	g.gatewayCondition("infra", "certificates", "Programmed", "Programmed")
 	g.routeCondition("models", "secure", "fairlead.dev/BackendsSynced", "Synced")
 	g.routeCondition("infra", "redirect", "Accepted", "Accepted")
@@ -148,10 +157,12 @@ func testCertificates(g *gatewayRig, id string, port int) {
 	g.secret("infra", "a", second, "a.example.com")
 	g.answers(renewed, "https://a.example.com/", "200 secure")
 	g.noFailure(stop)
-	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).Certificates) == 2 }, kubetest.Patience, tick, "the old certificate is deleted")
+	require.Eventually(g.t, func() bool { return len(g.emulator.Current(id).Certificates) == 2 }, kubetest.Patience, tick,
+		"the old certificate is deleted")
 	g.answers(old, "https://b.example.com/", "200 secure")
 
-	g.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: infra}\ntype: kubernetes.io/tls\nstringData: {tls.crt: broken, tls.key: broken}\n")
+	g.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: infra}\ntype: kubernetes.io/tls\nstringData: {tls.crt: broken, " +
+		"tls.key: broken}\n")
 	require.Eventually(g.t, func() bool {
 		gateway := g.gatewayCondition("infra", "certificates", "Programmed", "Programmed")
 		return condition(gateway.Status.Listeners[0].Conditions, "ResolvedRefs") == "InvalidCertificateRef"
@@ -174,7 +185,8 @@ func testOwnership(g *gatewayRig, id string, port int) {
 	g.pods("models", "victim", "21")
 	g.pods("others", "evil", "22")
 	g.gateway("infra", "ownership", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
-	spec := "parentRefs: [{name: ownership, namespace: infra}], hostnames: [chat.example.com], rules: [{%sbackendRefs: [{name: %s, port: 80}]}]"
+	spec := "parentRefs: [{name: ownership, namespace: infra}], hostnames: [chat.example.com], rules: [{%sbackendRefs: [{name: %s, " +
+		"port: 80}]}]"
 	g.route("models", "victim", fmt.Sprintf(spec, "", "victim"))
 	g.routeCondition("models", "victim", "Accepted", "Accepted")
 	g.route("others", "evil", fmt.Sprintf(spec, "matches: [{path: {value: /v1}}], ", "evil"))
@@ -182,7 +194,8 @@ func testOwnership(g *gatewayRig, id string, port int) {
 	assert.NotContains(g.t, c.Message, "models", "it names no objects of other namespaces")
 	client := g.client(port, nil)
 	assert.Equal(g.t, "200 victim", get(client, "http://chat.example.com/v1"))
-	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "victim", metav1.DeleteOptions{}))
+	require.NoError(g.t,
+		g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "victim", metav1.DeleteOptions{}))
 	g.routeCondition("others", "evil", "Accepted", "Accepted")
 	g.answers(client, "http://chat.example.com/v1", "200 evil")
 }
@@ -191,12 +204,20 @@ func testOwnership(g *gatewayRig, id string, port int) {
 func testForeignObjects(g *gatewayRig, id string, port int) {
 	g.pods("models", "foreign", "31")
 	g.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
-		lb.BackendSets["terraform"] = &ocilb.BackendSet{Name: "terraform", Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{{Name: "10.0.0.31:8000", IPAddress: "10.0.0.31", Port: 8000, Weight: 1}},
-			HealthChecker: ocilb.HealthChecker{Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*"}}
-		lb.Listeners["terraform"] = &ocilb.Listener{Name: "terraform", DefaultBackendSetName: "terraform", Port: port + 1, Protocol: "HTTP", ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 60}}
+		lb.BackendSets["terraform"] = &ocilb.BackendSet{Name: "terraform", Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{
+			{Name: "10.0.0.31:8000", IPAddress: "10.0.0.31", Port: 8000, Weight: 1},
+		},
+			HealthChecker: ocilb.HealthChecker{
+				Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
+			}}
+		lb.Listeners["terraform"] = &ocilb.Listener{
+			Name: "terraform", DefaultBackendSetName: "terraform", Port: port + 1, Protocol: "HTTP",
+			ConnectionConfiguration: &ocilb.ConnectionConfiguration{IdleTimeout: 60},
+		}
 		return nil
 	})
-	g.gateway("infra", "foreign", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all), fmt.Sprintf("{name: taken, port: %d, protocol: HTTP, %s}", port+1, all))
+	g.gateway("infra", "foreign", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all),
+		fmt.Sprintf("{name: taken, port: %d, protocol: HTTP, %s}", port+1, all))
 	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{backendRefs: [{name: foreign, port: 80}]}]")
 	g.routeCondition("models", "foreign", "fairlead.dev/BackendsSynced", "Synced")
 	gateway := g.gatewayCondition("infra", "foreign", "Accepted", "ListenersNotValid")
@@ -215,9 +236,12 @@ func testForeignObjects(g *gatewayRig, id string, port int) {
 		lb.Listeners[own].ConnectionConfiguration = &c
 		return nil
 	})
-	g.route("models", "foreign", "parentRefs: [{name: foreign, namespace: infra}], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: foreign, port: 80}]}]")
+	g.route("models", "foreign",
+		"parentRefs: [{name: foreign, namespace: infra}], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: foreign, "+
+			"port: 80}]}]")
 	g.routeCondition("models", "foreign", "Accepted", "Accepted")
-	require.NoError(g.t, g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "foreign", metav1.DeleteOptions{}))
+	require.NoError(g.t,
+		g.dynamic.Resource(informers.HTTPRoutes).Namespace("models").Delete(g.t.Context(), "foreign", metav1.DeleteOptions{}))
 	require.Eventually(g.t, func() bool { return g.emulator.Current(id).Listeners[own].RoutingPolicyName == nil }, kubetest.Patience, tick)
 	require.NotNil(g.t, g.emulator.Current(id).Listeners[own].ConnectionConfiguration.BackendTCPProxyProtocolVersion)
 	assert.EqualValues(g.t, 600, g.emulator.Current(id).Listeners[own].ConnectionConfiguration.IdleTimeout)
@@ -258,16 +282,21 @@ func testPools(g *gatewayRig, id string, port int) {
 			n, _, _ := strings.Cut(f, ":")
 			g.serve("10.0.0."+n+":8000", "proxy")
 		}
-		g.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: models}\nspec: {ports: [{name: grpc, port: 9002}, {name: http, port: 80, targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n", name) + slice("models", name, pods))
+		g.apply(fmt.Sprintf(
+			"apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: models}\nspec: {ports: [{name: grpc, port: 9002}, {name: "+
+				"http, port: 80, targetPort: 8000, appProtocol: fairlead.dev/http-proxy}]}\n",
+			name) + slice("models", name, pods))
 	}
 	picker("picker", "51 52")
 	g.apply("apiVersion: v1\nkind: Service\nmetadata: {name: plain, namespace: models}\nspec: {ports: [{name: grpc, port: 9002}]}\n")
 	for name, service := range map[string]string{"pool": "picker", "closed": "plain"} {
 		g.apply(fmt.Sprintf("apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: %s, namespace: models}\n"+
-			"spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %s, port: {number: 9002}, failureMode: FailClose}}\n", name, service))
+			"spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %s, port: {number: 9002}, "+
+			"failureMode: FailClose}}\n", name, service))
 	}
 	g.gateway("infra", "pools", id, `drainMaximumSeconds: "8"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
-	ref := "parentRefs: [{name: pools, namespace: infra}], hostnames: [%[1]s.example.com], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]}]"
+	ref := "parentRefs: [{name: pools, namespace: infra}], hostnames: [%[1]s.example.com], rules: [{backendRefs: [{group: " +
+		"inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]}]"
 	g.route("models", "pool", fmt.Sprintf(ref, "pool"))
 	g.route("models", "closed", fmt.Sprintf(ref, "closed"))
 	g.routeCondition("models", "pool", "fairlead.dev/BackendsSynced", "Synced")
@@ -312,7 +341,10 @@ func TestReadinessGateOfARoute(t *testing.T) {
 // holdBackends makes writes of backends fail until release is called.
 func (g *gatewayRig) holdBackends() (release func()) {
 	g.t.Helper()
-	g.emulator.SetFaults(ocilb.Fault{Operations: []string{"CreateBackend", "UpdateBackend", "CreateBackendSet", "UpdateBackendSet"}, Kind: ocilb.FaultStatus, Status: 409, Code: "IncorrectState", Count: 1 << 20})
+	g.emulator.SetFaults(ocilb.Fault{
+		Operations: []string{"CreateBackend", "UpdateBackend", "CreateBackendSet", "UpdateBackendSet"}, Kind: ocilb.FaultStatus,
+		Status: 409, Code: "IncorrectState", Count: 1 << 20,
+	})
 	return func() { g.emulator.SetFaults() }
 }
 
@@ -321,6 +353,7 @@ func testGatewayRefusals(g *gatewayRig, id string, port int) {
 	g.gateway("models", "thief", id, `drainMaximumSeconds: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP}", port))
 	g.gatewayCondition("models", "thief", "Accepted", "NotAllowed")
 	g.gateway("infra", "typo", id, `idleTimeout: "1"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP}", port))
-	g.gatewayCondition("infra", "typo", "Accepted", "InvalidParameters", "idleTimeout: unknown key") // the program may see the Gateway first
+	// the program may see the Gateway first
+	g.gatewayCondition("infra", "typo", "Accepted", "InvalidParameters", "idleTimeout: unknown key")
 	assert.Empty(g.t, g.emulator.Current(id).Listeners)
 }

@@ -49,7 +49,8 @@ func TestLeastPrivilege(t *testing.T) {
 	g.serve("10.0.0.61:8000", "gated")
 	g.service("models", "gated", "")
 	g.apply(sliceOf(pod, "gated", "61:notready"))
-	g.apply("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: gated, namespace: models, finalizers: [oke-gateway-api.gemyago.github.io/http-route-programmed]}\n" +
+	g.apply("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: gated, namespace: models, finalizers: " +
+		"[oke-gateway-api.gemyago.github.io/http-route-programmed]}\n" +
 		"spec: {parentRefs: [{name: web, namespace: infra}], rules: [{backendRefs: [{name: gated, port: 80}]}]}\n")
 	g.gate("gated-61", "True InService")
 	g.routeCondition("models", "gated", "fairlead.dev/BackendsSynced", "Synced")
@@ -65,16 +66,21 @@ func TestLeastPrivilege(t *testing.T) {
 	}, kubetest.Patience, tick, "%s", lazy(g.logs.String))
 
 	audit.AssertLeastPrivilege(t, g.cluster, audit.LeastPrivilege{
-		Program: audit.Program{Account: types.NamespacedName{Namespace: "fairlead", Name: "backendset-syncer"}, Selector: "app.kubernetes.io/instance=backendset-syncer"},
-		Seldom:  seldom,
+		Program: audit.Program{
+			Account:  types.NamespacedName{Namespace: "fairlead", Name: "backendset-syncer"},
+			Selector: "app.kubernetes.io/instance=backendset-syncer",
+		},
+		Seldom: seldom,
 	})
 }
 
 // installRoles applies the ServiceAccount and the roles of the chart with everything that adds permissions of the program.
 func (g *gatewayRig) installRoles() {
 	g.t.Helper()
-	out, err := g.cluster.Helm(g.t.Context(), "template", "backendset-syncer", "../../../../charts/backendset-syncer", "--namespace", "fairlead", "--show-only", "templates/rbac.yaml",
-		"--show-only", "templates/serviceaccount.yaml", "--set", "gateways.enabled=true", "--set", "gateways.okeGatewayAPIAlias=true", "--set", "readinessGates.enabled=true",
+	out, err := g.cluster.Helm(g.t.Context(), "template", "backendset-syncer", "../../../../charts/backendset-syncer", "--namespace",
+		"fairlead", "--show-only", "templates/rbac.yaml",
+		"--show-only", "templates/serviceaccount.yaml", "--set", "gateways.enabled=true", "--set", "gateways.okeGatewayAPIAlias=true",
+		"--set", "readinessGates.enabled=true",
 		"--set", "rbac.aggregate=false", "--set", "configMap.name=syncer")
 	require.NoError(g.t, err)
 	g.apply(out)
@@ -83,7 +89,8 @@ func (g *gatewayRig) installRoles() {
 // kubeconfigOf writes a kubeconfig with a token of a ServiceAccount of namespace fairlead.
 func (g *gatewayRig) kubeconfigOf(account string) string {
 	g.t.Helper()
-	token, err := g.kube.CoreV1().ServiceAccounts("fairlead").CreateToken(g.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := g.kube.CoreV1().ServiceAccounts("fairlead").CreateToken(g.t.Context(), account, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	require.NoError(g.t, err)
 	c, err := clientcmd.LoadFromFile(g.cluster.Kubeconfig)
 	require.NoError(g.t, err)

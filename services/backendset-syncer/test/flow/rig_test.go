@@ -118,11 +118,14 @@ func (r *rig) startEmulatorWith(change func(o *ocilb.Options)) {
 	require.NoError(r.t, err)
 	r.private = string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	r.keys = r.t.TempDir()
-	for name, text := range map[string]string{"tenancy": tenancy, "user": user, "region": "us-ashburn-1", "fingerprint": fingerprint, "key.pem": r.private} {
+	for name, text := range map[string]string{
+		"tenancy": tenancy, "user": user, "region": "us-ashburn-1", "fingerprint": fingerprint, "key.pem": r.private,
+	} {
 		require.NoError(r.t, os.WriteFile(filepath.Join(r.keys, name), []byte(text), 0o600))
 	}
 	o := ocilb.DefaultOptions()
-	o.Modes.Latency, o.Modes.LatencyTail, o.Modes.Stale = ocilb.Duration(100*time.Millisecond), ocilb.Duration(300*time.Millisecond), ocilb.Duration(staleness)
+	o.Modes.Latency, o.Modes.LatencyTail, o.Modes.Stale = ocilb.Duration(100*time.Millisecond), ocilb.Duration(300*time.Millisecond),
+		ocilb.Duration(staleness)
 	o.Keys = map[string]*rsa.PublicKey{tenancy + "/" + user + "/" + fingerprint: &key.PublicKey}
 	o.Plane.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, http.ErrServerClosed }
 	change(&o)
@@ -149,9 +152,10 @@ func (r *rig) balancer(name string, sets ...string) (id string) {
 	r.emulator.Create(id, "ocid1.compartment.oc1..test", name)
 	r.edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {
 		for _, s := range sets {
-			lb.BackendSets[s] = &ocilb.BackendSet{Name: s, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{}, HealthChecker: ocilb.HealthChecker{
-				Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
-			}}
+			lb.BackendSets[s] = &ocilb.BackendSet{Name: s, Policy: "ROUND_ROBIN", Backends: []ocilb.Backend{},
+				HealthChecker: ocilb.HealthChecker{
+					Protocol: "TCP", ReturnCode: 200, Retries: 3, TimeoutInMillis: 3000, IntervalInMillis: 10_000, ResponseBodyRegex: ".*",
+				}}
 		}
 		return nil
 	})
@@ -161,7 +165,8 @@ func (r *rig) balancer(name string, sets ...string) (id string) {
 // configure writes the ConfigMap of the administrator.
 func (r *rig) configure(text string) {
 	r.t.Helper()
-	r.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: syncer, namespace: fairlead}\ndata:\n  config: |\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n")
+	r.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: syncer, namespace: fairlead}\ndata:\n  config: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n")
 }
 
 func (r *rig) apply(manifest string) {
@@ -204,12 +209,15 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 // service writes a Service with EndpointSlices of pods: "1 2:finishing 3:notready".
 func (r *rig) service(ns, name, pods string) {
 	r.t.Helper()
-	r.apply(fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {ports: [{name: http, port: 80, targetPort: 8000}]}\n", name, ns) + slice(ns, name, pods))
+	r.apply(fmt.Sprintf(
+		"apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {ports: [{name: http, port: 80, targetPort: 8000}]}\n",
+		name, ns) + slice(ns, name, pods))
 }
 
 // slice is the EndpointSlice of a Service.
 func slice(ns, service, pods string) string {
-	text := fmt.Sprintf("---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[2]s-1, namespace: %[1]s, labels: {kubernetes.io/service-name: %[2]s}}\n"+
+	text := fmt.Sprintf("---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[2]s-1, namespace: %[1]s, labels: "+
+		"{kubernetes.io/service-name: %[2]s}}\n"+
 		"addressType: IPv4\nports: [{name: http, port: 8000, protocol: TCP}]\nendpoints:\n", ns, service)
 	if pods == "" {
 		text = strings.Replace(text, "endpoints:\n", "endpoints: []\n", 1)
@@ -217,9 +225,11 @@ func slice(ns, service, pods string) string {
 	for _, f := range strings.Fields(pods) {
 		n, state, _ := strings.Cut(f, ":")
 		conditions := map[string]string{
-			"": "ready: true, serving: true, terminating: false", "finishing": "ready: false, serving: true, terminating: true", "notready": "ready: false, serving: false, terminating: false",
+			"": "ready: true, serving: true, terminating: false", "finishing": "ready: false, serving: true, terminating: true",
+			"notready": "ready: false, serving: false, terminating: false",
 		}[state]
-		text += fmt.Sprintf("- {addresses: [10.0.0.%s], conditions: {%s}, targetRef: {kind: Pod, namespace: %s, name: %s-%s}}\n", n, conditions, ns, service, n)
+		text += fmt.Sprintf("- {addresses: [10.0.0.%s], conditions: {%s}, targetRef: {kind: Pod, namespace: %s, name: %s-%s}}\n", n,
+			conditions, ns, service, n)
 	}
 	return text
 }
@@ -228,7 +238,8 @@ func slice(ns, service, pods string) string {
 func (r *rig) gatedPod(name string) *corev1.Pod {
 	r.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "models"}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "c", Image: "none"}}, ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}},
+		Containers:     []corev1.Container{{Name: "c", Image: "none"}},
+		ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.ReadinessGate}},
 	}}
 	p, err := r.kube.CoreV1().Pods("models").Create(r.t.Context(), p, metav1.CreateOptions{})
 	require.NoError(r.t, err)
@@ -261,13 +272,17 @@ func (r *rig) gate(pod, want string) {
 		}
 		return ""
 	}
-	require.Eventually(r.t, func() bool { return now() == want }, kubetest.Patience, tick, "%s", lazy(func() string { return now() + "\n" + r.logs.String() }))
+	require.Eventually(r.t, func() bool { return now() == want }, kubetest.Patience, tick, "%s",
+		lazy(func() string { return now() + "\n" + r.logs.String() }))
 }
 
 // bind creates a binding of port http of a Service of the same name.
 func (r *rig) bind(ns, name, balancer, set string, changes ...func(*v1alpha1.BackendSetBinding)) {
 	r.t.Helper()
-	b := &v1alpha1.BackendSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: balancer, BackendSetName: set}}
+	b := &v1alpha1.BackendSetBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       v1alpha1.BackendSetBindingSpec{LoadBalancerID: balancer, BackendSetName: set},
+	}
 	b.Spec.ServiceRef.Name = name
 	b.Spec.ServiceRef.Port.StrVal, b.Spec.ServiceRef.Port.Type = "http", 1
 	for _, change := range changes {

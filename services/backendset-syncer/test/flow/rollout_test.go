@@ -64,7 +64,9 @@ func (o *rollOut) endpoints(after time.Duration) []discoveryv1.Endpoint {
 			Addresses:  []string{addressOf(pod).Addr().String()},
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(ready && !terminating), Serving: &ready, Terminating: &terminating},
 			NodeName:   ptr.To(fmt.Sprintf("node-%d", pod%50)),
-			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "models", Name: fmt.Sprintf("chat-%d", pod), UID: types.UID(fmt.Sprintf("uid-%d", pod))},
+			TargetRef: &corev1.ObjectReference{
+				Kind: "Pod", Namespace: "models", Name: fmt.Sprintf("chat-%d", pod), UID: types.UID(fmt.Sprintf("uid-%d", pod)),
+			},
 		})
 	}
 	return all
@@ -122,7 +124,8 @@ func (s *slicer) sync(ctx context.Context, want []discoveryv1.Endpoint) {
 
 // fill distributes new endpoints.
 func (s *slicer) fill(rest []discoveryv1.Endpoint, changed map[*discoveryv1.EndpointSlice]bool) {
-	fullest := slices.SortedFunc(slices.Values(s.slices), func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) })
+	fullest := slices.SortedFunc(slices.Values(s.slices),
+		func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) })
 	put := func(to *discoveryv1.EndpointSlice) {
 		n := min(len(rest), maxInSlice-len(to.Endpoints))
 		to.Endpoints, rest = append(to.Endpoints, rest[:n]...), rest[n:]
@@ -145,7 +148,10 @@ func (s *slicer) fill(rest []discoveryv1.Endpoint, changed map[*discoveryv1.Endp
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "chat-", Namespace: "models", Labels: map[string]string{
 				discoveryv1.LabelServiceName: "chat", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io",
 			}},
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](8000), Protocol: ptr.To(corev1.ProtocolTCP)}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports: []discoveryv1.EndpointPort{
+				{Name: ptr.To("http"), Port: ptr.To[int32](8000), Protocol: ptr.To(corev1.ProtocolTCP)},
+			},
 		}
 		s.slices = append(s.slices, slice)
 		put(slice)
@@ -206,7 +212,8 @@ func TestRollOut(t *testing.T) {
 	modes.Latency, modes.LatencyTail, modes.Stale = ocilb.Duration(o.work), ocilb.Duration(o.work), ocilb.Duration(o.stale)
 	r.emulator.SetModes(modes)
 	r.configure("loadBalancers: [{id: " + id + "}]")
-	r.apply("apiVersion: v1\nkind: Service\nmetadata: {name: chat, namespace: models}\nspec: {ports: [{name: http, port: 80, targetPort: 8000}]}\n")
+	r.apply("apiVersion: v1\nkind: Service\nmetadata: {name: chat, namespace: models}\nspec: {ports: [{name: http, port: 80, targetPort: " +
+		"8000}]}\n")
 	s := &slicer{t: t, client: r.kube.DiscoveryV1().EndpointSlices("models")}
 	s.sync(t.Context(), o.endpoints(-time.Second))
 	r.start(func(c *config.Config) { c.OCI.Rate = config.Default().OCI.Rate })
@@ -233,7 +240,8 @@ func TestRollOut(t *testing.T) {
 	for _, c := range r.emulator.Calls() {
 		assert.Empty(t, c.Code, "%s %s", c.Operation, c.Path)
 		if c.Write() {
-			assert.GreaterOrEqual(t, c.At.Sub(last), o.work, "a write waits for the work request of the one before: all events of this time are one write")
+			assert.GreaterOrEqual(t, c.At.Sub(last), o.work,
+				"a write waits for the work request of the one before: all events of this time are one write")
 			writes, last = writes+1, c.At
 		}
 	}

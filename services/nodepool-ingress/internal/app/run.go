@@ -20,7 +20,8 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	}
 	reconciler.RegisterHandlers(p.Informers, cfg.Policy.ClassPrefix, p.Queue.Enqueue)
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.Events}, Caches: []run.Cache{p.Informers}, Elector: p.Elector, Lead: p.lead,
+		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.Events}, Caches: []run.Cache{p.Informers}, Elector: p.Elector,
+		Lead: p.lead,
 	})
 }
 

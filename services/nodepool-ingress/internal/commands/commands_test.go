@@ -12,11 +12,14 @@ import (
 )
 
 const world = `
-{apiVersion: apps.openyurt.io/v1alpha1, kind: YurtIngress, metadata: {name: edge, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {ingress_webhook_certgen_image: x, pools: [{name: hangzhou}, {name: nowhere}]}}
+{apiVersion: apps.openyurt.io/v1alpha1, kind: YurtIngress, metadata: {name: edge, creationTimestamp: "2026-01-01T00:00:00Z"},
+  spec: {ingress_webhook_certgen_image: x, pools: [{name: hangzhou}, {name: nowhere}]}}
 ---
-{apiVersion: apps.openyurt.io/v1alpha1, kind: YurtIngress, metadata: {name: late, creationTimestamp: "2026-01-02T00:00:00Z"}, spec: {pools: [{name: hangzhou}, {name: beijing}]}}
+{apiVersion: apps.openyurt.io/v1alpha1, kind: YurtIngress, metadata: {name: late, creationTimestamp: "2026-01-02T00:00:00Z"},
+  spec: {pools: [{name: hangzhou}, {name: beijing}]}}
 ---
-{apiVersion: v1, kind: Node, metadata: {name: n, labels: {apps.openyurt.io/nodepool: hangzhou}}, status: {conditions: [{type: Ready, status: "True"}]}}
+{apiVersion: v1, kind: Node, metadata: {name: n, labels: {apps.openyurt.io/nodepool: hangzhou}}, status: {conditions: [{type: Ready,
+  status: "True"}]}}
 ---
 {apiVersion: apps.openyurt.io/v1beta1, kind: NodePool, metadata: {name: beijing}}
 `
@@ -46,7 +49,8 @@ func TestPlan(t *testing.T) {
 	planned, _, err := run(t, world, "plan", "--namespace=fairlead", "-f", "-", "late")
 	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	assert.Equal(t, 1, strings.Count(planned, "\nkind: Deployment\n"))
-	diff, _, err := run(t, world+"---\n"+strings.ReplaceAll(out, "replicas: 1", "replicas: 4"), "plan", "--namespace=fairlead", "-f", "-", "--diff")
+	diff, _, err := run(t, world+"---\n"+strings.ReplaceAll(out, "replicas: 1", "replicas: 4"), "plan", "--namespace=fairlead", "-f", "-",
+		"--diff")
 	require.ErrorIs(t, err, dryrun.ErrDiffers)
 	assert.Contains(t, diff, "-  replicas: 4\n+  replicas: 1\n")
 

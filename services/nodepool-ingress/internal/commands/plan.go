@@ -35,7 +35,8 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [NAME...]",
 		Short: "Print the objects that the program would write",
-		Long: "Print the objects of all pools, or of those of the named YurtIngresses, and on stderr what would change and why a pool would not.\n" +
+		Long: "Print the objects of all pools, or of those of the named YurtIngresses, and on stderr what would change and why a pool " +
+			"would not.\n" +
 			"plan lists objects, writes none, and needs no permission besides those of the program. Give it the flags of the program.\n" +
 			"Exit codes: 0 if the cluster does not differ, 2 if it does, 1 after an error.",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -49,7 +50,8 @@ func newPlan(out, log io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	o.kube.AddFlags(fs)
 	o.policy.AddFlags(fs)
-	fs.StringSliceVarP(&o.files, "filename", "f", nil, "File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
+	fs.StringSliceVarP(&o.files, "filename", "f", nil,
+		"File or folder of manifests to read instead of a cluster, - for stdin. May be repeated.")
 	fs.StringVarP(&o.output, "output", "o", "yaml", "Format: yaml or json.")
 	fs.BoolVar(&o.diff, "diff", false, "Print the difference to the objects in the cluster instead of the objects.")
 	return cmd

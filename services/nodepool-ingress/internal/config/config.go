@@ -69,7 +69,9 @@ func Default() *Config {
 		Policy: Policy{
 			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik, Profiles: v1alpha1.Profiles(),
 			LabelKeys: []string{v1alpha1.LabelNodePool},
-			Exposures: []string{v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP},
+			Exposures: []string{
+				v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP,
+			},
 			HostPorts: []string{"80", "443", "8080", "8443"},
 		},
 	}
@@ -91,7 +93,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
 		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of YurtIngresses to reconcile concurrently.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry, "Longest delay between attempts to reconcile a YurtIngress after errors.")
+	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
+		"Longest delay between attempts to reconcile a YurtIngress after errors.")
 }
 
 // AddFlags binds the flags that affect plans.
@@ -101,28 +104,39 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.ClassPrefix, "ingress-class-prefix", p.ClassPrefix,
 		"Text before the name of a pool in the name of its IngressClass. Changing it changes the classes of all pools.")
 	fs.StringVar(&p.ClusterRolePrefix, "cluster-role-prefix", p.ClusterRolePrefix,
-		"First part of the names of the ClusterRoles for ingress controllers: PREFIX:PROFILE. They must exist: the program may not create roles.")
-	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile, "Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
+		"First part of the names of the ClusterRoles for ingress controllers: PREFIX:PROFILE. They must exist: "+
+			"the program may not create roles.")
+	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile,
+		"Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
 	fs.StringSliceVar(&p.Profiles, "allowed-profiles", p.Profiles, "Profiles that a YurtIngress may use. Each needs its ClusterRoles.")
 	fs.StringToStringVar(&p.Images, "images", p.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
 	fs.StringSliceVar(&p.AllowedImages, "allowed-images", p.AllowedImages,
-		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. Empty: none.")
-	fs.StringSliceVar(&p.LabelKeys, "pool-label-keys", p.LabelKeys, "Keys of node labels that a YurtIngress may use to select the nodes of a pool. The first is the default.")
-	fs.StringSliceVar(&p.Exposures, "allowed-exposures", p.Exposures, "Types of exposure that a YurtIngress may ask for: "+strings.Join(exposures, ", ")+". --external-ip-ranges decides on ExternalIPs.")
+		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. "+
+			"Empty: none.")
+	fs.StringSliceVar(&p.LabelKeys, "pool-label-keys", p.LabelKeys,
+		"Keys of node labels that a YurtIngress may use to select the nodes of a pool. The first is the default.")
+	fs.StringSliceVar(&p.Exposures, "allowed-exposures", p.Exposures,
+		"Types of exposure that a YurtIngress may ask for: "+strings.Join(exposures, ", ")+". --external-ip-ranges decides on ExternalIPs.")
 	fs.StringSliceVar(&p.HostPorts, "allowed-host-ports", p.HostPorts,
-		"Ports of nodes, or ranges such as 8000-8999, that the exposures HostPort and HostNetwork may have. A host port takes connections before programs of the node do.")
+		"Ports of nodes, or ranges such as 8000-8999, that the exposures HostPort and HostNetwork may have. A host port takes connections "+
+			"before programs of the node do.")
 	fs.StringSliceVar(&p.ExternalIPRanges, "external-ip-ranges", p.ExternalIPRanges,
-		"CIDR ranges of the addresses that a YurtIngress may have as externalIPs. A Service with an external IP receives the traffic that any node sends to that address.")
+		"CIDR ranges of the addresses that a YurtIngress may have as externalIPs. A Service with an external IP receives the traffic that "+
+			"any node sends to that address.")
 	fs.StringSliceVar(&p.BalancerClasses, "allowed-load-balancer-classes", p.BalancerClasses,
 		"Classes of load balancers that a YurtIngress may name. Without a name, a pool has the load balancer of the cluster.")
 	fs.StringSliceVar(&p.BalancerIPRanges, "load-balancer-ip-ranges", p.BalancerIPRanges,
-		"CIDR ranges of the addresses that a YurtIngress may request from a load balancer. MetalLB and kube-vip can announce any address that they are asked for.")
-	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage, "Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
+		"CIDR ranges of the addresses that a YurtIngress may request from a load balancer. MetalLB and kube-vip can announce any address "+
+			"that they are asked for.")
+	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage,
+		"Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
 	fs.StringVar(&p.CacheUpstream, "cache-upstream-server", p.CacheUpstream,
-		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of OpenYurt is that of Yurthub.")
+		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of "+
+			"OpenYurt is that of Yurthub.")
 	fs.StringSliceVar(&p.CustomRoles, "custom-cluster-roles", p.CustomRoles,
 		"Names of the ClusterRoles that a custom manifest may bind. The program needs the permission to bind them.")
-	fs.StringSliceVar(&p.PullSecrets, "image-pull-secrets", p.PullSecrets, "Names of Secrets in the namespace, with which nodes pull the images.")
+	fs.StringSliceVar(&p.PullSecrets, "image-pull-secrets", p.PullSecrets,
+		"Names of Secrets in the namespace, with which nodes pull the images.")
 	fs.StringVar(&p.PriorityClass, "priority-class", p.PriorityClass, "PriorityClass of the ingress controllers.")
 }
 
@@ -182,7 +196,8 @@ func (p *Policy) validateNames() []error {
 	for _, name := range p.PullSecrets {
 		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
 	}
-	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" &&
+		(err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
 		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
 	}
 	return errs
@@ -263,11 +278,11 @@ func (p *Policy) PlanPolicy() plan.Policy {
 	}
 	policy := plan.Policy{
 		Install: profile.Install{
-			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage, PullSecrets: p.PullSecrets,
-			PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
+			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage,
+			PullSecrets: p.PullSecrets, PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
 		},
-		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, Profiles: p.Profiles, AllowedImages: p.AllowedImages, LabelKeys: p.LabelKeys,
-		Exposures: p.Exposures, BalancerClasses: p.BalancerClasses,
+		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, Profiles: p.Profiles, AllowedImages: p.AllowedImages,
+		LabelKeys: p.LabelKeys, Exposures: p.Exposures, BalancerClasses: p.BalancerClasses,
 	}
 	for _, text := range p.HostPorts {
 		if r, err := parsePortRange(text); err == nil {

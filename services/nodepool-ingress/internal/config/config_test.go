@@ -42,10 +42,13 @@ func TestDefault(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	c, err := parse(t, "--workers=7", "--max-retry-delay=2m", "--ingress-class-prefix=edge-", "--default-profile=haproxytech", "--images=traefik=registry.example/traefik:v1",
-		"--allowed-images=registry.example/", "--pool-label-keys=a/b,topology.kubernetes.io/zone", "--allowed-exposures=ClusterIP", "--allowed-host-ports=80,8000-8010",
+	c, err := parse(t, "--workers=7", "--max-retry-delay=2m", "--ingress-class-prefix=edge-", "--default-profile=haproxytech",
+		"--images=traefik=registry.example/traefik:v1",
+		"--allowed-images=registry.example/", "--pool-label-keys=a/b,topology.kubernetes.io/zone", "--allowed-exposures=ClusterIP",
+		"--allowed-host-ports=80,8000-8010",
 		"--external-ip-ranges=192.0.2.7/24", "--image-pull-secrets=a,b", "--priority-class=high",
-		"--allowed-profiles=haproxytech,custom", "--allowed-load-balancer-classes=metallb.io/edge,kube-vip.io/kube-vip-class", "--load-balancer-ip-ranges=198.51.100.7/24,2001:db8::/32")
+		"--allowed-profiles=haproxytech,custom", "--allowed-load-balancer-classes=metallb.io/edge,kube-vip.io/kube-vip-class",
+		"--load-balancer-ip-ranges=198.51.100.7/24,2001:db8::/32")
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 7, c.Work.Workers)
@@ -66,13 +69,18 @@ func TestFlags(t *testing.T) {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
-		"--workers=0": "--workers 0", "--discovery-interval=1ms": "--discovery-interval", "--max-retry-delay=1ms": "--max-retry-delay", "--namespace=A": "--namespace",
-		"--ingress-class-prefix=_": "--ingress-class-prefix", "--cluster-role-prefix=": "--cluster-role-prefix", "--default-profile=x": "--default-profile",
-		"--images=x=y": "--images", "--pool-label-keys=": "--pool-label-keys", "--pool-label-keys=a b": "--pool-label-keys", "--allowed-exposures=ExternalIPs": "--allowed-exposures",
-		"--allowed-host-ports=0": "--allowed-host-ports", "--allowed-host-ports=9-8": "--allowed-host-ports", "--external-ip-ranges=x": "--external-ip-ranges",
+		"--workers=0": "--workers 0", "--discovery-interval=1ms": "--discovery-interval", "--max-retry-delay=1ms": "--max-retry-delay",
+		"--namespace=A":            "--namespace",
+		"--ingress-class-prefix=_": "--ingress-class-prefix", "--cluster-role-prefix=": "--cluster-role-prefix",
+		"--default-profile=x": "--default-profile",
+		"--images=x=y":        "--images", "--pool-label-keys=": "--pool-label-keys", "--pool-label-keys=a b": "--pool-label-keys",
+		"--allowed-exposures=ExternalIPs": "--allowed-exposures",
+		"--allowed-host-ports=0":          "--allowed-host-ports", "--allowed-host-ports=9-8": "--allowed-host-ports",
+		"--external-ip-ranges=x": "--external-ip-ranges",
 		"--image-pull-secrets=A": "--image-pull-secrets", "--priority-class=A": "--priority-class",
-		"--allowed-profiles=x": "--allowed-profiles", "--allowed-profiles=custom": "--default-profile", "--allowed-load-balancer-classes=a b": "--allowed-load-balancer-classes",
-		"--load-balancer-ip-ranges=10.0.0.1": "--load-balancer-ip-ranges",
+		"--allowed-profiles=x": "--allowed-profiles", "--allowed-profiles=custom": "--default-profile",
+		"--allowed-load-balancer-classes=a b": "--allowed-load-balancer-classes",
+		"--load-balancer-ip-ranges=10.0.0.1":  "--load-balancer-ip-ranges",
 	} {
 		c, err := parse(t, flag)
 		require.NoError(t, err, flag)

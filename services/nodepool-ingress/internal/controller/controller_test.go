@@ -48,7 +48,8 @@ func TestUnchanged(t *testing.T) {
 	assert.False(t, isUnchanged(node(true, "x"), node(true, "y")))
 	object := func(generation int64, ready int32, finalizers ...string) *v1alpha1.YurtIngress {
 		return &v1alpha1.YurtIngress{
-			ObjectMeta: metav1.ObjectMeta{UID: "y", Generation: generation, Finalizers: finalizers}, Status: v1alpha1.YurtIngressStatus{ReadyNum: ready},
+			ObjectMeta: metav1.ObjectMeta{UID: "y", Generation: generation, Finalizers: finalizers},
+			Status:     v1alpha1.YurtIngressStatus{ReadyNum: ready},
 		}
 	}
 	assert.True(t, isUnchanged(object(1, 1), object(1, 1)))

@@ -155,7 +155,8 @@ func hasSameClaims(old, current any) bool {
 func isUnchanged(old, current any) bool {
 	switch old := old.(type) {
 	case *informers.Node:
-		return equalVersions(old, current, func(a, b *informers.Node) bool { return a.Ready == b.Ready && reflect.DeepEqual(a.Labels, b.Labels) })
+		return equalVersions(old, current,
+			func(a, b *informers.Node) bool { return a.Ready == b.Ready && reflect.DeepEqual(a.Labels, b.Labels) })
 	case *v1alpha1.YurtIngress:
 		return hasSameClaims(old, current) && equalVersions(old, current, func(a, b *v1alpha1.YurtIngress) bool {
 			return slices.Equal(a.Finalizers, b.Finalizers) && reflect.DeepEqual(a.Status, b.Status)

@@ -116,7 +116,8 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 // applyObject applies one object, and returns it as it is stored.
 func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
 	live := p.findLive(wanted.Key())
-	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation && p.reconciler.Clock.Now().Before(c.until) {
+	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation &&
+		p.reconciler.Clock.Now().Before(c.until) {
 		p.requestRequeue(c.until.Sub(p.reconciler.Clock.Now()), "an admission webhook changes an object")
 		return nil, c.err
 	}
@@ -167,11 +168,16 @@ func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	kind, name := wanted.Object.GetKind(), wanted.Object.GetName()
 	if errors.Is(err, errDeleting) {
 		p.requestRequeue(recheckInterval, "the event of a deletion comes first")
-		return &plan.Problem{Reason: v1alpha1.ReasonRemoving, Message: fmt.Sprintf("%s %s is being deleted, and will be created again", kind, name)}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonRemoving, Message: fmt.Sprintf("%s %s is being deleted, and will be created again", kind, name),
+		}
 	}
 	if errors.Is(err, apply.ErrForeign) {
 		p.requestRequeue(recheckInterval, "an object of another owner sends no event")
-		return &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name)}
+		return &plan.Problem{
+			Reason:  v1alpha1.ReasonNameConflict,
+			Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name),
+		}
 	}
 	if errors.Is(err, apply.ErrContested) {
 		return failureOf(err)

@@ -37,7 +37,8 @@ type observer interface {
 
 // applier writes one object.
 type applier interface {
-	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
+	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted,
+		live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
 }
 
@@ -245,7 +246,8 @@ func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects
 			continue
 		}
 		r.Meter.CountWrite(o.Resource.Resource, "deleted")
-		logging.FromContext(ctx).Info("Deleted object", zap.String(logging.KeyResource, o.Resource.Resource), zap.String("object", o.Object.GetName()))
+		logging.FromContext(ctx).Info("Deleted object", zap.String(logging.KeyResource, o.Resource.Resource),
+			zap.String("object", o.Object.GetName()))
 	}
 	return errs
 }
@@ -258,7 +260,8 @@ func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1
 	failure := failureOf(err)
 	next := object.Status.DeepCopy()
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message, ObservedGeneration: object.Generation,
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message,
+		ObservedGeneration: object.Generation,
 	}
 	next.ObjectConditions = status.ReplaceCondition(next.ObjectConditions, condition, r.Clock.Now())
 	return errors.Join(err, r.reportStatus(ctx, object, *next))
@@ -268,7 +271,8 @@ func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1
 func failureOf(err error) *plan.Problem {
 	if name, found := webhookOf(err); found {
 		return &plan.Problem{Reason: v1alpha1.ReasonAdmissionRejected, Message: fmt.Sprintf(
-			"admission webhook %s rejects a write: %v. If it is a webhook of OpenYurt's former operator, delete its configuration", name, err)}
+			"admission webhook %s rejects a write: %v. If it is a webhook of OpenYurt's former operator, delete its "+
+				"configuration", name, err)}
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: err.Error()}
 }
@@ -294,7 +298,8 @@ func (r *Reconciler) reportStatus(ctx context.Context, object *v1alpha1.YurtIngr
 	r.recordEvents(object, &object.Status, &next)
 	if !known && len(stored.ObjectConditions) == 0 {
 		r.Recorder.Event(objectReference(object), corev1.EventTypeWarning, v1alpha1.ReasonOutdatedCRD,
-			"the CRD yurtingresses.apps.openyurt.io is of OpenYurt's operator, and the API server drops fields that it does not have: apply the CRD of this release")
+			"the CRD yurtingresses.apps.openyurt.io is of OpenYurt's operator, and the API server drops fields that it does not have: "+
+				"apply the CRD of this release")
 	}
 	return nil
 }
@@ -312,6 +317,7 @@ func (r *Reconciler) recordEvents(object *v1alpha1.YurtIngress, before, next *v1
 
 func objectReference(object *v1alpha1.YurtIngress) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: object.Name, UID: object.UID,
+		ResourceVersion: object.ResourceVersion,
 	}
 }

@@ -37,13 +37,16 @@ func (w *Writer) SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress
 	if err != nil {
 		return fmt.Errorf("encode finalizers: %w", err)
 	}
-	_, err = w.client.Resource(informers.YurtIngresses).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.Manager})
+	_, err = w.client.Resource(informers.YurtIngresses).Patch(ctx, object.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: v1alpha1.Manager})
 	return err
 }
 
-// WriteStatus replaces the status of a YurtIngress, and returns the status that the API server has stored: a CRD of OpenYurt's operator drops
-// fields. It fails with a conflict if the object has changed.
-func (w *Writer) WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus) (*v1alpha1.YurtIngressStatus, error) {
+// WriteStatus replaces the status of a YurtIngress, and returns the status that the API server has stored: a CRD of OpenYurt's operator
+// drops fields. It fails with a conflict if the object has changed.
+func (w *Writer) WriteStatus(
+	ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus,
+) (*v1alpha1.YurtIngressStatus, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.YurtIngress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress"},
 		ObjectMeta: metav1.ObjectMeta{Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion}, Status: *next,
@@ -52,7 +55,8 @@ func (w *Writer) WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, 
 		return nil, fmt.Errorf("encode status: %w", err)
 	}
 	delete(content, "spec")
-	stored, err := w.client.Resource(informers.YurtIngresses).UpdateStatus(ctx, &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{FieldManager: v1alpha1.Manager})
+	stored, err := w.client.Resource(informers.YurtIngresses).UpdateStatus(ctx, &unstructured.Unstructured{Object: content},
+		metav1.UpdateOptions{FieldManager: v1alpha1.Manager})
 	if err != nil {
 		return nil, err
 	}

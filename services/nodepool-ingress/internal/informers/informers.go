@@ -74,7 +74,8 @@ func (s *Set[T]) values() []T {
 func Kinds(o Options) Set[kit.Kind] {
 	kinds := Set[kit.Kind]{
 		YurtIngresses: kit.Kind{
-			Resource: YurtIngresses, Name: "YurtIngress", Required: true, Indexers: cache.Indexers{indexPool: poolsOf, indexManifest: manifestOf},
+			Resource: YurtIngresses, Name: "YurtIngress", Required: true,
+			Indexers:  cache.Indexers{indexPool: poolsOf, indexManifest: manifestOf},
 			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
 		},
 		Nodes: kit.Kind{
@@ -95,7 +96,8 @@ func Kinds(o Options) Set[kit.Kind] {
 	}
 	for _, definition := range traefik.Definitions() { // one by one: all definitions of a cluster need more memory than all other objects
 		kinds.Definitions = append(kinds.Definitions, kit.Kind{
-			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(), Off: !o.Traefik,
+			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(),
+			Off: !o.Traefik,
 		})
 	}
 	for _, k := range plan.Kinds() {

@@ -39,9 +39,22 @@ func TestPreferredVersion(t *testing.T) {
 		want  string
 		other []string // what is left in v1alpha1
 	}{
-		{name: "all versions", apis: served{group + "v1beta2": {"nodepools"}, group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"}}, want: "v1beta2", other: []string{"yurtingresses"}},
-		{name: "two versions", apis: served{group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"}}, want: "v1beta1", other: []string{"yurtingresses"}},
-		{name: "a newer version of other kinds", apis: served{group + "v1beta2": {"yurtappsets"}, group + "v1alpha1": {"nodepools", "yurtingresses"}}, want: "v1alpha1", other: []string{"nodepools", "yurtingresses"}},
+		{
+			name: "all versions",
+			apis: served{
+				group + "v1beta2": {"nodepools"}, group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"},
+			},
+			want: "v1beta2", other: []string{"yurtingresses"},
+		},
+		{
+			name: "two versions", apis: served{group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"}},
+			want: "v1beta1", other: []string{"yurtingresses"},
+		},
+		{
+			name: "a newer version of other kinds",
+			apis: served{group + "v1beta2": {"yurtappsets"}, group + "v1alpha1": {"nodepools", "yurtingresses"}}, want: "v1alpha1",
+			other: []string{"nodepools", "yurtingresses"},
+		},
 		{name: "none", apis: served{group + "v1alpha1": {"yurtingresses"}}, other: []string{"yurtingresses"}},
 	}
 	for _, tt := range tests {
@@ -79,7 +92,9 @@ func TestNodes(t *testing.T) {
 	transform := trimNode([]string{"pool"})
 	n := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "n", "labels": map[string]any{"pool": "a", "other": "b"}},
-		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "images": []any{map[string]any{"names": []any{"x"}}}},
+		"status": map[string]any{
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "images": []any{map[string]any{"names": []any{"x"}}},
+		},
 	}}
 	obj, err := transform(n)
 	require.NoError(t, err)

@@ -25,7 +25,9 @@ func trimNode(keys []string) cache.TransformFunc {
 		if !ok {
 			return obj, nil
 		}
-		n := &Node{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Labels: map[string]string{}}}
+		n := &Node{ObjectMeta: metav1.ObjectMeta{
+			Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Labels: map[string]string{},
+		}}
 		for key, value := range u.GetLabels() {
 			if slices.Contains(keys, key) {
 				n.Labels[key] = value

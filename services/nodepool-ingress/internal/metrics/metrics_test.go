@@ -43,7 +43,8 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := controller.New(controller.Params{
-		Options: controller.DefaultOptions(), Name: "yurtingress", Log: zap.NewNop(), Metrics: controller.NewMetrics(r), Clock: clock.RealClock{},
+		Options: controller.DefaultOptions(), Name: "yurtingress", Log: zap.NewNop(), Metrics: controller.NewMetrics(r),
+		Clock: clock.RealClock{},
 		Reconciler: reconcileFunc(func(context.Context, cache.ObjectName) error {
 			cancel()
 			return nil
@@ -72,7 +73,8 @@ func TestSeriesOfPools(t *testing.T) {
 	m.SetStatus("edge", &v1alpha1.YurtIngressStatus{Pools: []v1alpha1.PoolStatus{
 		pool("a", metav1.ConditionTrue, "Ready"), pool("b", metav1.ConditionFalse, "Waiting"), removing,
 	}})
-	const header = "# HELP fairlead_nodepool_pool_ready 1 if the condition Ready of a pool is True, else 0.\n# TYPE fairlead_nodepool_pool_ready gauge\n"
+	const header = "# HELP fairlead_nodepool_pool_ready 1 if the condition Ready of a pool is True, else 0.\n# TYPE " +
+		"fairlead_nodepool_pool_ready gauge\n"
 	const reasons = "# HELP fairlead_nodepool_pools Pools, by the reason of their condition Ready.\n# TYPE fairlead_nodepool_pools gauge\n"
 	expect(header + `fairlead_nodepool_pool_ready{pool="a",yurtingress="edge"} 1
 fairlead_nodepool_pool_ready{pool="b",yurtingress="edge"} 0

@@ -46,7 +46,10 @@ func hashOf(pool string) string {
 func TestNamesNeverMeet(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("pool-", 50)
-	pools := []string{"a.b", "a-b", "A-b", "a_b", "a--b", "a..b", ".a.b", "", "-", "cache", "ingress", "ingress-a", "cache-a", long + "a", long + "b", long[:200]}
+	pools := []string{
+		"a.b", "a-b", "A-b", "a_b", "a--b", "a..b", ".a.b", "", "-", "cache", "ingress", "ingress-a", "cache-a", long + "a", long + "b",
+		long[:200],
+	}
 	seen := map[string]string{}
 	for round := range 3 { // names of names of names
 		for _, pool := range pools {

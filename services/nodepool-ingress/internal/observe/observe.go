@@ -43,7 +43,8 @@ func (o *Observer) YurtIngressNames() []cache.ObjectName {
 	return names
 }
 
-// YurtIngress returns an object, which must not be modified. readable is false for an object that cannot be decoded: only its identity is known.
+// YurtIngress returns an object, which must not be modified. readable is false for an object that cannot be decoded: only its identity is
+// known.
 func (o *Observer) YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngress, readable bool) {
 	obj, _ := o.caches.YurtIngresses.Get(name)
 	switch obj := obj.(type) {

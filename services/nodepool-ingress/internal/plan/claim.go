@@ -38,8 +38,8 @@ type Class struct {
 //	does not exist                   the oldest contender that has other objects in the pool, else the smallest UID that has some,
 //	                                 else the oldest contender
 //
-// Creation of the IngressClass decides between replicas, or releases, of the operator that disagree: only one can create it. All later objects
-// of a pool are written only by the owner of its class.
+// Creation of the IngressClass decides between replicas, or releases, of the operator that disagree: only one can create it. All later
+// objects of a pool are written only by the owner of its class.
 func (c *Claim) ChooseWinner() (uid types.UID, found bool) {
 	if c.Class.Exists {
 		return c.Class.Owner, c.Class.Owner != ""

@@ -29,8 +29,8 @@ var (
 )
 
 // Kinds lists the kinds that pools consist of, in the order in which a pool is created. The creation of the IngressClass claims the pool. A
-// pool is removed in the reverse order, so that its class is free when nothing else of it is left. No kind here can give permissions that the
-// ClusterRoles of the chart do not have.
+// pool is removed in the reverse order, so that its class is free when nothing else of it is left. No kind here can give permissions that
+// the ClusterRoles of the chart do not have.
 func Kinds() []Kind {
 	return []Kind{
 		{Resource: IngressClasses, Kind: "IngressClass"},

@@ -91,7 +91,8 @@ func setMetadata(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool
 	u.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(owner.Name, owner.UID)})
 }
 
-// OwnerReference returns the controller reference of objects of a YurtIngress. It does not block the deletion of the owner: the finalizer does.
+// OwnerReference returns the controller reference of objects of a YurtIngress. It does not block the deletion of the owner: the finalizer
+// does.
 func OwnerReference(name string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: name, UID: uid, Controller: ptr.To(true),
@@ -116,8 +117,8 @@ func removeNulls(content map[string]any) {
 	}
 }
 
-// revisionOf returns a hash of objects. The number of replicas is not part of it: pools scale without a roll-out. The strategy is not part of
-// it, either: it can depend on the number of nodes, and has an effect only on the next change.
+// revisionOf returns a hash of objects. The number of replicas is not part of it: pools scale without a roll-out. The strategy is not part
+// of it, either: it can depend on the number of nodes, and has an effect only on the next change.
 func revisionOf(objects []Object) (string, error) {
 	sum := sha256.New()
 	for i := range objects {

@@ -157,7 +157,10 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	case claimed != nil:
 		p.Problem = claimed
 	case !observed.Exists:
-		p.Problem = &Problem{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither NodePool %s nor a node with the label %s=%s exists", spec.Name, settings.LabelKey, spec.Name)}
+		p.Problem = &Problem{
+			Reason:  v1alpha1.ReasonPoolNotFound,
+			Message: fmt.Sprintf("neither NodePool %s nor a node with the label %s=%s exists", spec.Name, settings.LabelKey, spec.Name),
+		}
 	}
 	return p
 }
@@ -179,7 +182,8 @@ func (m *Manifest) profileManifest() (*profile.Manifest, []Problem) {
 	var found problems
 	switch {
 	case !m.Found:
-		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have the label %s: \"true\"", m.Source,
+		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s does not exist, or its ConfigMap does not have "+
+			"the label %s: \"true\"", m.Source,
 			v1alpha1.LabelCustomManifest)
 	case len(m.Text) > MaxManifest:
 		found.addProblem(v1alpha1.ReasonInvalidManifest, "%s has %d bytes, more than %d", m.Source, len(m.Text), MaxManifest)
@@ -213,9 +217,15 @@ func (p *Pool) claimPool(in *Input) *Problem {
 		p.Owned = true
 		return nil
 	case !found && claim.Class.Exists:
-		return &Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("IngressClass %s exists, and is not of a pool: delete it, or rename the pool", p.Class)}
+		return &Problem{
+			Reason:  v1alpha1.ReasonNameConflict,
+			Message: fmt.Sprintf("IngressClass %s exists, and is not of a pool: delete it, or rename the pool", p.Class),
+		}
 	}
-	return &Problem{Reason: v1alpha1.ReasonPoolConflict, Message: fmt.Sprintf("YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner))}
+	return &Problem{
+		Reason:  v1alpha1.ReasonPoolConflict,
+		Message: fmt.Sprintf("YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner)),
+	}
 }
 
 // compareLive finds the Deployment of the pool, and objects that are no longer wanted.
@@ -252,7 +262,8 @@ func (plan *Plan) planRollout() {
 		if p.Problem == nil {
 			accepted = append(accepted, p)
 			stages = append(stages, stage{
-				Name: p.Name, Exists: p.Before.Exists, Current: p.IsCurrent(), Ready: p.Before.Ready, Failed: p.Before.Failed, Offline: p.IsOffline(),
+				Name: p.Name, Exists: p.Before.Exists, Current: p.IsCurrent(), Ready: p.Before.Ready, Failed: p.Before.Failed,
+				Offline: p.IsOffline(),
 			})
 		}
 	}

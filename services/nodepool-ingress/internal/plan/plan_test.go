@@ -24,16 +24,21 @@ import (
 func policy() Policy {
 	p := Policy{
 		Install: profile.Install{
-			Namespace: "fairlead", ClusterRolePrefix: "fairlead:np", Images: profile.DefaultImages(), CacheImage: "registry.example/edge-cache:v1",
-			CacheUpstream: "https://api.example:6443",
+			Namespace: "fairlead", ClusterRolePrefix: "fairlead:np", Images: profile.DefaultImages(),
+			CacheImage: "registry.example/edge-cache:v1", CacheUpstream: "https://api.example:6443",
 		},
 		DefaultProfile: v1alpha1.ProfileTraefik, LabelKeys: []string{v1alpha1.LabelNodePool, "topology.kubernetes.io/zone"},
-		Exposures:        []string{v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP},
+		Exposures: []string{
+			v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP,
+		},
 		HostPorts:        []PortRange{{80, 80}, {443, 443}, {8000, 8999}},
 		ExternalIPRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		BalancerIPRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 		BalancerClasses:  []string{"example.com/internal", "example.com/other"},
-		Profiles:         []string{v1alpha1.ProfileTraefik, v1alpha1.ProfileCustom, v1alpha1.ProfileHAProxyTech, v1alpha1.ProfileHAProxyIngress, v1alpha1.ProfileF5NGINX},
+		Profiles: []string{
+			v1alpha1.ProfileTraefik, v1alpha1.ProfileCustom, v1alpha1.ProfileHAProxyTech, v1alpha1.ProfileHAProxyIngress,
+			v1alpha1.ProfileF5NGINX,
+		},
 	}
 	for _, name := range v1alpha1.Profiles() {
 		p.AllowedImages = append(p.AllowedImages, profile.ImageRepositories(name)...)
@@ -69,7 +74,10 @@ func live(pools ...Pool) []Live {
 			if o.Resource == Deployments {
 				u.SetGeneration(1)
 				replicas := int64(pools[i].Replicas)
-				u.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas, "readyReplicas": replicas}
+				u.Object["status"] = map[string]any{
+					"observedGeneration": int64(1), "replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas,
+					"readyReplicas": replicas,
+				}
 			}
 			all = append(all, Live{Resource: o.Resource, Object: u})
 		}
@@ -204,7 +212,9 @@ func TestReplace(t *testing.T) {
 // TestCustomResourcesAreOfTraefik checks that other profiles do not change where the API server serves Traefik's custom resources.
 func TestCustomResourcesAreOfTraefik(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]bool{v1alpha1.ProfileTraefik: true, v1alpha1.ProfileHAProxyTech: false, v1alpha1.ProfileF5NGINX: false} {
+	for name, want := range map[string]bool{
+		v1alpha1.ProfileTraefik: true, v1alpha1.ProfileHAProxyTech: false, v1alpha1.ProfileF5NGINX: false,
+	} {
 		y := object("a")
 		y.Spec.Profile = name
 		y.Spec.CacheSidecar = &v1alpha1.CacheSidecar{Enabled: true}
@@ -224,15 +234,20 @@ func without(m map[string]bool, key string) map[string]bool {
 func hostile(r *rand.Rand) *v1alpha1.YurtIngress {
 	pick := func(values ...string) string { return values[max(0, r.IntN(5*len(values))-4*len(values))] }
 	image := func() string {
-		return pick("", "evil.example/x", "docker.io/library/traefik:v9", "traefik", "traefik@sha256:x", "docker.io/library/traefik/../evil", "docker.io/library/traefik evil",
-			"evil/library/traefik", "docker.io/haproxytech/kubernetes-ingress:3", "docker.io/library/traefik.evil.example/x", "k8s.gcr.io/ingress-nginx/controller:v0.48.1")
+		return pick("", "evil.example/x", "docker.io/library/traefik:v9", "traefik", "traefik@sha256:x",
+			"docker.io/library/traefik/../evil", "docker.io/library/traefik evil",
+			"evil/library/traefik", "docker.io/haproxytech/kubernetes-ingress:3", "docker.io/library/traefik.evil.example/x",
+			"k8s.gcr.io/ingress-nginx/controller:v0.48.1")
 	}
 	exposure := func() *v1alpha1.Exposure {
 		if r.IntN(3) > 0 {
 			return nil
 		}
 		kinds := append(v1alpha1.Exposures(), "Other")
-		return &v1alpha1.Exposure{Type: kinds[r.IntN(len(kinds))], HTTPPort: int32(r.IntN(2) * 80), HTTPSPort: int32(r.IntN(3) / 2 * 10250), LoadBalancerClass: pick("", "example.com/internal", "evil.example/x", "{}\n")}
+		return &v1alpha1.Exposure{
+			Type: kinds[r.IntN(len(kinds))], HTTPPort: int32(r.IntN(2) * 80), HTTPSPort: int32(r.IntN(3) / 2 * 10250),
+			LoadBalancerClass: pick("", "example.com/internal", "evil.example/x", "{}\n"),
+		}
 	}
 	y := object()
 	y.Spec.Profile = pick(append([]string{"", "../x"}, v1alpha1.Profiles()...)...)
@@ -242,13 +257,18 @@ func hostile(r *rand.Rand) *v1alpha1.YurtIngress {
 		y.Spec.CacheSidecar = &v1alpha1.CacheSidecar{Enabled: r.IntN(4) > 0, Image: image()}
 	}
 	if r.IntN(8) == 0 {
-		y.Spec.Tolerations = []corev1.Toleration{{Key: pick("", "a/b", "a b"), Operator: corev1.TolerationOpExists, Value: pick("", "x\ny")}}
+		y.Spec.Tolerations = []corev1.Toleration{
+			{Key: pick("", "a/b", "a b"), Operator: corev1.TolerationOpExists, Value: pick("", "x\ny")},
+		}
 	}
 	if r.IntN(2) == 0 && y.Spec.Profile == v1alpha1.ProfileCustom {
 		y.Spec.CustomManifest = &v1alpha1.CustomManifest{ConfigMap: "m"}
 	}
 	for range 1 + r.IntN(3) {
-		names := []string{"a", "b.c", "9", strings.Repeat("x", 63), strings.Repeat("x.", 31) + "y", "A_b", strings.Repeat("y", 253), "", "-a", "a\n---\nkind: Pod", "{{.}}", "$(POD)", "nginx"}
+		names := []string{
+			"a", "b.c", "9", strings.Repeat("x", 63), strings.Repeat("x.", 31) + "y", "A_b", strings.Repeat("y", 253), "", "-a",
+			"a\n---\nkind: Pod", "{{.}}", "$(POD)", "nginx",
+		}
 		p := v1alpha1.IngressPool{Name: names[r.IntN(len(names))], Image: image(), Exposure: exposure()}
 		if r.IntN(5) == 0 {
 			p.IngressIPs = []string{pick("192.0.2.7", "198.51.100.7", "10.0.0.1", "x", "::1%eth0", "192.0.2.7/32")}
@@ -272,8 +292,8 @@ spec:
       volumes: [{name: v, hostPath: {path: /}}]
 `
 
-// TestNothingGained plans random specifications. Whatever they say, the objects run only allowed images with the ServiceAccount of the pool, on
-// the nodes of the pool, and give and take nothing else.
+// TestNothingGained plans random specifications. Whatever they say, the objects run only allowed images with the ServiceAccount of the
+// pool, on the nodes of the pool, and give and take nothing else.
 func TestNothingGained(t *testing.T) {
 	t.Parallel()
 	planned, profiles := 0, map[string]bool{}
@@ -295,7 +315,8 @@ func TestNothingGained(t *testing.T) {
 		}
 	}
 	assert.Greater(t, planned, 500, "not all specifications are refused")
-	assert.Len(t, profiles, len(v1alpha1.Profiles())-2, "of all profiles but custom, whose manifest is refused, and the one that is not allowed")
+	assert.Len(t, profiles, len(v1alpha1.Profiles())-2,
+		"of all profiles but custom, whose manifest is refused, and the one that is not allowed")
 }
 
 func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u *unstructured.Unstructured) {
@@ -310,7 +331,10 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 	}
 	require.Equal(t, []metav1.OwnerReference{OwnerReference(y.Name, y.UID)}, u.GetOwnerReferences(), what)
 	require.LessOrEqual(t, len(u.GetName()), 253, what)
-	for _, forbidden := range []string{"hostPath", "privileged\":true", "hostPID", "hostIPC", "cluster-admin", "kube-system", "evil", "hostNetwork\":true", "is-default-class", `"hostPort":10250`, "SYS_ADMIN"} {
+	for _, forbidden := range []string{
+		"hostPath", "privileged\":true", "hostPID", "hostIPC", "cluster-admin", "kube-system", "evil", "hostNetwork\":true",
+		"is-default-class", `"hostPort":10250`, "SYS_ADMIN",
+	} {
 		require.NotContains(t, what, forbidden)
 	}
 	switch u.GetKind() {
@@ -342,7 +366,8 @@ func check(t *testing.T, policy *Policy, y *v1alpha1.YurtIngress, pool *Pool, u 
 		var d appsv1.Deployment
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d))
 		spec := &d.Spec.Template.Spec
-		require.Contains(t, spec.NodeSelector, y.Spec.PoolLabelKey+strings.Repeat(v1alpha1.LabelNodePool, btoi(y.Spec.PoolLabelKey == "")), what)
+		require.Contains(t, spec.NodeSelector, y.Spec.PoolLabelKey+strings.Repeat(v1alpha1.LabelNodePool, btoi(y.Spec.PoolLabelKey == "")),
+			what)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			if c.Image != policy.Install.CacheImage {
 				require.NoError(t, policy.checkAllowedImage(c.Image), what)

@@ -57,7 +57,8 @@ func (r *Readiness) evaluateStatus(d *appsv1.Deployment) {
 		return
 	}
 	if s.UpdatedReplicas == r.Replicas && s.Replicas == r.Replicas && s.AvailableReplicas == r.Replicas {
-		r.Ready, r.Reason, r.Message = true, v1alpha1.ReasonReady, fmt.Sprintf("%d of %d replicas are available", s.AvailableReplicas, r.Replicas)
+		r.Ready, r.Reason, r.Message = true, v1alpha1.ReasonReady, fmt.Sprintf("%d of %d replicas are available", s.AvailableReplicas,
+			r.Replicas)
 		if r.Replicas == 0 {
 			r.Reason, r.Message = v1alpha1.ReasonScaledToZero, "the pool has no replicas, as the specification says"
 		}

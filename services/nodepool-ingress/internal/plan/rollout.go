@@ -30,7 +30,7 @@ type deferral struct{ Reason, Message string }
 // scheduleRollout decides which pools change now. pools are in the order of the specification.
 //
 //	a pool                                                   changes
-//	without a Deployment                                     now: it serves nothing yet, and may need names or ports that other pools release
+//	without a Deployment                                     now: it serves nothing yet, and may need names or ports of other pools
 //	that has the wanted revision                             now: the change repairs or scales it
 //	with another revision, while a pool failed with the      never: the roll-out has stopped
 //	wanted one
@@ -86,8 +86,9 @@ func (r *rollout) decideStage(p *stage) deferral {
 		return deferral{Reason: v1alpha1.ReasonPaused, Message: "updateStrategy.paused stops the roll-out"}
 	case r.failed != nil:
 		return deferral{
-			Reason:  v1alpha1.ReasonStopped,
-			Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool", r.failed.Name),
+			Reason: v1alpha1.ReasonStopped,
+			Message: fmt.Sprintf("the roll-out has stopped, because pool %s failed: correct the specification, or repair that pool",
+				r.failed.Name),
 		}
 	case full:
 		d := deferral{Reason: v1alpha1.ReasonWaiting, Message: r.waitMessage()}
@@ -114,10 +115,12 @@ func (r *rollout) waitMessage() string {
 	case 0:
 		return "the roll-out visits other pools first: " + joinNames(append(slices.Clone(r.next), r.waiting...))
 	case 1:
-		return fmt.Sprintf("the roll-out waits until pool %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
+		return fmt.Sprintf("the roll-out waits until pool %s is ready: repair it, set its replicas to 0, or raise "+
+			"updateStrategy.maxUnavailablePools above %d",
 			r.unready[0], r.strategy.MaxUnavailablePools)
 	}
-	return fmt.Sprintf("the roll-out waits until one of pools %s is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above %d",
+	return fmt.Sprintf("the roll-out waits until one of pools %s is ready: repair it, set its replicas to 0, or raise "+
+		"updateStrategy.maxUnavailablePools above %d",
 		joinNames(r.unready), r.strategy.MaxUnavailablePools)
 }
 

@@ -77,7 +77,9 @@ func TestHoldsNameThePool(t *testing.T) {
 		holds := scheduleRollout(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
 		return holds[len(holds)-1].Message
 	}
-	assert.Equal(t, "the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1", message(1, named(starting, "a"), named(old, "z")))
+	assert.Equal(t,
+		"the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1",
+		message(1, named(starting, "a"), named(old, "z")))
 	assert.Contains(t, message(2, named(starting, "a"), named(starting, "b"), named(old, "z")), "until one of pools a, b is ready")
 	var many []stage
 	for i := range 500 {
@@ -86,10 +88,12 @@ func TestHoldsNameThePool(t *testing.T) {
 	bounded := message(1, append(many, named(old, "z"))...)
 	assert.Less(t, len(bounded), 400)
 	assert.Contains(t, bounded, "497 more")
-	assert.Equal(t, "the roll-out visits other pools first: a", message(1, named(old, "a"), named(old, "z")), "the other one changes in this pass")
+	assert.Equal(t, "the roll-out visits other pools first: a", message(1, named(old, "a"), named(old, "z")),
+		"the other one changes in this pass")
 	assert.Contains(t, message(1, named(starting, "a"), stage{Name: "z", Exists: true, Offline: true}), "until pool a is ready")
 	failed := named(stage{Exists: true, Current: true, Failed: true}, "a")
-	assert.Equal(t, "the roll-out has stopped, because pool a failed: correct the specification, or repair that pool", message(1, failed, named(old, "z")))
+	assert.Equal(t, "the roll-out has stopped, because pool a failed: correct the specification, or repair that pool",
+		message(1, failed, named(old, "z")))
 }
 
 func TestWinner(t *testing.T) {
@@ -107,12 +111,28 @@ func TestWinner(t *testing.T) {
 	}{
 		{name: "nobody"},
 		{name: "the oldest", claim: Claim{Contenders: []Contender{young, old}}, want: "old", found: true},
-		{name: "the first name of equals", claim: Claim{Contenders: []Contender{contend("z", "1", at(1)), contend("a", "2", at(1))}}, want: "2", found: true},
-		{name: "the owner of the class", claim: Claim{Contenders: []Contender{young, old}, Class: Class{Exists: true, Owner: "young"}, Holders: []types.UID{"old"}}, want: "young", found: true},
-		{name: "an owner that no longer lists the pool", claim: Claim{Contenders: []Contender{young}, Class: Class{Exists: true, Owner: "gone"}}, want: "gone", found: true},
+		{
+			name: "the first name of equals", claim: Claim{Contenders: []Contender{contend("z", "1", at(1)), contend("a", "2", at(1))}},
+			want: "2", found: true,
+		},
+		{
+			name:  "the owner of the class",
+			claim: Claim{Contenders: []Contender{young, old}, Class: Class{Exists: true, Owner: "young"}, Holders: []types.UID{"old"}},
+			want:  "young", found: true,
+		},
+		{
+			name:  "an owner that no longer lists the pool",
+			claim: Claim{Contenders: []Contender{young}, Class: Class{Exists: true, Owner: "gone"}}, want: "gone", found: true,
+		},
 		{name: "a class of others", claim: Claim{Contenders: []Contender{old}, Class: Class{Exists: true}}},
-		{name: "the class was deleted", claim: Claim{Contenders: []Contender{young, old}, Holders: []types.UID{"young"}}, want: "young", found: true},
-		{name: "objects of one that is gone", claim: Claim{Contenders: []Contender{old}, Holders: []types.UID{"gone"}}, want: "gone", found: true},
+		{
+			name: "the class was deleted", claim: Claim{Contenders: []Contender{young, old}, Holders: []types.UID{"young"}}, want: "young",
+			found: true,
+		},
+		{
+			name: "objects of one that is gone", claim: Claim{Contenders: []Contender{old}, Holders: []types.UID{"gone"}}, want: "gone",
+			found: true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,7 +154,10 @@ func TestJudge(t *testing.T) {
 		}}
 	}
 	status := func(observed, all, updated, available int64, conditions ...any) m {
-		return m{"observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "availableReplicas": available, "readyReplicas": available, "conditions": conditions}
+		return m{
+			"observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "availableReplicas": available,
+			"readyReplicas": available, "conditions": conditions,
+		}
 	}
 	deadline := m{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "late"}
 	quota := m{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
@@ -156,7 +179,10 @@ func TestJudge(t *testing.T) {
 		{name: "no replicas, but pods", object: deployment(0, status(2, 1, 0, 1)), reason: v1alpha1.ReasonProgressing},
 		{name: "late", object: deployment(1, status(2, 2, 1, 1, deadline)), failed: true, reason: v1alpha1.ReasonDeadlineExceeded},
 		{name: "quota", object: deployment(1, status(2, 0, 0, 0, deadline, quota)), failed: true, reason: v1alpha1.ReasonReplicaFailure},
-		{name: "an old condition of a ready one", object: deployment(1, status(2, 1, 1, 1, deadline)), ready: true, reason: v1alpha1.ReasonReady},
+		{
+			name: "an old condition of a ready one", object: deployment(1, status(2, 1, 1, 1, deadline)), ready: true,
+			reason: v1alpha1.ReasonReady,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -47,12 +47,15 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 		Replicas: resolveReplicas(&found, spec),
 		Strategy: resolveStrategy(&found, spec.UpdateStrategy),
 	}
-	certGen := resolveAlias(&found, "ingress_webhook_certgen_image", "ingressWebhookCertGenImage", spec.CertGenImage, spec.CertGenImageCamel)
+	certGen := resolveAlias(&found, "ingress_webhook_certgen_image", "ingressWebhookCertGenImage", spec.CertGenImage,
+		spec.CertGenImageCamel)
 	if certGen != "" {
 		s.Notes = append(s.Notes, "ingress_webhook_certgen_image has no effect: pools have no admission webhooks")
 	}
 	if slices.Contains(legacyImages, s.Image) && s.Profile != v1alpha1.ProfileIngressNGINX {
-		s.Notes = append(s.Notes, fmt.Sprintf("ingress_controller_image %s has no effect: it is the default of OpenYurt's operator, and not an image of profile %s", s.Image, s.Profile))
+		s.Notes = append(s.Notes,
+			fmt.Sprintf("ingress_controller_image %s has no effect: it is the default of OpenYurt's operator, and not "+
+				"an image of profile %s", s.Image, s.Profile))
 		s.Image = ""
 	}
 	checkProfile(&found, s.Profile, policy)
@@ -68,8 +71,8 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	return s
 }
 
-// checkProfile checks the profile. A profile that the administrator has not enabled has no ClusterRoles: its pool would lose its class before the
-// API server refuses the bindings.
+// checkProfile checks the profile. A profile that the administrator has not enabled has no ClusterRoles: its pool would lose its class
+// before the API server refuses the bindings.
 func checkProfile(found *problems, name string, policy *Policy) {
 	switch {
 	case !slices.Contains(v1alpha1.Profiles(), name):
@@ -90,7 +93,8 @@ func firstKey(list []string) string {
 // resolveAlias returns the value of a field with two names.
 func resolveAlias(found *problems, snake, camel, a, b string) string {
 	if a != "" && b != "" && a != b {
-		found.addProblem(v1alpha1.ReasonFieldConflict, "%s is %s and %s is %s: set only one of them", snake, quoteInput(a), camel, quoteInput(b))
+		found.addProblem(v1alpha1.ReasonFieldConflict, "%s is %s and %s is %s: set only one of them", snake, quoteInput(a), camel,
+			quoteInput(b))
 	}
 	return cmp.Or(a, b)
 }
@@ -126,7 +130,8 @@ func resolveStrategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.U
 		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
 	}
 	if s.ProgressDeadlineSeconds < minDeadline || s.ProgressDeadlineSeconds > maxDeadline {
-		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds,
+		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d "+
+			"is not between %d and %d", s.ProgressDeadlineSeconds,
 			minDeadline, maxDeadline)
 	}
 	return s
@@ -143,8 +148,10 @@ func checkImage(found *problems, policy *Policy, image, profileName string) {
 		return // allowed has reported it
 	}
 	for _, other := range v1alpha1.Profiles() {
-		if other != profileName && slices.Contains(profile.ImageRepositories(other), repo) && !slices.Contains(profile.ImageRepositories(profileName), repo) {
-			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: remove the image, or set the profile",
+		if other != profileName && slices.Contains(profile.ImageRepositories(other), repo) &&
+			!slices.Contains(profile.ImageRepositories(profileName), repo) {
+			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: "+
+				"remove the image, or set the profile",
 				quoteInput(image), other, profileName)
 			return
 		}
@@ -168,7 +175,8 @@ func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Set
 		found.addProblem(v1alpha1.ReasonInvalid, "customManifest needs profile custom, and the profile is %s", s.Profile)
 	case spec.CustomManifest != nil:
 		if problems := validation.IsDNS1123Subdomain(spec.CustomManifest.ConfigMap); len(problems) > 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "customManifest.configMap %s: %s", quoteInput(spec.CustomManifest.ConfigMap), problems[0])
+			found.addProblem(v1alpha1.ReasonInvalid, "customManifest.configMap %s: %s", quoteInput(spec.CustomManifest.ConfigMap),
+				problems[0])
 		}
 	}
 	if cache := spec.CacheSidecar; cache != nil {
@@ -229,7 +237,8 @@ func (s *Settings) poolSettings(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.Ingr
 	var found problems
 	if problems := validation.IsValidLabelValue(p.Name); len(problems) > 0 || p.Name == "" {
 		found.addProblem(v1alpha1.ReasonInvalid,
-			"pool %s: the name must be a value of a node label with at most 63 characters, otherwise no node can be in the pool", quoteInput(p.Name))
+			"pool %s: the name must be a value of a node label with at most 63 characters, "+
+				"otherwise no node can be in the pool", quoteInput(p.Name))
 	} else if problems := validation.IsDNS1123Subdomain(policy.ClassName(p.Name)); len(problems) > 0 {
 		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name cannot be that of an IngressClass: %s", quoteInput(p.Name), problems[0])
 	}
@@ -359,7 +368,8 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 		for _, text := range addresses {
 			if !inRanges(policy.BalancerIPRanges, text) {
 				found.addProblem(v1alpha1.ReasonNotAllowed,
-					"address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove ingress_ips",
+					"address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove "+
+						"ingress_ips",
 					text)
 			}
 		}
@@ -370,12 +380,14 @@ func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, p
 		for _, text := range addresses {
 			if !inRanges(policy.ExternalIPRanges, text) {
 				found.addProblem(v1alpha1.ReasonNotAllowed,
-					"external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as LoadBalancer", text)
+					"external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as "+
+						"LoadBalancer", text)
 			}
 		}
 	default:
 		if len(addresses) > 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no addresses: remove ingress_ips, or use LoadBalancer or ExternalIPs", e.Type)
+			found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no addresses: remove ingress_ips, or use LoadBalancer or ExternalIPs",
+				e.Type)
 		}
 	}
 }

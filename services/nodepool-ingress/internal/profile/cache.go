@@ -68,14 +68,21 @@ func (b *builder) addCache(pod *corev1.PodSpec, env map[string]string) {
 	memory := resource.MustParse("1Mi")
 	pod.Volumes = append(pod.Volumes,
 		corev1.Volume{Name: volumeUpstream, VolumeSource: corev1.VolumeSource{Projected: accountVolume()}},
-		corev1.Volume{Name: volumeCredentials, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &memory}}},
+		corev1.Volume{
+			Name: volumeCredentials,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+				Medium: corev1.StorageMediumMemory, SizeLimit: &memory,
+			}},
+		},
 		corev1.Volume{Name: volumeData, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	)
 	c := &pod.Containers[0]
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeCredentials, MountPath: accountFolder, ReadOnly: true})
 	if len(env) > 0 {
 		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{
-			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: names.CacheConfigMap(b.pool.Name)}},
+			ConfigMapRef: &corev1.ConfigMapEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: names.CacheConfigMap(b.pool.Name)},
+			},
 		})
 	}
 }

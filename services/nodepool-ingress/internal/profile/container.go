@@ -38,7 +38,8 @@ func (m *containerManifest) buildContainer(b *builder, volumes []corev1.Volume) 
 		if err := v.checkMount(volumes); err != nil {
 			return c, fmt.Errorf("container %s: %w", m.Name, err)
 		}
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
+		c.VolumeMounts = append(c.VolumeMounts,
+			corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, SubPath: v.SubPath, ReadOnly: v.ReadOnly})
 	}
 	c.LivenessProbe, c.ReadinessProbe = m.LivenessProbe.buildProbe(), m.ReadinessProbe.buildProbe()
 	c.StartupProbe = m.StartupProbe.buildProbe()
@@ -66,7 +67,8 @@ func (m *mountManifest) checkMount(volumes []corev1.Volume) error {
 
 func (m *containerManifest) setPorts(c *corev1.Container) {
 	for _, p := range m.Ports {
-		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP)})
+		c.Ports = append(c.Ports,
+			corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP)})
 	}
 }
 
@@ -87,7 +89,8 @@ func (m *containerManifest) setSecurity(c *corev1.Container) error {
 		return nil
 	}
 	s := c.SecurityContext
-	s.RunAsUser, s.RunAsGroup, s.RunAsNonRoot, s.ReadOnlyRootFilesystem = u.RunAsUser, u.RunAsGroup, u.RunAsNonRoot, u.ReadOnlyRootFilesystem
+	s.RunAsUser, s.RunAsGroup, s.RunAsNonRoot = u.RunAsUser, u.RunAsGroup, u.RunAsNonRoot
+	s.ReadOnlyRootFilesystem = u.ReadOnlyRootFilesystem
 	if u.Capabilities == nil {
 		return nil
 	}

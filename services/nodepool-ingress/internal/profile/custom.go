@@ -253,7 +253,8 @@ func addRole(roles *[]string, encoded []byte, permitted []string) error {
 		return fmt.Errorf("kind %s: roleRef must be a ClusterRole", b.Kind)
 	}
 	if !slices.Contains(permitted, b.RoleRef.Name) {
-		return fmt.Errorf("kind %s: ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.Kind, b.RoleRef.Name, permitted)
+		return fmt.Errorf("kind %s: ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.Kind,
+			b.RoleRef.Name, permitted)
 	}
 	if !slices.Contains(*roles, b.RoleRef.Name) {
 		*roles = append(*roles, b.RoleRef.Name)

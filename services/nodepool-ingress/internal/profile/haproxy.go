@@ -32,7 +32,8 @@ func (b *builder) haproxyTechController() controller {
 		cacheEnv: cacheEnv(),
 		meta:     b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(1000), TerminationGracePeriodSeconds: pointerTo(int64(60)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(1000),
+			TerminationGracePeriodSeconds: pointerTo(int64(60)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")
@@ -67,7 +68,8 @@ func (b *builder) haproxyIngressController() controller {
 		cacheEnv: cacheEnv(),
 		meta:     b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(99), TerminationGracePeriodSeconds: pointerTo(int64(60)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(99),
+			TerminationGracePeriodSeconds: pointerTo(int64(60)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")

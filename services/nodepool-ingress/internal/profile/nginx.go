@@ -33,7 +33,8 @@ func (b *builder) f5NGINXController() controller {
 		cacheEnv: cacheEnv(),
 		meta:     b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: pointerTo(int64(60)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser),
+			TerminationGracePeriodSeconds: pointerTo(int64(60)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")
@@ -65,7 +66,9 @@ func (b *builder) ingressNGINXController() controller {
 		Ports:           b.clientPorts(podHTTP, podHTTPS),
 		Resources:       b.controllerResources("100m", "128Mi"),
 		SecurityContext: containerSecurity(bindLowPorts), // the program in the image does not start without it
-		Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/wait-shutdown"}}}},
+		Lifecycle: &corev1.Lifecycle{
+			PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/wait-shutdown"}}},
+		},
 	}
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(10254))
 	return b.grantRoles(controller{
@@ -74,7 +77,8 @@ func (b *builder) ingressNGINXController() controller {
 		config: map[string]string{"allow-snippet-annotations": "false", "annotations-risk-level": "High"},
 		meta:   b.podMeta(),
 		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser), TerminationGracePeriodSeconds: pointerTo(int64(300)),
+			Containers: []corev1.Container{container}, SecurityContext: podSecurity(nginxUser),
+			TerminationGracePeriodSeconds: pointerTo(int64(300)),
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
 	}, "local")

@@ -116,7 +116,9 @@ type userManifest struct {
 func (m *podManifest) buildPod(b *builder) (corev1.PodSpec, error) {
 	pod := corev1.PodSpec{
 		TerminationGracePeriodSeconds: m.TerminationGracePeriodSeconds,
-		SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &corev1.PodSecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
 	}
 	if u := m.SecurityContext; u != nil {
 		pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = u.RunAsUser, u.RunAsGroup

@@ -1,6 +1,6 @@
-// Package profile builds the objects of one pool: an ingress controller of a profile, its IngressClass, ServiceAccount, bindings, Service and
-// so on. It is pure: the same input has the same output. Package plan checks and defaults the input, and adds the metadata that
-// all objects share: owner, namespace, labels.
+// Package profile builds the objects of one pool: an ingress controller of a profile, its IngressClass, ServiceAccount, bindings, Service
+// and so on. It is pure: the same input has the same output. Package plan checks and defaults the input, and adds the metadata that all
+// objects share: owner, namespace, labels.
 package profile
 
 import (

@@ -53,8 +53,8 @@ func TestBuild(t *testing.T) {
 
 func install() Install {
 	return Install{
-		Namespace: "fairlead", ClusterRolePrefix: "fairlead:nodepool-ingress", Images: DefaultImages(), CacheImage: "ghcr.io/fairlead/edge-cache:v0.1.0",
-		CheckImage: checkImage, CustomClusterRoles: []string{"ingress"},
+		Namespace: "fairlead", ClusterRolePrefix: "fairlead:nodepool-ingress", Images: DefaultImages(),
+		CacheImage: "ghcr.io/fairlead/edge-cache:v0.1.0", CheckImage: checkImage, CustomClusterRoles: []string{"ingress"},
 	}
 }
 
@@ -114,9 +114,9 @@ func find[T Object](t *testing.T, built Built) T {
 	return found[0]
 }
 
-// TestClassesOfProfiles compares the arguments that select a class, name the lock, the ConfigMap and the Service with the objects of the pool.
-// Profiles whose controller string is the same in all pools select by the name of the class; all others select by a controller string that no
-// other pool has.
+// TestClassesOfProfiles compares the arguments that select a class, name the lock, the ConfigMap and the Service with the objects of the
+// pool. Profiles whose controller string is the same in all pools select by the name of the class; all others select by a controller string
+// that no other pool has.
 func TestClassesOfProfiles(t *testing.T) {
 	t.Parallel()
 	const own = "fairlead/ingress-hangzhou"
@@ -128,19 +128,29 @@ func TestClassesOfProfiles(t *testing.T) {
 	}{
 		{
 			profile: v1alpha1.ProfileTraefik, controller: "traefik.io/ingress-controller",
-			args:   []string{"--providers.kubernetesIngress.ingressClass=eu.pool", "--providers.kubernetesIngress.ingressEndpoint.publishedService=" + own},
-			never:  []string{"--providers.kubernetesIngress.disableIngressClassLookup", "--providers.kubernetesIngress.token", "--providers.kubernetesIngress.certAuthFilePath"},
+			args: []string{
+				"--providers.kubernetesIngress.ingressClass=eu.pool",
+				"--providers.kubernetesIngress.ingressEndpoint.publishedService=" + own,
+			},
+			never: []string{
+				"--providers.kubernetesIngress.disableIngressClassLookup", "--providers.kubernetesIngress.token",
+				"--providers.kubernetesIngress.certAuthFilePath",
+			},
 			cached: []string{"--providers.kubernetesIngress.endpoint=https://127.0.0.1:16443"},
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyTech, controller: "haproxy.org/ingress-controller/eu.pool",
-			args:  []string{"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own, "--disable-config-snippets=all", "--disable-service-external-name"},
+			args: []string{
+				"--ingress.class=eu.pool", "--publish-service=" + own, "--configmap=" + own, "--disable-config-snippets=all",
+				"--disable-service-external-name",
+			},
 			never: []string{"--empty-ingress-class"},
 		},
 		{
 			profile: v1alpha1.ProfileHAProxyIngress, controller: "haproxy-ingress.github.io/controller/eu.pool",
 			args: []string{
-				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s", "--configmap=" + own, "--disable-config-keywords=*",
+				"--controller-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou.%s",
+				"--configmap=" + own, "--disable-config-keywords=*",
 				"--disable-external-name",
 			},
 			never: []string{"--publish-service"}, // the pool has no address outside of the cluster, and the program would not start
@@ -148,20 +158,25 @@ func TestClassesOfProfiles(t *testing.T) {
 		{
 			profile: v1alpha1.ProfileF5NGINX, controller: "nginx.org/ingress-controller",
 			args: []string{
-				"-ingress-class=eu.pool", "-leader-election-lock-name=ingress-hangzhou", "-nginx-configmaps=" + own, "-external-service=ingress-hangzhou", "-enable-custom-resources=false",
+				"-ingress-class=eu.pool", "-leader-election-lock-name=ingress-hangzhou", "-nginx-configmaps=" + own,
+				"-external-service=ingress-hangzhou", "-enable-custom-resources=false",
 			},
 			never: []string{"-proxy", "--"},
 		},
 		{
 			profile: v1alpha1.ProfileIngressNGINX, controller: "k8s.io/ingress-nginx-eu.pool",
 			args: []string{
-				"--controller-class=k8s.io/ingress-nginx-eu.pool", "--ingress-class=eu.pool", "--watch-ingress-without-class=false", "--election-id=ingress-hangzhou",
+				"--controller-class=k8s.io/ingress-nginx-eu.pool", "--ingress-class=eu.pool", "--watch-ingress-without-class=false",
+				"--election-id=ingress-hangzhou",
 				"--publish-service=" + own, "--configmap=" + own, "--disable-svc-external-name=true",
 			},
 			never:  []string{"--ingress-class-by-name", "--validating-webhook"},
 			cached: []string{"--apiserver-host=https://127.0.0.1:16443", "--certificate-authority=" + accountFolder + "/ca.crt"},
 		},
-		{profile: v1alpha1.ProfileCustom, controller: "example.com/ingress/eu.pool", args: []string{"--class=eu.pool", "--name=$(POD_NAME)"}},
+		{
+			profile: v1alpha1.ProfileCustom, controller: "example.com/ingress/eu.pool",
+			args: []string{"--class=eu.pool", "--name=$(POD_NAME)"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.profile, func(t *testing.T) {
@@ -195,7 +210,8 @@ func TestClassesOfProfiles(t *testing.T) {
 func TestPublishedServiceOfHAProxyIngress(t *testing.T) {
 	t.Parallel()
 	for exposure, want := range map[string]bool{
-		v1alpha1.ExposureClusterIP: false, v1alpha1.ExposureNodePort: false, v1alpha1.ExposureLoadBalancer: true, v1alpha1.ExposureExternalIPs: true,
+		v1alpha1.ExposureClusterIP: false, v1alpha1.ExposureNodePort: false, v1alpha1.ExposureLoadBalancer: true,
+		v1alpha1.ExposureExternalIPs: true,
 	} {
 		p := pool(v1alpha1.ProfileHAProxyIngress)
 		p.Exposure = v1alpha1.Exposure{Type: exposure, HTTPPort: 30080, HTTPSPort: 30443}
@@ -229,7 +245,9 @@ func assertCommon(t *testing.T, p Pool, built Built) {
 	t.Helper()
 	d := find[*appsv1.Deployment](t, built)
 	assert.Equal(t, Object(d), built.Objects[len(built.Objects)-1], "the Deployment comes last")
-	assert.Equal(t, map[string]string{"app.kubernetes.io/name": "nodepool-ingress-controller", "app.kubernetes.io/instance": "ingress-hangzhou"}, d.Spec.Selector.MatchLabels)
+	assert.Equal(t,
+		map[string]string{"app.kubernetes.io/name": "nodepool-ingress-controller", "app.kubernetes.io/instance": "ingress-hangzhou"},
+		d.Spec.Selector.MatchLabels)
 	assert.Equal(t, map[string]string{"kubernetes.io/os": "linux", p.LabelKey: p.Name}, d.Spec.Template.Spec.NodeSelector)
 	pod := d.Spec.Template.Spec
 	assert.Equal(t, "ingress-hangzhou", pod.ServiceAccountName)
@@ -255,7 +273,8 @@ func assertCommon(t *testing.T, p Pool, built Built) {
 		assert.Equal(t, corev1.ServiceExternalTrafficPolicyLocal, s.Spec.ExternalTrafficPolicy)
 	}
 	for _, port := range s.Spec.Ports {
-		assert.True(t, slices.ContainsFunc(pod.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == port.TargetPort.StrVal }))
+		assert.True(t,
+			slices.ContainsFunc(pod.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == port.TargetPort.StrVal }))
 	}
 	for _, o := range built.Objects {
 		if binding, is := o.(*rbacv1.ClusterRoleBinding); is {
@@ -285,11 +304,26 @@ func TestStrategy(t *testing.T) {
 		wantType           appsv1.DeploymentStrategyType
 		surge, unavailable int
 	}{
-		{name: "no ports of nodes", exposure: v1alpha1.ExposureNodePort, replicas: 1, nodes: 1, wantType: appsv1.RollingUpdateDeploymentStrategyType, surge: 1},
-		{name: "a node is free", exposure: v1alpha1.ExposureHostPort, replicas: 1, nodes: 2, wantType: appsv1.RollingUpdateDeploymentStrategyType, surge: 1},
-		{name: "several pods fill the nodes", exposure: v1alpha1.ExposureHostPort, replicas: 2, nodes: 2, wantType: appsv1.RollingUpdateDeploymentStrategyType, unavailable: 1},
-		{name: "one pod on one node", exposure: v1alpha1.ExposureHostPort, replicas: 1, nodes: 1, wantType: appsv1.RecreateDeploymentStrategyType},
-		{name: "network of the node", exposure: v1alpha1.ExposureHostNetwork, replicas: 1, nodes: 1, wantType: appsv1.RecreateDeploymentStrategyType},
+		{
+			name: "no ports of nodes", exposure: v1alpha1.ExposureNodePort, replicas: 1, nodes: 1,
+			wantType: appsv1.RollingUpdateDeploymentStrategyType, surge: 1,
+		},
+		{
+			name: "a node is free", exposure: v1alpha1.ExposureHostPort, replicas: 1, nodes: 2,
+			wantType: appsv1.RollingUpdateDeploymentStrategyType, surge: 1,
+		},
+		{
+			name: "several pods fill the nodes", exposure: v1alpha1.ExposureHostPort, replicas: 2, nodes: 2,
+			wantType: appsv1.RollingUpdateDeploymentStrategyType, unavailable: 1,
+		},
+		{
+			name: "one pod on one node", exposure: v1alpha1.ExposureHostPort, replicas: 1, nodes: 1,
+			wantType: appsv1.RecreateDeploymentStrategyType,
+		},
+		{
+			name: "network of the node", exposure: v1alpha1.ExposureHostNetwork, replicas: 1, nodes: 1,
+			wantType: appsv1.RecreateDeploymentStrategyType,
+		},
 		{name: "no pod", exposure: v1alpha1.ExposureHostPort, replicas: 0, nodes: 0, wantType: appsv1.RecreateDeploymentStrategyType},
 	}
 	for _, tt := range tests {
@@ -334,7 +368,8 @@ func TestImages(t *testing.T) {
 		assert.True(t, strings.HasPrefix(image, ImageRepositories(name)[0]+":"), name)
 	}
 	assert.Empty(t, ImageRepositories(v1alpha1.ProfileCustom))
-	assert.ElementsMatch(t, slices.DeleteFunc(v1alpha1.Profiles(), func(p string) bool { return p == v1alpha1.ProfileCustom }), slices.Collect(maps.Keys(DefaultImages())))
+	assert.ElementsMatch(t, slices.DeleteFunc(v1alpha1.Profiles(), func(p string) bool { return p == v1alpha1.ProfileCustom }),
+		slices.Collect(maps.Keys(DefaultImages())))
 }
 
 func TestProblems(t *testing.T) {
@@ -361,7 +396,9 @@ func TestProblems(t *testing.T) {
 		{http: 80, https: 16444, cache: &Cache{}, want: "port 16444"}, {http: 80, https: 16444},
 	} {
 		taken := pool(v1alpha1.ProfileTraefik)
-		taken.Cache, taken.Exposure = tt.cache, v1alpha1.Exposure{Type: v1alpha1.ExposureHostNetwork, HTTPPort: tt.http, HTTPSPort: tt.https}
+		taken.Cache, taken.Exposure = tt.cache, v1alpha1.Exposure{
+			Type: v1alpha1.ExposureHostNetwork, HTTPPort: tt.http, HTTPSPort: tt.https,
+		}
 		_, problems = Build(install(), taken)
 		assert.Equal(t, tt.want != "", len(problems) == 1, "%d and %d", tt.http, tt.https)
 		for _, p := range problems {
@@ -383,7 +420,8 @@ func TestProblems(t *testing.T) {
 func TestImagesAreOfTestedVersions(t *testing.T) {
 	t.Parallel()
 	for profile, module := range map[string]string{
-		v1alpha1.ProfileTraefik: "traefik/go.mod github.com/traefik/traefik/v3", v1alpha1.ProfileHAProxyIngress: "haproxy-ingress/go.mod github.com/jcmoraisjr/haproxy-ingress",
+		v1alpha1.ProfileTraefik:        "traefik/go.mod github.com/traefik/traefik/v3",
+		v1alpha1.ProfileHAProxyIngress: "haproxy-ingress/go.mod github.com/jcmoraisjr/haproxy-ingress",
 	} {
 		file, path, _ := strings.Cut(module, " ")
 		raw, err := os.ReadFile(filepath.Join("../../../../deploy/local/images", file))

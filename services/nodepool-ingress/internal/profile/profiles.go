@@ -49,7 +49,8 @@ const (
 func (b *builder) checkPool() []Problem {
 	var problems []Problem
 	if _, known := images[b.pool.Profile]; !known && b.pool.Profile != v1alpha1.ProfileCustom {
-		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "profile " + strconv.Quote(b.pool.Profile) + " does not exist"})
+		problems = append(problems,
+			Problem{Reason: v1alpha1.ReasonInvalid, Message: "profile " + strconv.Quote(b.pool.Profile) + " does not exist"})
 	}
 	onNetwork := b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork
 	if onNetwork && b.pool.Profile != v1alpha1.ProfileTraefik && b.pool.Profile != v1alpha1.ProfileCustom {
@@ -63,7 +64,10 @@ func (b *builder) checkPool() []Problem {
 		}
 	}
 	if b.pool.Cache != nil && b.cacheImage() == "" {
-		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "cacheSidecar: no image; set --cache-image of the operator, or cacheSidecar.image"})
+		problems = append(problems,
+			Problem{
+				Reason: v1alpha1.ReasonInvalid, Message: "cacheSidecar: no image; set --cache-image of the operator, or cacheSidecar.image",
+			})
 	}
 	return problems
 }
@@ -216,9 +220,13 @@ func pageProbes(c *corev1.Container, ready, alive string, port intstr.IntOrStrin
 // podEnv names the pod, for programs that look for themselves.
 func podEnv() []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+		return corev1.EnvVar{
+			Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
+		}
 	}
-	return []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")}
+	return []corev1.EnvVar{
+		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
+	}
 }
 
 // podMeta has the labels of the pods.

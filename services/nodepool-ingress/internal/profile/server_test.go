@@ -18,14 +18,16 @@ import (
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
-// TestServerAcceptsEveryCombination lets an API server validate the objects of each profile with each exposure, with and without a cache. It
-// drops no field, and warns about external IPs alone, which Kubernetes has deprecated.
+// TestServerAcceptsEveryCombination lets an API server validate the objects of each profile with each exposure, with and without a cache.
+// It drops no field, and warns about external IPs alone, which Kubernetes has deprecated.
 func TestServerAcceptsEveryCombination(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.ControlPlaneOnly)
 	_, err := c.Kubectl(t.Context(), "create", "namespace", "fairlead")
 	require.NoError(t, err)
-	for exposure, flag := range map[string]string{v1alpha1.ExposureExternalIPs: "--warnings-as-errors=false", "": "--warnings-as-errors=true"} {
+	for exposure, flag := range map[string]string{
+		v1alpha1.ExposureExternalIPs: "--warnings-as-errors=false", "": "--warnings-as-errors=true",
+	} {
 		documents := combinations(t, func(e string) bool { return (e == v1alpha1.ExposureExternalIPs) == (e == exposure) })
 		require.Greater(t, len(documents), 50)
 		file := filepath.Join(t.TempDir(), "objects.yaml")

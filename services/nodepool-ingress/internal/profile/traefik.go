@@ -65,8 +65,13 @@ func (b *builder) traefikController() controller {
 			Containers: []corev1.Container{container}, SecurityContext: podSecurity(user),
 			TerminationGracePeriodSeconds: pointerTo(int64(traefikAccept + traefikDrain + 5)),
 			Volumes: []corev1.Volume{
-				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}}}},
-				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // bodies that an Ingress wants buffered
+				{
+					Name: "config",
+					VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}},
+					},
+				},
+				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // buffered bodies
 			},
 		},
 		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),

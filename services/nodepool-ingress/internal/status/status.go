@@ -76,12 +76,17 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 
 // objectConditions returns the conditions of the YurtIngress itself.
 func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
-	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: strings.Join(in.Settings.Notes, "; ")}
+	accepted := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+		Message: strings.Join(in.Settings.Notes, "; "),
+	}
 	if len(in.Settings.Problems) > 0 {
 		accepted.Status, accepted.Reason = metav1.ConditionFalse, in.Settings.Problems[0].Reason
 		accepted.Message = joinMessages(in.Settings.Problems)
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready"}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready",
+	}
 	switch {
 	case in.Failure != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, in.Failure.Reason, in.Failure.Message
@@ -121,15 +126,18 @@ func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 		return in.removedPoolStatus(p)
 	}
 	s := v1alpha1.PoolStatus{
-		Name: p.Plan.Name, Image: p.Readiness.Image, Nodes: nodeCount(p.Plan.Observed.Nodes), ReadyNodes: nodeCount(p.Plan.Observed.ReadyNodes),
-		Replicas: p.Plan.Replicas, ReadyReplicas: p.Readiness.ReadyReplicas, Addresses: p.Addresses,
+		Name: p.Plan.Name, Image: p.Readiness.Image, Nodes: nodeCount(p.Plan.Observed.Nodes),
+		ReadyNodes: nodeCount(p.Plan.Observed.ReadyNodes), Replicas: p.Plan.Replicas, ReadyReplicas: p.Readiness.ReadyReplicas,
+		Addresses: p.Addresses,
 	}
 	if p.Plan.Owned {
 		s.IngressClassName = p.Plan.Class
 	}
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
 	programmed := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgrammed}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Readiness.Reason, Message: p.Readiness.Message}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Readiness.Reason, Message: p.Readiness.Message,
+	}
 	switch {
 	case p.Plan.Problem != nil:
 		setFalse(p.Plan.Problem.Reason, p.Plan.Problem.Message, &accepted, &programmed, &ready)
@@ -142,7 +150,8 @@ func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 	case p.Readiness.Ready:
 		ready.Status = metav1.ConditionTrue
 	case p.Plan.IsOffline():
-		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s", p.Plan.Observed.Nodes, p.Readiness.Message)
+		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s",
+			p.Plan.Observed.Nodes, p.Readiness.Message)
 	}
 	s.Conditions = in.completeConditions(in.earlier[s.Name], accepted, programmed, ready)
 	return s
@@ -150,7 +159,8 @@ func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 
 func (in *Input) removedPoolStatus(p *Pool) v1alpha1.PoolStatus {
 	programmed := metav1.Condition{
-		Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoving, Message: "the objects of the pool are being deleted",
+		Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoving,
+		Message: "the objects of the pool are being deleted",
 	}
 	if p.Failure != nil {
 		programmed.Reason, programmed.Message = p.Failure.Reason, p.Failure.Message
@@ -205,8 +215,10 @@ func findCondition(list []metav1.Condition, kind string) *metav1.Condition {
 
 // failures are the reasons of pools that do not become ready until a user acts.
 var failures = []string{
-	v1alpha1.ReasonInvalid, v1alpha1.ReasonFieldConflict, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonLimitExceeded, v1alpha1.ReasonPoolConflict,
-	v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten, v1alpha1.ReasonAdmissionRejected, v1alpha1.ReasonStopped,
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonFieldConflict, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonLimitExceeded,
+	v1alpha1.ReasonPoolConflict,
+	v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten, v1alpha1.ReasonAdmissionRejected,
+	v1alpha1.ReasonStopped,
 	v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
 }
 
@@ -216,7 +228,8 @@ func IsFailure(reason string) bool { return slices.Contains(failures, reason) }
 // notReadyInfo returns the legacy information about a pool that is not ready.
 func (in *Input) notReadyInfo(pool string, ready *metav1.Condition) *v1alpha1.IngressNotReadyInfo {
 	info := &v1alpha1.IngressNotReadyInfo{
-		Type: v1alpha1.NotReadyPending, Reason: ready.Reason, Message: ready.Message, LastTransitionTime: metav1.NewTime(in.Now.UTC().Truncate(time.Second)),
+		Type: v1alpha1.NotReadyPending, Reason: ready.Reason, Message: ready.Message,
+		LastTransitionTime: metav1.NewTime(in.Now.UTC().Truncate(time.Second)),
 	}
 	if IsFailure(ready.Reason) {
 		info.Type = v1alpha1.NotReadyFailure

@@ -18,7 +18,9 @@ var at = time.Unix(1000, 0)
 
 func pool(name string, change func(*Pool)) Pool {
 	p := Pool{
-		Plan:      &plan.Pool{Name: name, Class: name, Owned: true, Addresses: []string{"192.0.2.1"}, Observed: plan.Observed{Nodes: 2, ReadyNodes: 1}},
+		Plan: &plan.Pool{
+			Name: name, Class: name, Owned: true, Addresses: []string{"192.0.2.1"}, Observed: plan.Observed{Nodes: 2, ReadyNodes: 1},
+		},
 		Readiness: plan.Readiness{Exists: true, Ready: true, Reason: v1alpha1.ReasonReady},
 	}
 	if change != nil {
@@ -31,7 +33,9 @@ func TestBuild(t *testing.T) {
 	t.Parallel()
 	object := &v1alpha1.YurtIngress{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
 	starting := plan.Readiness{Exists: true, Reason: v1alpha1.ReasonProgressing, Message: "0 of 1"}
-	quota := plan.Readiness{Exists: true, Reason: v1alpha1.ReasonReplicaFailure, Message: strings.Repeat("pods are forbidden, says a long webhook; ", 2000)}
+	quota := plan.Readiness{
+		Exists: true, Reason: v1alpha1.ReasonReplicaFailure, Message: strings.Repeat("pods are forbidden, says a long webhook; ", 2000),
+	}
 	in := &Input{Object: object, Now: at, Settings: plan.Settings{Replicas: 2, Profile: "traefik"}, Image: "i", Pools: []Pool{
 		pool("ready", nil),
 		pool("starting", func(p *Pool) { p.Readiness = starting }),
@@ -60,9 +64,15 @@ func TestBuild(t *testing.T) {
 		types[p.Pool.Name], reasons[p.Pool.Name] = p.Info.Type, p.Info.Reason
 		assert.Equal(t, []string{"192.0.2.1"}, p.Pool.IngressIPs)
 	}
-	assert.Equal(t, map[string]string{"starting": "Pending", "refused": "Failure", "unwritten": "Failure", "waiting": "Pending", "offline": "Pending", "quota": "Failure", "offline with a quota": "Pending"}, types)
+	assert.Equal(t,
+		map[string]string{
+			"starting": "Pending", "refused": "Failure", "unwritten": "Failure", "waiting": "Pending", "offline": "Pending",
+			"quota": "Failure", "offline with a quota": "Pending",
+		},
+		types)
 	assert.Equal(t, map[string]string{
-		"starting": "Progressing", "refused": "PoolConflict", "unwritten": "NotWritten", "waiting": "Waiting", "offline": "NoReadyNodes", "quota": "ReplicaFailure", "offline with a quota": "NoReadyNodes",
+		"starting": "Progressing", "refused": "PoolConflict", "unwritten": "NotWritten", "waiting": "Waiting", "offline": "NoReadyNodes",
+		"quota": "ReplicaFailure", "offline with a quota": "NoReadyNodes",
 	}, reasons)
 	require.Len(t, s.Pools, 10)
 	for _, p := range s.Pools {
@@ -90,7 +100,10 @@ func TestBuild(t *testing.T) {
 
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	in := &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Problems: []plan.Problem{{Reason: "Invalid", Message: "a"}, {Reason: "NotAllowed", Message: "b"}}}}
+	in := &Input{
+		Object: &v1alpha1.YurtIngress{}, Now: at,
+		Settings: plan.Settings{Problems: []plan.Problem{{Reason: "Invalid", Message: "a"}, {Reason: "NotAllowed", Message: "b"}}},
+	}
 	s := Build(in)
 	assert.Equal(t, "a; b", findCondition(s.ObjectConditions, v1alpha1.ConditionAccepted).Message)
 	assert.Equal(t, metav1.ConditionFalse, findCondition(s.ObjectConditions, v1alpha1.ConditionReady).Status)
@@ -102,7 +115,8 @@ func TestWhole(t *testing.T) {
 
 	in = &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Notes: []string{"x has no effect"}}}
 	s = Build(in)
-	assert.Equal(t, []Change{{Reason: v1alpha1.ReasonFieldIgnored, Message: "x has no effect", Failed: true}}, Changes(&v1alpha1.YurtIngressStatus{}, &s))
+	assert.Equal(t, []Change{{Reason: v1alpha1.ReasonFieldIgnored, Message: "x has no effect", Failed: true}},
+		Changes(&v1alpha1.YurtIngressStatus{}, &s))
 	replaced := ReplaceCondition(s.ObjectConditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "x",
 	}, at)

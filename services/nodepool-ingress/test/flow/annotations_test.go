@@ -28,8 +28,9 @@ func (r *rig) annotationPolicy() {
 	}, kubetest.Patience, tick)
 }
 
-// TestAnnotationPolicy lets an API server evaluate the policy of the chart. haproxytech 3.2.9 reads annotations without a prefix, too, and writes each line of a
-// password into its configuration. Changes of objects from before the policy stay possible, such as the removal of a finalizer.
+// TestAnnotationPolicy lets an API server evaluate the policy of the chart. haproxytech 3.2.9 reads annotations without a prefix, too, and
+// writes each line of a password into its configuration. Changes of objects from before the policy stay possible, such as the removal of a
+// finalizer.
 func TestAnnotationPolicy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -61,8 +61,8 @@ func TestClaims(t *testing.T) {
 	r.await("z-first", "hangzhou", conditionR, ready)
 }
 
-// TestClaimRace creates 100 pairs of objects at the same time, in front of two programs that both write: a replica that lost its Lease can go on
-// for a moment. Each pool has one owner, who owns all of its objects.
+// TestClaimRace creates 100 pairs of objects at the same time, in front of two programs that both write: a replica that lost its Lease can
+// go on for a moment. Each pool has one owner, who owns all of its objects.
 func TestClaimRace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -70,7 +70,11 @@ func TestClaimRace(t *testing.T) {
 	name := func(i, j int) string { return fmt.Sprintf("race-%d-%d", i, j) }
 	pool := func(i int) string { return fmt.Sprintf("pool-%d", i) }
 	each(t, pairs, func(i int) error {
-		_, err := r.kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + pool(i), Labels: map[string]string{v1alpha1.LabelNodePool: pool(i)}}}, metav1.CreateOptions{})
+		_, err := r.kube.CoreV1().Nodes().Create(t.Context(),
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: "node-" + pool(i), Labels: map[string]string{v1alpha1.LabelNodePool: pool(i)},
+			}},
+			metav1.CreateOptions{})
 		return err
 	})
 	fast := func(c *config.Config) { c.Kube.QPS, c.Kube.Burst, c.Work.Workers = 5000, 5000, 16 }

@@ -37,12 +37,14 @@ metadata: {name: %[1]s}
 spec: {policyName: %[1]s}
 `, name, pool, patch))
 	remove := func() {
-		_, err := r.cluster.Kubectl(r.t.Context(), "delete", "--ignore-not-found", "mutatingadmissionpolicybinding/"+name, "mutatingadmissionpolicy/"+name)
+		_, err := r.cluster.Kubectl(r.t.Context(), "delete", "--ignore-not-found", "mutatingadmissionpolicybinding/"+name,
+			"mutatingadmissionpolicy/"+name)
 		require.NoError(r.t, err)
 		r.probe(false)
 	}
 	r.t.Cleanup(func() { // of a test that failed: the next one has Deployments, too
-		_, err := r.cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "mutatingadmissionpolicybinding/"+name, "mutatingadmissionpolicy/"+name)
+		_, err := r.cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "mutatingadmissionpolicybinding/"+name,
+			"mutatingadmissionpolicy/"+name)
 		assert.NoError(r.t, err)
 	})
 	r.probe(true)
@@ -52,7 +54,8 @@ spec: {policyName: %[1]s}
 // probe waits until the API server changes Deployments, or no longer does: it reads policies in the background.
 func (r *rig) probe(changes bool) {
 	r.t.Helper()
-	const probe = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: probe, namespace: default}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: probe}]}}}}`
+	const probe = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: probe, namespace: default}, spec: {selector: {matchLabels: ` +
+		`{a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: probe}]}}}}`
 	const fields = "jsonpath={.spec.template.spec.containers[*].image} {.spec.template.metadata.labels}"
 	_, err := r.cluster.Kubectl(r.t.Context(), "delete", "--ignore-not-found", "--namespace=default", "deployment/probe")
 	require.NoError(r.t, err)
@@ -77,8 +80,8 @@ func (r *rig) delay(since int) time.Duration {
 	return longest
 }
 
-// TestContested has an admission policy that takes back what the program writes: the condition says so, the program does not write in a loop, the
-// roll-out stops, and it goes on when the policy is gone. A policy that only adds to a map is no conflict.
+// TestContested has an admission policy that takes back what the program writes: the condition says so, the program does not write in a
+// loop, the roll-out stops, and it goes on when the policy is gone. A policy that only adds to a map is no conflict.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -87,7 +90,8 @@ func TestContested(t *testing.T) {
 	p := r.proxy()
 	r.start(through(p))
 	spec := func(tag string) string {
-		return `{"spec": {"ingress_controller_image": "` + traefik + `:` + tag + `", "pools": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}}`
+		return `{"spec": {"ingress_controller_image": "` + traefik + `:` + tag +
+			`", "pools": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}}`
 	}
 	r.create("edge", "{pools: []}")
 	r.patch("edge", spec("v1"))
@@ -95,8 +99,15 @@ func TestContested(t *testing.T) {
 		r.await("edge", pool, conditionR, ready)
 	}
 	tests := []struct{ name, patch, tag string }{
-		{name: "a field", tag: "v2", patch: `JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + traefik + `:v1"}`},
-		{name: "an element of a list", tag: "v3", patch: `JSONPatch{op: "add", path: "/spec/template/spec/containers/-", value: Object.spec.template.spec.containers{name: "added", image: "added"}}`},
+		{
+			name: "a field", tag: "v2",
+			patch: `JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + traefik + `:v1"}`,
+		},
+		{
+			name: "an element of a list", tag: "v3",
+			patch: `JSONPatch{op: "add", path: "/spec/template/spec/containers/-", value: Object.spec.template.spec.containers{name: ` +
+				`"added", image: "added"}}`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,8 +123,12 @@ func TestContested(t *testing.T) {
 			}
 			r.await("edge", "c", v1alpha1.ConditionProgrammed, "False RolloutStopped")
 			r.await("edge", "a", conditionR, ready)
-			// Retries: the Deployment has the revision, and is ready with what the policy has made of it. Each comes later than the last one.
-			r.eventually(func() (string, bool) { d := r.delay(line); return d.String(), d > 3*time.Second }, "the delay between attempts grows")
+			// Retries: the Deployment has the revision, and is ready with what the policy has made of it. Each comes later than the last
+			// one.
+			r.eventually(func() (string, bool) {
+				d := r.delay(line)
+				return d.String(), d > 3*time.Second
+			}, "the delay between attempts grows")
 			attempts := slices.DeleteFunc(p.since(writes), func(w string) bool { return !strings.HasSuffix(w, "/deployments/ingress-b") })
 			assert.Less(t, len(attempts), 12, "three attempts of a few writes")
 			r.await("edge", "b", v1alpha1.ConditionProgrammed, "False NotWritten")
@@ -166,7 +181,8 @@ func TestIdle(t *testing.T) {
 		r.patch("edge", fmt.Sprintf(`{"metadata": {"labels": {"example.com/a": "%d"}}}`, i))
 		_, err := r.cluster.Kubectl(t.Context(), "annotate", "--overwrite", "node/node-hangzhou", fmt.Sprintf("example.com/a=%d", i))
 		require.NoError(t, err)
-		_, err = r.cluster.Kubectl(t.Context(), "annotate", "--overwrite", "--namespace="+namespace, "services,configmaps,serviceaccounts", "--all", fmt.Sprintf("example.com/a=%d", i))
+		_, err = r.cluster.Kubectl(t.Context(), "annotate", "--overwrite", "--namespace="+namespace, "services,configmaps,serviceaccounts",
+			"--all", fmt.Sprintf("example.com/a=%d", i))
 		require.NoError(t, err)
 	}
 	time.Sleep(quiet)

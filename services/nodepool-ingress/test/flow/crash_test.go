@@ -18,8 +18,8 @@ import (
 // maxWrites is more than the number of writes of a test below.
 const maxWrites = 60
 
-// TestCrashes lets the program crash at each of its writes: before the API server has it, and after. The next program finishes: it creates what
-// is missing, and deletes what is left. A pool is created, and the object is deleted.
+// TestCrashes lets the program crash at each of its writes: before the API server has it, and after. The next program finishes: it creates
+// what is missing, and deletes what is left. A pool is created, and the object is deleted.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -38,7 +38,10 @@ func TestCrashes(t *testing.T) {
 			got := r.condition("edge", "hangzhou", conditionR)
 			return got, got == ready
 		}},
-		{name: "delete", act: func() { r.delete(informers.YurtIngresses, "", "edge") }, done: func() (string, bool) { return "", r.get("edge") == nil }},
+		{
+			name: "delete", act: func() { r.delete(informers.YurtIngresses, "", "edge") },
+			done: func() (string, bool) { return "", r.get("edge") == nil },
+		},
 	}
 	for _, before := range []bool{true, false} {
 		for _, crashing := range steps {
@@ -131,7 +134,8 @@ func TestNodePoolGoesFirst(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			r := newRig(t)
 			r.apply(nodePoolCRD(version))
-			r.apply(fmt.Sprintf("{apiVersion: apps.openyurt.io/%s, kind: NodePool, metadata: {name: hangzhou.cn}, spec: {type: Edge}}", version))
+			r.apply(fmt.Sprintf("{apiVersion: apps.openyurt.io/%s, kind: NodePool, metadata: {name: hangzhou.cn}, spec: {type: Edge}}",
+				version))
 			r.deploy()
 			r.start()
 			y := r.create("edge", `{pools: [{name: hangzhou.cn}, {name: nowhere}]}`)

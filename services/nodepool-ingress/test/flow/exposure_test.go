@@ -47,22 +47,27 @@ var exposures = map[string]struct {
 	},
 	"fixed node ports": {
 		pool: `{"name": "hangzhou", "exposure": {"type": "NodePort", "httpPort": 30080, "httpsPort": 30443}}`,
-		want: entrance{Type: corev1.ServiceTypeNodePort, Policy: corev1.ServiceExternalTrafficPolicyLocal, NodePorts: true, FixedPorts: true},
+		want: entrance{
+			Type: corev1.ServiceTypeNodePort, Policy: corev1.ServiceExternalTrafficPolicyLocal, NodePorts: true, FixedPorts: true,
+		},
 	},
 	"load balancer of the cluster": {
 		pool: `{"name": "hangzhou", "exposure": {"type": "LoadBalancer"}}`,
 		want: entrance{Type: corev1.ServiceTypeLoadBalancer, Policy: corev1.ServiceExternalTrafficPolicyLocal, NodePorts: true},
 	},
 	"load balancer with a class and an address": {
-		pool: `{"name": "hangzhou", "ingress_ips": ["198.51.100.7"], "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/x"}}`,
+		pool: `{"name": "hangzhou", "ingress_ips": ["198.51.100.7"], "exposure": {"type": "LoadBalancer", "loadBalancerClass": ` +
+			`"example.com/x"}}`,
 		want: entrance{
-			Type: corev1.ServiceTypeLoadBalancer, Policy: corev1.ServiceExternalTrafficPolicyLocal, NodePorts: true, Class: "example.com/x", LoadBalancerIP: "198.51.100.7",
-			Annotations: []string{"kube-vip.io/loadbalancerIPs", "metallb.io/loadBalancerIPs"},
+			Type: corev1.ServiceTypeLoadBalancer, Policy: corev1.ServiceExternalTrafficPolicyLocal, NodePorts: true, Class: "example.com/x",
+			LoadBalancerIP: "198.51.100.7", Annotations: []string{"kube-vip.io/loadbalancerIPs", "metallb.io/loadBalancerIPs"},
 		},
 	},
 	"external addresses": {
 		pool: `{"name": "hangzhou", "ingress_ips": ["192.0.2.7"]}`,
-		want: entrance{Type: corev1.ServiceTypeClusterIP, Policy: corev1.ServiceExternalTrafficPolicyLocal, ExternalIPs: []string{"192.0.2.7"}},
+		want: entrance{
+			Type: corev1.ServiceTypeClusterIP, Policy: corev1.ServiceExternalTrafficPolicyLocal, ExternalIPs: []string{"192.0.2.7"},
+		},
 	},
 	"inside the cluster": {
 		pool: `{"name": "hangzhou", "exposure": {"type": "ClusterIP"}}`,
@@ -70,20 +75,24 @@ var exposures = map[string]struct {
 	},
 	"ports of nodes": {
 		pool: `{"name": "hangzhou", "exposure": {"type": "HostPort"}}`,
-		want: entrance{Type: corev1.ServiceTypeClusterIP, Strategy: appsv1.RecreateDeploymentStrategyType, Ports: ports(8000, 8443, 80, 443)},
+		want: entrance{
+			Type: corev1.ServiceTypeClusterIP, Strategy: appsv1.RecreateDeploymentStrategyType, Ports: ports(8000, 8443, 80, 443),
+		},
 	},
 	"the network of nodes": {
 		pool: `{"name": "hangzhou", "exposure": {"type": "HostNetwork"}}`,
 		want: entrance{
-			Type: corev1.ServiceTypeClusterIP, Strategy: appsv1.RecreateDeploymentStrategyType, HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet,
-			Ports: ports(80, 443, 80, 443), Capabilities: []corev1.Capability{"NET_BIND_SERVICE"},
+			Type: corev1.ServiceTypeClusterIP, Strategy: appsv1.RecreateDeploymentStrategyType, HostNetwork: true,
+			DNSPolicy: corev1.DNSClusterFirstWithHostNet, Ports: ports(80, 443, 80, 443),
+			Capabilities: []corev1.Capability{"NET_BIND_SERVICE"},
 		},
 	},
 }
 
 func ports(http, https, hostHTTP, hostHTTPS int32) []corev1.ContainerPort {
 	return []corev1.ContainerPort{
-		{Name: "http", ContainerPort: http, HostPort: hostHTTP, Protocol: corev1.ProtocolTCP}, {Name: "https", ContainerPort: https, HostPort: hostHTTPS, Protocol: corev1.ProtocolTCP},
+		{Name: "http", ContainerPort: http, HostPort: hostHTTP, Protocol: corev1.ProtocolTCP},
+		{Name: "https", ContainerPort: https, HostPort: hostHTTPS, Protocol: corev1.ProtocolTCP},
 	}
 }
 
@@ -149,7 +158,8 @@ func (r *rig) entrance(pool string) (entrance, bool) {
 		HostNetwork: pod.HostNetwork, DNSPolicy: pod.DNSPolicy, Ports: pod.Containers[0].Ports, User: *pod.SecurityContext.RunAsUser,
 		Capabilities: pod.Containers[0].SecurityContext.Capabilities.Add, Strategy: d.Spec.Strategy.Type,
 		Type: s.Spec.Type, Policy: s.Spec.ExternalTrafficPolicy, LoadBalancerIP: s.Spec.LoadBalancerIP, ExternalIPs: s.Spec.ExternalIPs,
-		FixedPorts: s.Spec.Ports[0].NodePort == 30080 && s.Spec.Ports[1].NodePort == 30443, NodePorts: s.Spec.Ports[0].NodePort != 0 || s.Spec.Ports[1].NodePort != 0,
+		FixedPorts: s.Spec.Ports[0].NodePort == 30080 && s.Spec.Ports[1].NodePort == 30443,
+		NodePorts:  s.Spec.Ports[0].NodePort != 0 || s.Spec.Ports[1].NodePort != 0,
 	}
 	if s.Spec.LoadBalancerClass != nil {
 		e.Class = *s.Spec.LoadBalancerClass

@@ -90,7 +90,8 @@ func newController(t *testing.T, name string, customResources bool) *controller 
 }
 
 func serviceManifest(ns, name, annotations string) string {
-	return "{apiVersion: v1, kind: Service, metadata: {name: " + name + ", namespace: " + ns + ", annotations: {" + annotations + "}}, spec: {ports: [{name: http, port: 80}]}}"
+	return "{apiVersion: v1, kind: Service, metadata: {name: " + name + ", namespace: " + ns + ", annotations: {" + annotations +
+		"}}, spec: {ports: [{name: http, port: 80}]}}"
 }
 
 // ingressManifest is an Ingress of the pool for a Service of its name, and the host of its name and .example.
@@ -120,7 +121,8 @@ func program(t *testing.T, path, target string) string {
 func (c *controller) start(cmd *exec.Cmd) {
 	c.t.Helper()
 	cmd.Stdout, cmd.Stderr = &c.log, &c.log
-	cmd.Env = append(slices.Clone(os.Environ()), append(cmd.Env, "KUBECONFIG="+c.cluster.Kubeconfig, "POD_NAME=controller", "POD_NAMESPACE="+namespace)...)
+	cmd.Env = append(slices.Clone(os.Environ()),
+		append(cmd.Env, "KUBECONFIG="+c.cluster.Kubeconfig, "POD_NAME=controller", "POD_NAMESPACE="+namespace)...)
 	require.NoError(c.t, cmd.Start())
 	c.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -135,16 +137,20 @@ func (c *controller) start(cmd *exec.Cmd) {
 
 // snippetKeys are annotations of HAProxy Ingress that take a snippet, and others whose value comes into the configuration.
 var snippetKeys = []string{
-	"config-backend", "config-backend-early", "config-backend-late", "config-defaults", "config-frontend", "config-frontend-early", "config-frontend-late",
-	"config-global", "config-http-early", "config-http-late", "config-proxy", "config-sections", "config-tcp", "config-tcp-service", "config-stats",
-	"app-root", "auth-realm", "auth-signin", "auth-url", "balance-algorithm", "cors-allow-headers", "cors-allow-origin", "headers", "health-check-uri",
-	"hsts-max-age", "proxy-body-size", "redirect-to", "rewrite-target", "secure-sni", "server-alias", "server-redirect", "session-cookie-name",
+	"config-backend", "config-backend-early", "config-backend-late", "config-defaults", "config-frontend", "config-frontend-early",
+	"config-frontend-late",
+	"config-global", "config-http-early", "config-http-late", "config-proxy", "config-sections", "config-tcp", "config-tcp-service",
+	"config-stats",
+	"app-root", "auth-realm", "auth-signin", "auth-url", "balance-algorithm", "cors-allow-headers", "cors-allow-origin", "headers",
+	"health-check-uri",
+	"hsts-max-age", "proxy-body-size", "redirect-to", "rewrite-target", "secure-sni", "server-alias", "server-redirect",
+	"session-cookie-name",
 	"session-cookie-keywords", "ssl-cipher-suites-backend", "ssl-options-backend", "timeout-server", "whitelist-source-range",
 }
 
-// TestHostileIngressOfHAProxyIngress gives the real controller snippets that would read its token (haproxy-ingress 0.13.18 and 0.14.9). None becomes a directive of
-// HAProxy, and the Ingress of somebody else is served. A second line would become one, by balance-algorithm and others, also with snippets off: the policy of
-// the chart refuses it.
+// TestHostileIngressOfHAProxyIngress gives the real controller snippets that would read its token (haproxy-ingress 0.13.18 and 0.14.9).
+// None becomes a directive of HAProxy, and the Ingress of somebody else is served. A second line would become one, by balance-algorithm and
+// others, also with snippets off: the policy of the chart refuses it.
 func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 	t.Parallel()
 	c := newController(t, v1alpha1.ProfileHAProxyIngress, false)
@@ -161,7 +167,8 @@ func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 		return strings.Contains(fmt.Sprint(c.cluster.Apply(t.Context(), manifest)), "must have one line")
 	}
 	for i, key := range snippetKeys { // each alone: some of them end the backend of others
-		lines, line := fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, "x\n"+directive), fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, directive)
+		lines, line := fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key,
+			"x\n"+directive), fmt.Sprintf("haproxy-ingress.github.io/%s: %q", key, directive)
 		if key == "headers" {
 			line = lines
 		} else {
@@ -201,10 +208,11 @@ func TestHostileIngressOfHAProxyIngress(t *testing.T) {
 	}
 }
 
-// hostileObjects are what a writer of Ingresses and of Traefik's kinds in one namespace can try: Services of others, the API of Traefik, addresses outside of
-// the cluster, and rules in places for values.
+// hostileObjects are what a writer of Ingresses and of Traefik's kinds in one namespace can try: Services of others, the API of Traefik,
+// addresses outside of the cluster, and rules in places for values.
 const hostileObjects = `
-{apiVersion: v1, kind: Service, metadata: {name: outside, namespace: tenant}, spec: {type: ExternalName, externalName: 127.0.0.1, ports: [{name: http, port: 80}]}}
+{apiVersion: v1, kind: Service, metadata: {name: outside, namespace: tenant}, spec: {type: ExternalName, externalName: 127.0.0.1,
+  ports: [{name: http, port: 80}]}}
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -215,25 +223,30 @@ spec:
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
-metadata: {name: foreign-middleware, namespace: tenant, annotations: {traefik.ingress.kubernetes.io/router.middlewares: victim-auth@kubernetescrd}}
+metadata: {name: foreign-middleware, namespace: tenant,
+  annotations: {traefik.ingress.kubernetes.io/router.middlewares: victim-auth@kubernetescrd}}
 spec:
   ingressClassName: hangzhou
-  rules: [{host: foreign-middleware.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+  rules: [{host: foreign-middleware.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web,
+    port: {number: 80}}}}]}}]
 ---
 apiVersion: traefik.io/v1alpha1
 kind: IngressRoute
 metadata: {name: api, namespace: tenant}
-spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`api.example`" + `)", services: [{kind: TraefikService, name: "api@internal"}]}]}
+spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`api.example`" + `)",
+    services: [{kind: TraefikService, name: "api@internal"}]}]}
 ---
 apiVersion: traefik.io/v1alpha1
 kind: IngressRoute
 metadata: {name: foreign, namespace: tenant}
-spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`foreign.example`" + `)", services: [{name: web, namespace: victim, port: 80}]}]}
+spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`foreign.example`" + `)",
+    services: [{name: web, namespace: victim, port: 80}]}]}
 ---
 apiVersion: traefik.io/v1alpha1
 kind: IngressRoute
 metadata: {name: other, namespace: tenant}
-spec: {ingressClassName: shanghai, routes: [{kind: Rule, match: "Host(` + "`other-class.example`" + `)", services: [{name: web, port: 80}]}]}
+spec: {ingressClassName: shanghai, routes: [{kind: Rule, match: "Host(` + "`other-class.example`" + `)",
+    services: [{name: web, port: 80}]}]}
 ---
 apiVersion: traefik.io/v1alpha1
 kind: IngressRoute
@@ -241,22 +254,24 @@ metadata: {name: own, namespace: tenant}
 spec: {ingressClassName: hangzhou, routes: [{kind: Rule, match: "Host(` + "`own.example`" + `)", services: [{name: web, port: 80}]}]}
 `
 
-// TestHostileObjectsOfTraefik gives them to the real Traefik. It answers 503 for routes that it serves, as the Services have no pods, and 404 for all others. A
-// file of the node and the metrics port are no answers.
+// TestHostileObjectsOfTraefik gives them to the real Traefik. It answers 503 for routes that it serves, as the Services have no pods, and
+// 404 for all others. A file of the node and the metrics port are no answers.
 func TestHostileObjectsOfTraefik(t *testing.T) {
 	t.Parallel()
 	c := newController(t, v1alpha1.ProfileTraefik, true)
 	for _, definition := range traefikapi.Definitions() {
 		c.define(definition)
 	}
-	c.apply("{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: auth, namespace: victim}, spec: {basicAuth: {secret: users}}}")
+	c.apply("{apiVersion: traefik.io/v1alpha1, kind: Middleware, metadata: {name: auth, namespace: victim}, spec: {basicAuth: " +
+		"{secret: users}}}")
 	c.apply(hostileObjects)
 	for ns, names := range map[string][]string{"tenant": {"web", "rule"}, "victim": {"web", "good"}} {
 		for _, name := range names {
 			c.apply(serviceManifest(ns, name, ""))
 		}
 	}
-	c.apply(ingressManifest("tenant", "rule", "traefik.ingress.kubernetes.io/router.pathmatcher: 'Path(`/`) || Host(`good.example`) || Path'"))
+	c.apply(ingressManifest("tenant", "rule",
+		"traefik.ingress.kubernetes.io/router.pathmatcher: 'Path(`/`) || Host(`good.example`) || Path'"))
 	c.apply(ingressManifest("victim", "good", ""))
 	dir := t.TempDir()
 	for name, text := range c.config {
@@ -268,7 +283,8 @@ func TestHostileObjectsOfTraefik(t *testing.T) {
 	}
 	// Its listeners come from this process: no other one has their ports.
 	names := []string{"traefik", "web", "websecure"}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh", program(t, "traefik", "traefik")}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh",
+		append([]string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh", program(t, "traefik", "traefik")}, args...)...)
 	cmd.Env = []string{"LISTEN_FDS=" + strconv.Itoa(len(names)), "LISTEN_FDNAMES=" + strings.Join(names, ":")}
 	addresses := map[string]string{}
 	for _, name := range names {
@@ -294,9 +310,14 @@ func TestHostileObjectsOfTraefik(t *testing.T) {
 		return response.StatusCode, string(body)
 	}
 	for _, host := range []string{"good.example", "own.example"} {
-		require.Eventually(t, func() bool { code, _ := get(host); return code == http.StatusServiceUnavailable }, kubetest.Patience, tick, host)
+		require.Eventually(t, func() bool {
+			code, _ := get(host)
+			return code == http.StatusServiceUnavailable
+		}, kubetest.Patience, tick, host)
 	}
-	for _, host := range []string{"outside.example", "foreign-middleware.example", "api.example", "foreign.example", "other-class.example"} {
+	for _, host := range []string{
+		"outside.example", "foreign-middleware.example", "api.example", "foreign.example", "other-class.example",
+	} {
 		code, body := get(host)
 		assert.Equal(t, http.StatusNotFound, code, host)
 		assert.Equal(t, "404 page not found\n", body, host)

@@ -29,17 +29,20 @@ spec:
   group: traefik.io
   names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `}
   scope: Namespaced
-  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]`)
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
+    x-kubernetes-preserve-unknown-fields: true}}}]`)
 }
 
 var traefikKinds = map[string]string{
-	"ingressroutes": "IngressRoute", "ingressroutetcps": "IngressRouteTCP", "ingressrouteudps": "IngressRouteUDP", "middlewares": "Middleware",
-	"middlewaretcps": "MiddlewareTCP", "serverstransports": "ServersTransport", "serverstransporttcps": "ServersTransportTCP", "tlsoptions": "TLSOption",
-	"tlsstores": "TLSStore", "traefikservices": "TraefikService",
+	"ingressroutes": "IngressRoute", "ingressroutetcps": "IngressRouteTCP", "ingressrouteudps": "IngressRouteUDP",
+	"middlewares":    "Middleware",
+	"middlewaretcps": "MiddlewareTCP", "serverstransports": "ServersTransport", "serverstransporttcps": "ServersTransportTCP",
+	"tlsoptions": "TLSOption",
+	"tlsstores":  "TLSStore", "traefikservices": "TraefikService",
 }
 
-// TestCustomResourcesOfTraefik reads Middlewares in a pool (traefik#11510) as soon as the API server serves all custom resources of Traefik, and not while one is missing:
-// Traefik would wait for it at its start. The class says whether its controller reads them.
+// TestCustomResourcesOfTraefik reads Middlewares in a pool (traefik#11510) as soon as the API server serves all custom resources of
+// Traefik, and not while one is missing: Traefik would wait for it at its start. The class says whether its controller reads them.
 func TestCustomResourcesOfTraefik(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -65,7 +68,10 @@ func TestCustomResourcesOfTraefik(t *testing.T) {
 	r.settled("edge")
 	assert.Empty(t, reads(), "one is missing")
 	r.define(definitions[0])
-	r.eventually(func() (string, bool) { s := reads(); return s, s == traefikapi.SchemeGroupVersion.String()+" on" }, "Traefik reads its custom resources")
+	r.eventually(func() (string, bool) {
+		s := reads()
+		return s, s == traefikapi.SchemeGroupVersion.String()+" on"
+	}, "Traefik reads its custom resources")
 	_, err := r.cluster.Kubectl(t.Context(), "delete", "crd", definitions[3])
 	require.NoError(t, err)
 	r.eventually(func() (string, bool) { s := reads(); return s, s == "" }, "Traefik does not wait for what is gone")
@@ -77,8 +83,9 @@ func TestRoleForDefinitions(t *testing.T) {
 	r := newRig(t)
 	r.chartObjects("templates/rbac.yaml")
 	_, err := r.kube.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "tester"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rolePrefix},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "operator"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "tester"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rolePrefix},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "operator"}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	for _, definition := range traefikapi.Definitions() {

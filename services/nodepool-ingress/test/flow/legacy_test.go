@@ -36,7 +36,8 @@ webhooks:
 func (r *rig) refused(name string) {
 	r.t.Helper()
 	r.eventually(func() (string, bool) {
-		_, err := r.client.Resource(informers.YurtIngresses).Patch(r.t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"labels": {"example.com/probe": "x"}}}`),
+		_, err := r.client.Resource(informers.YurtIngresses).Patch(r.t.Context(), name, types.MergePatchType, []byte(
+			`{"metadata": {"labels": {"example.com/probe": "x"}}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return fmt.Sprint(err), err != nil
 	}, "updates of %s are refused", name)
@@ -54,7 +55,8 @@ func TestOldWebhooks(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
-		_ = r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "yurt-app-manager", metav1.DeleteOptions{})
+		_ = r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "yurt-app-manager",
+			metav1.DeleteOptions{})
 	})
 	r.apply(webhooks)
 	r.refused("edge")
@@ -75,7 +77,8 @@ func TestOldWebhooks(t *testing.T) {
 	r.eventually(func() (string, bool) { return "", r.get("edge") == nil }, "the object is gone")
 	y = r.create("edge", `{pools: [{name: hangzhou}]}`)
 	r.await("edge", "hangzhou", conditionR, ready)
-	// An object that is being deleted while the webhooks reject the removal of its finalizer. Another finalizer keeps it until they are there.
+	// An object that is being deleted while the webhooks reject the removal of its finalizer. Another finalizer keeps it until they are
+	// there.
 	r.patch("edge", `{"metadata": {"finalizers": ["`+v1alpha1.Finalizer+`", "example.com/test"]}}`)
 	r.delete(informers.YurtIngresses, "", "edge")
 	r.eventually(func() (string, bool) {
@@ -103,7 +106,8 @@ func TestOldWebhooks(t *testing.T) {
 	r.eventually(func() (string, bool) { return "", r.get("edge") == nil }, "the object is gone")
 }
 
-// TestOldCRDs runs with the CRDs of OpenYurt's operator, which drop most fields. The fields that they have are true, and the program settles.
+// TestOldCRDs runs with the CRDs of OpenYurt's operator, which drop most fields. The fields that they have are true, and the program
+// settles.
 func TestOldCRDs(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"v0.6.0", "main"} {
@@ -112,9 +116,13 @@ func TestOldCRDs(t *testing.T) {
 			r.pools("hangzhou", "beijing")
 			r.deploy()
 			// As the webhook of the operator completes objects.
-			spec := `{ingress_controller_replicas_per_pool: 2, ingress_controller_image: "k8s.gcr.io/ingress-nginx/controller:v0.48.1", ingress_webhook_certgen_image: "docker.io/jettech/kube-webhook-certgen:v1.5.1", pools: [{name: hangzhou}, {name: beijing}]}`
+			spec := `{ingress_controller_replicas_per_pool: 2, ingress_controller_image: "k8s.gcr.io/ingress-nginx/controller:v0.48.1", ` +
+				`ingress_webhook_certgen_image: "docker.io/jettech/kube-webhook-certgen:v1.5.1", pools: [{name: hangzhou}, {name: ` +
+				`beijing}]}`
 			if release == "main" {
-				spec = `{ingressControllerReplicasPerPool: 2, ingressControllerImage: "registry.k8s.io/ingress-nginx/controller:v0.48.1", pools: [{name: hangzhou}, {name: beijing}]}`
+				spec = `{ingressControllerReplicasPerPool: 2, ingressControllerImage: ` +
+					`"registry.k8s.io/ingress-nginx/controller:v0.48.1", ` +
+					`pools: [{name: hangzhou}, {name: beijing}]}`
 			}
 			y := r.create("edge", spec)
 			r.patch("edge", `{"metadata": {"finalizers": ["`+v1alpha1.Finalizer+`"]}}`)
@@ -122,7 +130,8 @@ func TestOldCRDs(t *testing.T) {
 			r.eventually(func() (string, bool) { s := r.get("edge").Status; return fmt.Sprint(s), s.ReadyNum == 2 }, "both pools are ready")
 			for _, pool := range []string{"hangzhou", "beijing"} {
 				assert.Equal(t, int32(2), *r.deployment(pool).Spec.Replicas)
-				assert.True(t, strings.HasPrefix(image(r.deployment(pool)), traefik+":"), "no user chose the image that the webhook has written")
+				assert.True(t, strings.HasPrefix(image(r.deployment(pool)), traefik+":"),
+					"no user chose the image that the webhook has written")
 			}
 			assert.Empty(t, r.get("edge").Status.Pools, "the CRD drops the field")
 			r.settled("edge")

@@ -31,7 +31,8 @@ const (
 	conditionR = v1alpha1.ConditionReady
 )
 
-// TestTwoPools creates two pools, changes, empties and removes one of them, and deletes the object. The other pool is not written meanwhile.
+// TestTwoPools creates two pools, changes, empties and removes one of them, and deletes the object. The other pool is not written
+// meanwhile.
 func TestTwoPools(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -72,7 +73,10 @@ func TestTwoPools(t *testing.T) {
 	}
 	before := other()
 	r.patch("edge", `{"spec": {"pools": [{"name": "hangzhou", "image": "`+traefik+`:v3.0.0", "replicas": 2}, {"name": "beijing"}]}}`)
-	r.eventually(func() (string, bool) { got := image(r.deployment("hangzhou")); return got, got == traefik+":v3.0.0" }, "the image changes")
+	r.eventually(func() (string, bool) {
+		got := image(r.deployment("hangzhou"))
+		return got, got == traefik+":v3.0.0"
+	}, "the image changes")
 	r.eventually(func() (string, bool) {
 		got := r.pool("edge", "hangzhou").ReadyReplicas
 		return fmt.Sprint(got), got == 2
@@ -100,18 +104,20 @@ func TestTwoPools(t *testing.T) {
 
 // drift changes the content of an object of each kind, as an administrator or another tenant would.
 var drift = map[string]string{
-	"IngressClass":        `{"metadata": {"annotations": {"fairlead.dev/applied": null}}}`, // its controller cannot change
-	"ServiceAccount":      `{"automountServiceAccountToken": true}`,
-	"ConfigMap":           `{"data": {"allow-snippet-annotations": "true", "KUBERNETES_SERVICE_HOST": "192.0.2.1", "own": "x"}}`,
-	"ClusterRoleBinding":  `{"subjects": [{"kind": "ServiceAccount", "name": "other", "namespace": "default"}]}`,
-	"RoleBinding":         `{"subjects": []}`,
-	"Service":             `{"spec": {"selector": {"app": "own"}, "externalTrafficPolicy": "Cluster", "ports": [{"name": "http", "port": 81}]}}`,
+	"IngressClass":       `{"metadata": {"annotations": {"fairlead.dev/applied": null}}}`, // its controller cannot change
+	"ServiceAccount":     `{"automountServiceAccountToken": true}`,
+	"ConfigMap":          `{"data": {"allow-snippet-annotations": "true", "KUBERNETES_SERVICE_HOST": "192.0.2.1", "own": "x"}}`,
+	"ClusterRoleBinding": `{"subjects": [{"kind": "ServiceAccount", "name": "other", "namespace": "default"}]}`,
+	"RoleBinding":        `{"subjects": []}`,
+	"Service": `{"spec": {"selector": {"app": "own"}, "externalTrafficPolicy": "Cluster", "ports": [{"name": "http", ` +
+		`"port": 81}]}}`,
 	"PodDisruptionBudget": `{"spec": {"maxUnavailable": 0}}`,
-	"Deployment":          `{"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "own", "image": "evil"}], "nodeSelector": {"apps.openyurt.io/nodepool": "beijing"}}}}}`,
+	"Deployment": `{"spec": {"replicas": 5, "template": {"spec": {"containers": [{"name": "own", "image": "evil"}], ` +
+		`"nodeSelector": {"apps.openyurt.io/nodepool": "beijing"}}}}}`,
 }
 
-// content returns what an object says, without what the API server adds at each write. Entries of maps that others add stay, so only what was there
-// before counts.
+// content returns what an object says, without what the API server adds at each write. Entries of maps that others add stay, so only what
+// was there before counts.
 func content(u *unstructured.Unstructured) map[string]any {
 	c := u.DeepCopy().Object
 	delete(c, "metadata")
@@ -133,7 +139,8 @@ func TestDrift(t *testing.T) {
 	r.pools("hangzhou")
 	r.deploy()
 	r.start(func(c *config.Config) { c.Policy.CacheImage = "registry.example/edge-cache:v1" })
-	y := r.create("edge", `{profile: haproxy-ingress, cacheSidecar: {enabled: true}, pools: [{name: hangzhou}]}`) // a profile with objects of all kinds
+	// a profile with objects of all kinds
+	y := r.create("edge", `{profile: haproxy-ingress, cacheSidecar: {enabled: true}, pools: [{name: hangzhou}]}`)
 	r.await("edge", "hangzhou", conditionR, ready)
 	r.settled("edge")
 	objects := r.owned(y.UID, "")
@@ -144,7 +151,9 @@ func TestDrift(t *testing.T) {
 				continue
 			}
 			found = true
-			r.patchObject(k.Resource, u.GetNamespace(), u.GetName(), `{"metadata": {"labels": {"`+v1alpha1.LabelPool+`": "other", "app.kubernetes.io/name": null, "`+v1alpha1.LabelManagedBy+`": null}}}`)
+			r.patchObject(k.Resource, u.GetNamespace(), u.GetName(),
+				`{"metadata": {"labels": {"`+v1alpha1.LabelPool+`": "other", "app.kubernetes.io/name": null, "`+v1alpha1.LabelManagedBy+
+					`": null}}}`)
 			r.eventually(func() (string, bool) {
 				got := r.owned(y.UID, "hangzhou")[key]
 				return key, got != nil && assert.ObjectsAreEqual(u.GetLabels(), got.GetLabels())
@@ -166,9 +175,12 @@ func TestDrift(t *testing.T) {
 
 	// Objects that say that they are of the YurtIngress, of a pool that it does not list, or of none.
 	for _, pool := range []string{`"fairlead.dev/pool": "ghost", `, ""} {
-		r.apply(`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stray", "namespace": "fairlead", "labels": {` + pool + `"fairlead.dev/managed-by": "nodepool-ingress"},
-			"ownerReferences": [{"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "YurtIngress", "name": "edge", "uid": "` + string(y.UID) + `", "controller": true}]},
-			"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}`)
+		r.apply(`{"apiVersion": "apps/v1", "kind": "Deployment",
+			"metadata": {"name": "stray", "namespace": "fairlead", "labels": {` + pool + `"fairlead.dev/managed-by": "nodepool-ingress"},
+			"ownerReferences": [{"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "YurtIngress", "name": "edge",
+			"uid": "` + string(y.UID) + `", "controller": true}]},
+			"spec": {"selector": {"matchLabels": {"a": "b"}},
+			"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}`)
 		r.eventually(func() (string, bool) {
 			_, err := r.kube.AppsV1().Deployments(namespace).Get(t.Context(), "stray", metav1.GetOptions{})
 			return fmt.Sprint(err), apierrors.IsNotFound(err)
@@ -176,7 +188,8 @@ func TestDrift(t *testing.T) {
 		r.await("edge", "hangzhou", conditionR, ready)
 	}
 	r.patch("edge", `{"status": null}`) // has no effect: the status is a subresource
-	_, err := r.client.Resource(informers.YurtIngresses).Patch(t.Context(), "edge", "application/merge-patch+json", []byte(`{"status": {"readyNum": 7, "pools": null}}`), metav1.PatchOptions{}, "status")
+	_, err := r.client.Resource(informers.YurtIngresses).Patch(t.Context(), "edge", "application/merge-patch+json",
+		[]byte(`{"status": {"readyNum": 7, "pools": null}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
 	r.eventually(func() (string, bool) {
 		s := r.get("edge").Status
@@ -200,7 +213,8 @@ func covered(live, wanted any) bool {
 	return true
 }
 
-// TestForeignObjects has objects of others under the names that pools need, and a user's own ingress-nginx. The program changes none of them.
+// TestForeignObjects has objects of others under the names that pools need, and a user's own ingress-nginx. The program changes none of
+// them.
 func TestForeignObjects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -217,9 +231,13 @@ func TestForeignObjects(t *testing.T) {
 ---
 {apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: nginx}, spec: {controller: k8s.io/ingress-nginx}}
 ---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: forged, namespace: fairlead, labels: {fairlead.dev/managed-by: nodepool-ingress, fairlead.dev/pool: hangzhou}}, data: {a: b}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: forged, namespace: fairlead, labels: {fairlead.dev/managed-by: nodepool-ingress,
+  fairlead.dev/pool: hangzhou}}, data: {a: b}}
 `)
-	names := []string{"namespace/ingress-nginx", "-n=ingress-nginx", "serviceaccount/ingress-nginx", "configmap/ingress-nginx-controller", "clusterrole/ingress-nginx", "ingressclass/nginx"}
+	names := []string{
+		"namespace/ingress-nginx", "-n=ingress-nginx", "serviceaccount/ingress-nginx", "configmap/ingress-nginx-controller",
+		"clusterrole/ingress-nginx", "ingressclass/nginx",
+	}
 	read := func() string {
 		text, err := r.cluster.Kubectl(t.Context(), append([]string{"get", "-o", "json"}, names...)...)
 		require.NoError(t, err)
@@ -248,8 +266,8 @@ func TestForeignObjects(t *testing.T) {
 	assert.NotEmpty(t, r.owned(y.UID, "nginx"), "the class is free")
 }
 
-// TestForeignNames has an object of another owner under each name that a pool needs. The program tells which, neither changes nor deletes it, and
-// goes on when it is gone.
+// TestForeignNames has an object of another owner under each name that a pool needs. The program tells which, neither changes nor deletes
+// it, and goes on when it is gone.
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -273,7 +291,10 @@ func TestForeignNames(t *testing.T) {
 				unstructured.RemoveNestedField(foreign.Object, "metadata", field)
 			}
 			delete(foreign.Object, "status")
-			foreign.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.Manager, v1alpha1.LabelPool: "hangzhou", v1alpha1.LabelOwner: string(y.UID)}) // labels prove nothing
+			// labels prove nothing
+			foreign.SetLabels(map[string]string{
+				v1alpha1.LabelManagedBy: v1alpha1.Manager, v1alpha1.LabelPool: "hangzhou", v1alpha1.LabelOwner: string(y.UID),
+			})
 			r.replaceByForeign(k.Resource, u, foreign)
 			r.await("edge", "hangzhou", v1alpha1.ConditionProgrammed, "False NameConflict")
 			before, err := r.client.Resource(k.Resource).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
@@ -284,7 +305,10 @@ func TestForeignNames(t *testing.T) {
 				}
 			}
 			r.patch("edge", `{"spec": {"pools": [{"name": "beijing"}]}}`) // the pool goes, and the object stays
-			r.eventually(func() (string, bool) { left := r.owned(y.UID, "hangzhou"); return fmt.Sprint(left), len(left) == 0 }, "the pool is removed")
+			r.eventually(func() (string, bool) {
+				left := r.owned(y.UID, "hangzhou")
+				return fmt.Sprint(left), len(left) == 0
+			}, "the pool is removed")
 			after, err := r.client.Resource(k.Resource).Namespace(u.GetNamespace()).Get(t.Context(), u.GetName(), metav1.GetOptions{})
 			require.NoError(t, err, key)
 			assert.Equal(t, before.GetUID(), after.GetUID(), key)
@@ -309,8 +333,8 @@ func (r *rig) replaceByForeign(resource schema.GroupVersionResource, u, foreign 
 	}, "%s of another owner", u.GetName())
 }
 
-// TestDeletedTogether deletes two objects at the same time, and while a third one has the same profile. Neither thinks that it is the last one: they
-// have nothing in common.
+// TestDeletedTogether deletes two objects at the same time, and while a third one has the same profile. Neither thinks that it is the last
+// one: they have nothing in common.
 func TestDeletedTogether(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -352,11 +376,15 @@ func TestRefusedObjects(t *testing.T) {
 	r.pools("a", "b", "c")
 	r.deploy()
 	r.start(func(c *config.Config) { c.Policy.BalancerClasses = []string{"example.com/x", "example.com/y"} })
-	r.create("edge", `{pools: [{name: a, exposure: {type: NodePort, httpPort: 30080, httpsPort: 30443}}, {name: b, exposure: {type: NodePort, httpPort: 30080}}, {name: c, exposure: {type: NodePort, httpPort: 1}}]}`)
+	r.create("edge",
+		`{pools: [{name: a, exposure: {type: NodePort, httpPort: 30080, httpsPort: 30443}}, {name: b, exposure: {type: NodePort, `+
+			`httpPort: 30080}}, {name: c, exposure: {type: NodePort, httpPort: 1}}]}`)
 	r.await("edge", "a", conditionR, ready)
 	r.await("edge", "b", conditionR, "False NotWritten")
 	r.await("edge", "c", conditionR, "False NotWritten")
-	r.patch("edge", `{"spec": {"pools": [{"name": "a", "exposure": {"type": "ClusterIP"}}, {"name": "b", "exposure": {"type": "NodePort", "httpPort": 30080}}, {"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/x"}}]}}`)
+	r.patch("edge",
+		`{"spec": {"pools": [{"name": "a", "exposure": {"type": "ClusterIP"}}, {"name": "b", "exposure": {"type": "NodePort", "httpPort": `+
+			`30080}}, {"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/x"}}]}}`)
 	r.await("edge", "a", conditionR, ready)
 	r.await("edge", "b", conditionR, ready)
 	r.await("edge", "c", conditionR, ready)
@@ -364,14 +392,19 @@ func TestRefusedObjects(t *testing.T) {
 	// Fields that cannot change: the objects are created again.
 	class, err := r.kube.NetworkingV1().IngressClasses().Get(t.Context(), "c", metav1.GetOptions{})
 	require.NoError(t, err)
-	r.patch("edge", `{"spec": {"profile": "haproxytech", "pools": [{"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": "example.com/y"}}]}}`)
+	r.patch("edge",
+		`{"spec": {"profile": "haproxytech", "pools": [{"name": "c", "exposure": {"type": "LoadBalancer", "loadBalancerClass": `+
+			`"example.com/y"}}]}}`)
 	r.eventually(func() (string, bool) {
 		got, err := r.kube.NetworkingV1().IngressClasses().Get(t.Context(), "c", metav1.GetOptions{})
 		return fmt.Sprint(err), err == nil && got.Spec.Controller != class.Spec.Controller
 	}, "the class has the other controller")
 	r.await("edge", "c", conditionR, ready)
 	r.settled("edge")
-	r.eventually(func() (string, bool) { left := r.managed(plan.IngressClasses); return fmt.Sprint(left), len(left) == 1 }, "the other pools are gone")
+	r.eventually(func() (string, bool) {
+		left := r.managed(plan.IngressClasses)
+		return fmt.Sprint(left), len(left) == 1
+	}, "the other pools are gone")
 }
 
 // TestOtherLabels uses another label of nodes, two names of one field that differ, and a custom manifest.
@@ -394,12 +427,15 @@ func TestOtherLabels(t *testing.T) {
 
 	r.patch("edge", `{"spec": {"poolLabelKey": "kubernetes.io/hostname"}}`)
 	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False NotAllowed")
-	r.patch("edge", `{"spec": {"poolLabelKey": "topology.kubernetes.io/zone", "profile": "custom", "customManifest": {"configMap": "mine"}}}`)
+	r.patch("edge",
+		`{"spec": {"poolLabelKey": "topology.kubernetes.io/zone", "profile": "custom", "customManifest": {"configMap": "mine"}}}`)
 	r.await("edge", "zone-1", v1alpha1.ConditionAccepted, "False InvalidManifest")
-	r.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: default, labels: {fairlead.dev/custom-manifest: "true"}}, data: {manifest.yaml: "{}"}}`)
+	r.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: default, labels: {fairlead.dev/custom-manifest: ` +
+		`"true"}}, data: {manifest.yaml: "{}"}}`)
 	r.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: fairlead}, data: {manifest.yaml: "{}"}}`)
 	time.Sleep(quiet)
-	assert.Contains(t, r.condition("edge", "zone-1", v1alpha1.ConditionAccepted), "InvalidManifest", "neither has the namespace and the label")
+	assert.Contains(t, r.condition("edge", "zone-1", v1alpha1.ConditionAccepted), "InvalidManifest",
+		"neither has the namespace and the label")
 	for _, c := range r.pool("edge", "zone-1").Conditions {
 		assert.Contains(t, c.Message, "does not exist")
 	}

@@ -45,8 +45,8 @@ func (r *rig) chartObjects(template string) {
 	})
 }
 
-// TestProfiles installs one pool with each built-in profile, one after the other, and lets an API server check what the subcommand plan prints. The
-// class and the arguments change together, and each role is one of the chart.
+// TestProfiles installs one pool with each built-in profile, one after the other, and lets an API server check what the subcommand plan
+// prints. The class and the arguments change together, and each role is one of the chart.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -85,7 +85,8 @@ func TestProfiles(t *testing.T) {
 		require.NoError(t, cmd.ExecuteContext(t.Context()), "%s: plan finds no difference: %s", profile, &log)
 		file := filepath.Join(t.TempDir(), "objects.yaml")
 		require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
-		applied, err := r.cluster.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", file)
+		applied, err := r.cluster.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--dry-run=server",
+			"--validate=strict", "--warnings-as-errors", "-f", file)
 		require.NoError(t, err, profile)
 		assert.Equal(t, len(owned), strings.Count(applied, "serverside-applied"), profile)
 	}
@@ -116,8 +117,8 @@ func (r *rig) versionsOf(y *v1alpha1.YurtIngress) map[string]string {
 	return versions
 }
 
-// TestLeases lets the ServiceAccounts of pools write Leases, with the roles and the policy of the chart. Each has the Lease that its controller is
-// told to use, and neither that of the program nor that of another pool.
+// TestLeases lets the ServiceAccounts of pools write Leases, with the roles and the policy of the chart. Each has the Lease that its
+// controller is told to use, and neither that of the program nor that of another pool.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -161,12 +162,16 @@ func TestLeases(t *testing.T) {
 				assert.True(t, apierrors.IsForbidden(err), "%s: %s and %s: %v", profile, c.account, name, err)
 			}
 		}
-		require.NoError(t, r.kube.CoordinationV1().Leases(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		require.NoError(t,
+			r.kube.CoordinationV1().Leases(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
 	// The program itself, and others, are not affected.
-	r.apply(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: test-operator}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: nodepool-ingress, namespace: fairlead}]}`)
+	r.apply(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: test-operator}, roleRef: {apiGroup: ` +
+		`rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: nodepool-ingress, ` +
+		`namespace: fairlead}]}`)
 	require.NoError(t, writeLease(t.Context(), r.as("nodepool-ingress"), "fairlead-nodepool-ingress"))
-	require.NoError(t, r.kube.CoordinationV1().Leases(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	require.NoError(t,
+		r.kube.CoordinationV1().Leases(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // as returns a client with the permissions of a ServiceAccount.

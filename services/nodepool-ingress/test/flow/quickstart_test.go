@@ -49,30 +49,35 @@ func (r *rig) shell(line string) string {
 	home := r.t.TempDir()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*kubetest.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\nhelm() { "+binary+" helm \"${@/#oci:\\/\\/$REGISTRY\\//}\"; }\n"+line)
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\nkubectl() { "+binary+" kubectl \"$@\"; }\n"+
+		"helm() { "+binary+" helm \"${@/#oci:\\/\\/$REGISTRY\\//}\"; }\n"+line)
 	cmd.Dir, cmd.WaitDelay = root, time.Second
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
-		"REGISTRY=registry.example.com/fairlead", "VERSION=v0.1.0")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.cluster.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,
+		"HELM_DATA_HOME="+home, "REGISTRY=registry.example.com/fairlead", "VERSION=v0.1.0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(r.t, err, "%s\n%s", line, out)
 	return string(out)
 }
 
-// TestQuickStart runs the commands of the quick start as they are, but for the requests to pools: pods do not run here. The program has the flags
-// that the chart gives it.
+// TestQuickStart runs the commands of the quick start as they are, but for the requests to pools: pods do not run here. The program has
+// the flags that the chart gives it.
 func TestQuickStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for i, name := range []string{"hz-1", "sh-1"} {
-		_, err := r.kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := r.kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		require.NoError(t, err)
-		patch := `{"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.` + string(rune('1'+i)) + `"}], "conditions": [{"type": "Ready", "status": "True"}]}}`
-		_, err = r.kube.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		patch := `{"status": {"addresses": [{"type": "InternalIP", "address": ` +
+			`"192.0.2.` + string(rune('1'+i)) + `"}], "conditions": [{"type": "Ready", "status": "True"}]}}`
+		_, err = r.kube.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{},
+			"status")
 		require.NoError(t, err)
 	}
 	r.deploy()
 	t.Cleanup(func() {
-		r.shell("helm uninstall nodepool-ingress -n fairlead; kubectl delete -f deploy/examples/nodepool-ingress/hello.yaml -f deploy/examples/nodepool-ingress/cache.yaml --ignore-not-found --wait=false")
+		r.shell("helm uninstall nodepool-ingress -n fairlead; kubectl delete -f deploy/examples/nodepool-ingress/hello.yaml -f " +
+			"deploy/examples/nodepool-ingress/cache.yaml --ignore-not-found --wait=false")
 	})
 	ran := map[string]int{}
 	variables := regexp.MustCompile(`^([A-Z]+)=`)

@@ -53,8 +53,8 @@ type rig struct {
 	logs    *zaptest.ObservedLogs
 }
 
-// newRig returns a rig in a shared API server, without objects of other tests. No other test uses it at the same time: the program serves all
-// YurtIngresses.
+// newRig returns a rig in a shared API server, without objects of other tests. No other test uses it at the same time: the program serves
+// all YurtIngresses.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	return newRigIn(t, shared.Take(t), "")
@@ -120,7 +120,8 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 // node creates a node of a pool. It is ready.
 func (r *rig) node(name, key, pool string) {
 	r.t.Helper()
-	n, err := r.kube.CoreV1().Nodes().Create(r.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{key: pool}}}, metav1.CreateOptions{})
+	n, err := r.kube.CoreV1().Nodes().Create(r.t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{key: pool}}}, metav1.CreateOptions{})
 	require.NoError(r.t, err)
 	r.ready(n.Name, corev1.ConditionTrue)
 }
@@ -128,7 +129,8 @@ func (r *rig) node(name, key, pool string) {
 func (r *rig) ready(node string, status corev1.ConditionStatus) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, status)
-	_, err := r.kube.CoreV1().Nodes().Patch(r.t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := r.kube.CoreV1().Nodes().Patch(r.t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{},
+		"status")
 	require.NoError(r.t, err)
 }
 
@@ -168,7 +170,8 @@ func (r *rig) patch(name, text string) {
 
 func (r *rig) patchObject(resource schema.GroupVersionResource, ns, name, text string) {
 	r.t.Helper()
-	_, err := r.client.Resource(resource).Namespace(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "kubectl"})
+	_, err := r.client.Resource(resource).Namespace(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(text),
+		metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(r.t, err)
 }
 
@@ -186,7 +189,8 @@ func (r *rig) owned(uid types.UID, pool string) map[string]*unstructured.Unstruc
 		require.NoError(r.t, err)
 		for i := range list.Items {
 			u := &list.Items[i]
-			if owner := metav1.GetControllerOf(u); owner != nil && owner.UID == uid && (pool == "" || u.GetLabels()[v1alpha1.LabelPool] == pool) {
+			if owner := metav1.GetControllerOf(u); owner != nil && owner.UID == uid &&
+				(pool == "" || u.GetLabels()[v1alpha1.LabelPool] == pool) {
 				objects[k.Kind+"/"+u.GetName()] = u
 			}
 		}
@@ -209,7 +213,8 @@ func (r *rig) managed(resource schema.GroupVersionResource) []string {
 // deployment returns the Deployment of a pool, nil if it does not exist.
 func (r *rig) deployment(pool string) *appsv1.Deployment {
 	r.t.Helper()
-	list, err := r.kube.AppsV1().Deployments(namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelPool + "=" + pool})
+	list, err := r.kube.AppsV1().Deployments(namespace).List(r.t.Context(),
+		metav1.ListOptions{LabelSelector: v1alpha1.LabelPool + "=" + pool})
 	require.NoError(r.t, err)
 	if len(list.Items) == 0 {
 		return nil
@@ -238,7 +243,8 @@ func (r *rig) deploy() {
 				d := &list.Items[i]
 				if d.Status.ObservedGeneration != d.Generation && d.DeletionTimestamp == nil {
 					progress(d)
-					_, _ = r.kube.AppsV1().Deployments(namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{FieldManager: "deployment-controller"})
+					_, _ = r.kube.AppsV1().Deployments(namespace).UpdateStatus(ctx, d,
+						metav1.UpdateOptions{FieldManager: "deployment-controller"})
 				}
 			}
 			time.Sleep(tick)
@@ -251,7 +257,9 @@ func progress(d *appsv1.Deployment) {
 	replicas, tag := *d.Spec.Replicas, image(d)
 	before := d.Status
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: replicas}
-	condition := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"}
+	condition := appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
+	}
 	switch {
 	case strings.HasSuffix(tag, ":bad"): // the old pods stay
 		d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas = before.ReadyReplicas, before.AvailableReplicas, 1

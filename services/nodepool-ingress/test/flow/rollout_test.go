@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/pkg/kubetest"
 )
 
-// TestRollout rolls a bad image out to four pools: the first one fails, and the others keep the old image. The correct image reaches all, one
-// after the other, and the pool without a ready node last.
+// TestRollout rolls a bad image out to four pools: the first one fails, and the others keep the old image. The correct image reaches all,
+// one after the other, and the pool without a ready node last.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -49,7 +49,8 @@ func TestRollout(t *testing.T) {
 
 	// Drift is repaired, and pools scale, while the roll-out has stopped; a new pool is created.
 	r.node("node-e", v1alpha1.LabelNodePool, "e")
-	r.patch("edge", `{"spec": {"ingress_controller_image": "`+traefik+`:slow", "pools": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}]}}`)
+	r.patch("edge",
+		`{"spec": {"ingress_controller_image": "`+traefik+`:slow", "pools": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}]}}`)
 	r.eventually(func() (string, bool) { got := image(r.deployment("a")); return got, got == traefik+":slow" }, "another image starts over")
 	r.await("edge", "a", conditionR, "False Progressing")
 	r.await("edge", "c", v1alpha1.ConditionProgrammed, "False Waiting")
@@ -81,7 +82,9 @@ func TestRollout(t *testing.T) {
 		r.await("edge", pool, conditionR, ready)
 	}
 
-	r.patch("edge", `{"spec": {"updateStrategy": {"paused": true}, "ingress_controller_image": "`+traefik+`:v3", "ingress_controller_replicas_per_pool": 2}}`)
+	r.patch("edge",
+		`{"spec": {"updateStrategy": {"paused": true}, "ingress_controller_image": "`+traefik+
+			`:v3", "ingress_controller_replicas_per_pool": 2}}`)
 	r.await("edge", "a", v1alpha1.ConditionProgrammed, "False Paused")
 	time.Sleep(quiet)
 	for _, pool := range pools {
@@ -89,7 +92,10 @@ func TestRollout(t *testing.T) {
 	}
 	r.patch("edge", `{"spec": {"updateStrategy": {"paused": false, "maxUnavailablePools": 4}}}`)
 	for _, pool := range pools {
-		r.eventually(func() (string, bool) { got := image(r.deployment(pool)); return got, got == traefik+":v3" }, "the roll-out of %s goes on", pool)
+		r.eventually(func() (string, bool) {
+			got := image(r.deployment(pool))
+			return got, got == traefik+":v3"
+		}, "the roll-out of %s goes on", pool)
 	}
 	r.settled("edge")
 }

@@ -197,10 +197,13 @@ func (a *admission) addProblem(r *Route, rule int, l *Listener, why *Refusal) {
 // Reasons why a listener refuses a rule because of a redirect.
 var (
 	errRedirectLoop  = errors.New("filter RequestRedirect: the listener has HTTPS already, so the redirect would not end")
-	errRedirectHosts = errors.New("filter RequestRedirect: OCI can only redirect all hosts of a listener: remove the hostnames of the route")
-	errRedirectRules = errors.New("filter RequestRedirect: OCI would redirect the requests for older rules of the listener, too: attach the redirect to a listener of its own")
-	errRedirectOwner = errors.New("filter RequestRedirect: OCI would redirect the requests for rules of other namespaces, which the listener serves: attach the redirect to a listener of its own")
-	errRedirected    = errors.New("an older rule redirects all requests of the listener to HTTPS: attach the route to another listener")
+	errRedirectHosts = errors.New(
+		"filter RequestRedirect: OCI can only redirect all hosts of a listener: remove the hostnames of the route")
+	errRedirectRules = errors.New("filter RequestRedirect: OCI would redirect the requests for older rules of the listener, too: attach " +
+		"the redirect to a listener of its own")
+	errRedirectOwner = errors.New("filter RequestRedirect: OCI would redirect the requests for rules of other namespaces, which the " +
+		"listener serves: attach the redirect to a listener of its own")
+	errRedirected = errors.New("an older rule redirects all requests of the listener to HTTPS: attach the route to another listener")
 )
 
 // admitRedirect admits the redirect of all requests. It cannot leave out requests for which a route has a more specific match, so it is
@@ -268,7 +271,8 @@ func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *R
 		return nil // the route is not attached
 	}
 	if left := a.in.Limits.Conditions - l.conditions; least > left {
-		return capacityRefusal("the rule needs %d conditions or more, and older routes leave %d of the %d of a listener", least, max(left, 0),
+		return capacityRefusal("the rule needs %d conditions or more, "+
+			"and older routes leave %d of the %d of a listener", least, max(left, 0),
 			a.in.Limits.Conditions)
 	}
 	if own := a.in.Limits.limitsOf(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {

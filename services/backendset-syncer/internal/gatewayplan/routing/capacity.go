@@ -29,7 +29,9 @@ func (d *Desired) CheckBackends(endpoints map[Backend]int, limits BackendLimits,
 				OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)})
 		case n > room:
 			oversized = append(oversized,
-				OversizedSet{s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)})
+				OversizedSet{
+					s.Name, fmt.Sprintf("%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room),
+				})
 		}
 		left -= min(n, limits.PerSet, left)
 	}

@@ -90,7 +90,8 @@ func (c *conjunction) addHostname(hostname string, port int32) error {
 		c.alternatives = append(c.alternatives,
 			[]string{attribute + "[0] " + endsWith + " " + alone, attribute + "[0] " + endsWith + " " + other})
 	} else {
-		c.alternatives = append(c.alternatives, []string{attribute + " " + equals + " " + alone, attribute + "[0] " + startsWith + " " + other})
+		c.alternatives = append(c.alternatives,
+			[]string{attribute + " " + equals + " " + alone, attribute + "[0] " + startsWith + " " + other})
 	}
 	return err
 }

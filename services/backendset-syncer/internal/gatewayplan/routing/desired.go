@@ -13,7 +13,8 @@ func (a *admission) buildDesired() *Desired {
 	for i := range a.listeners {
 		l := &a.listeners[i]
 		p := Policy{
-			Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name), Redirect: l.redirect,
+			Gateway: l.Gateway, Listener: l.Name, Key: PolicyKey(l.Gateway, l.Name), Name: PolicyName(l.Gateway, l.Name),
+			Redirect: l.redirect,
 		}
 		if name := a.in.Names[p.Key]; name != "" {
 			p.Name = name

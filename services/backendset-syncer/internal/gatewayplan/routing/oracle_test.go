@@ -47,7 +47,8 @@ func oracle(l *Listener, r *http.Request) (string, bool) {
 					if !covers(hostname, host) || !satisfies(&rule.Matches[matchIndex], r) {
 						continue
 					}
-					if own := rankOf(narrower(hostname, l.Hostname), &rule.Matches[matchIndex], route, ruleIndex, matchIndex); best == nil || own.above(best) {
+					if own := rankOf(narrower(hostname, l.Hostname), &rule.Matches[matchIndex], route, ruleIndex,
+						matchIndex); best == nil || own.above(best) {
 						best, backends = own, describeRule(route, ruleIndex)
 					}
 				}
@@ -187,20 +188,24 @@ func (c chooser) path() string {
 
 func (c chooser) match() gatewayv1.HTTPRouteMatch {
 	m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{
-		Type: ptr.To(gatewayv1.PathMatchType(c.from("Exact", "PathPrefix", "PathPrefix", "RegularExpression"))), Value: ptr.To(strings.ReplaceAll(c.path(), "//", "/")),
+		Type:  ptr.To(gatewayv1.PathMatchType(c.from("Exact", "PathPrefix", "PathPrefix", "RegularExpression"))),
+		Value: ptr.To(strings.ReplaceAll(c.path(), "//", "/")),
 	}}
 	if *m.Path.Type == gatewayv1.PathMatchRegularExpression {
 		*m.Path.Value = c.from("^/a.*", "^/(a)$", ".*/b$", "^/a/(.*)$")
 	}
 	for range c.IntN(2) * c.IntN(4) {
-		h := gatewayv1.HTTPHeaderMatch{Name: gatewayv1.HTTPHeaderName(c.from("x-team", "X-Team", "x-tier")), Value: c.from("red", "Red", "blue (dark)")}
+		h := gatewayv1.HTTPHeaderMatch{
+			Name: gatewayv1.HTTPHeaderName(c.from("x-team", "X-Team", "x-tier")), Value: c.from("red", "Red", "blue (dark)"),
+		}
 		if c.IntN(4) == 0 {
 			h.Type, h.Value = ptr.To(gatewayv1.HeaderMatchRegularExpression), c.from("^re.*", ".*d$", "^Red$", "^.*\\)$")
 		}
 		m.Headers = append(m.Headers, h)
 	}
 	for range c.IntN(2) * c.IntN(3) {
-		m.QueryParams = append(m.QueryParams, gatewayv1.HTTPQueryParamMatch{Name: gatewayv1.HTTPHeaderName(c.from("k", "K", "l")), Value: c.from("1", "2")})
+		m.QueryParams = append(m.QueryParams,
+			gatewayv1.HTTPQueryParamMatch{Name: gatewayv1.HTTPHeaderName(c.from("k", "K", "l")), Value: c.from("1", "2")})
 	}
 	return m
 }
@@ -211,7 +216,9 @@ func (c chooser) routes() []*Route {
 	for i := range 1 + c.IntN(4) {
 		name := string(rune('a' + i))
 		born := time.Date(2026, 11, 1, 12, 0, c.IntN(3), 0, time.UTC)
-		r := &Route{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(born)}}}
+		r := &Route{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(born),
+		}}}
 		for range c.IntN(3) {
 			r.Spec.Hostnames = append(r.Spec.Hostnames, gatewayv1.Hostname(c.hostname()))
 		}
@@ -221,7 +228,8 @@ func (c chooser) routes() []*Route {
 				rule.Matches = append(rule.Matches, c.match())
 			}
 			r.Spec.Rules = append(r.Spec.Rules, rule)
-			r.Members = append(r.Members, []Member{{Backend: Backend{Kind: "Service", Namespace: "team", Name: fmt.Sprintf("%s%d", name, j), Port: 80}, Weight: 1}})
+			r.Members = append(r.Members,
+				[]Member{{Backend: Backend{Kind: "Service", Namespace: "team", Name: fmt.Sprintf("%s%d", name, j), Port: 80}, Weight: 1}})
 		}
 		all = append(all, r)
 	}
@@ -230,7 +238,8 @@ func (c chooser) routes() []*Route {
 
 func (c chooser) request(port int32) *http.Request {
 	r := &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: c.path()}}
-	r.Host = c.from("a.example.com", "b.example.com", "a.b.example.com", "c.b.Example.com", "example.com", "x.org", "b.com", "xb.example.com") + c.from("", fmt.Sprintf(":%d", port))
+	r.Host = c.from("a.example.com", "b.example.com", "a.b.example.com", "c.b.Example.com", "example.com", "x.org", "b.com",
+		"xb.example.com") + c.from("", fmt.Sprintf(":%d", port))
 	for _, name := range []string{"X-Team", "X-Tier"} {
 		if c.IntN(3) > 0 {
 			r.Header.Set(name, c.from("red", "Red", "blue (dark)"))
@@ -257,7 +266,8 @@ func TestPrecedenceAgainstOracle(t *testing.T) {
 		routes := c.routes()
 		for i, hostname := range []string{"", "*.example.com", "a.example.com"} {
 			in.Listeners = append(in.Listeners, Listener{
-				Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Name: fmt.Sprint("l", i), Hostname: hostname, Port: int32(80 + i), Routes: routes,
+				Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Name: fmt.Sprint("l", i), Hostname: hostname,
+				Port: int32(80 + i), Routes: routes,
 			})
 		}
 		d := Build(in)
@@ -276,7 +286,8 @@ func TestPrecedenceAgainstOracle(t *testing.T) {
 			want, found := oracle(&in.Listeners[i], r)
 			got, ok := served(d, parsed, i, r)
 			require.Equal(t, found, ok, "seed %d: %s%s on listener %q", seed, r.Host, r.URL, in.Listeners[i].Hostname)
-			require.Equal(t, want, got, "seed %d: %s%s %v on listener %q: %v", seed, r.Host, r.URL, r.Header, in.Listeners[i].Hostname, d.Policies[i].Rules)
+			require.Equal(t, want, got, "seed %d: %s%s %v on listener %q: %v", seed, r.Host, r.URL, r.Header, in.Listeners[i].Hostname,
+				d.Policies[i].Rules)
 			if found {
 				some++
 			} else {
@@ -307,13 +318,18 @@ func FuzzCondition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, hostname, path, header, value, parameter, parameterValue string) {
 		hostname = strings.ToLower(hostname)
 		m := gatewayv1.HTTPRouteMatch{
-			Path:        &gatewayv1.HTTPPathMatch{Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To("/" + strings.TrimPrefix(path, "/"))},
+			Path: &gatewayv1.HTTPPathMatch{
+				Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To("/" + strings.TrimPrefix(path, "/")),
+			},
 			Headers:     []gatewayv1.HTTPHeaderMatch{{Name: gatewayv1.HTTPHeaderName(header), Value: value}},
 			QueryParams: []gatewayv1.HTTPQueryParamMatch{{Name: gatewayv1.HTTPHeaderName(parameter), Value: parameterValue}},
 		}
 		route := &Route{HTTPRoute: &gatewayv1.HTTPRoute{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "r"},
-			Spec:       gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(hostname)}, Rules: []gatewayv1.HTTPRouteRule{{Matches: []gatewayv1.HTTPRouteMatch{m}}}},
+			Spec: gatewayv1.HTTPRouteSpec{
+				Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(hostname)},
+				Rules:     []gatewayv1.HTTPRouteRule{{Matches: []gatewayv1.HTTPRouteMatch{m}}},
+			},
 		}}
 		route.Members = [][]Member{{{Backend: Backend{Kind: "Service", Namespace: "team", Name: "r", Port: 80}, Weight: 1}}}
 		in := &Input{Limits: documentedLimits, Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{route}}}}
@@ -338,7 +354,9 @@ func FuzzCondition(f *testing.F) {
 		host := strings.Replace(hostname, "*", "x", 1)
 		for i := range 7 {
 			values := url.Values{parameter: {parameterValue}}
-			r := &http.Request{Method: http.MethodGet, Host: host, Header: http.Header{}, URL: &url.URL{Path: *m.Path.Value, RawQuery: values.Encode()}}
+			r := &http.Request{
+				Method: http.MethodGet, Host: host, Header: http.Header{}, URL: &url.URL{Path: *m.Path.Value, RawQuery: values.Encode()},
+			}
 			r.Header.Set(header, value)
 			switch i { // each but the first two differs in one part
 			case 1:
@@ -373,7 +391,8 @@ func TestLiterals(t *testing.T) {
 			quote:    quoteLiteral,
 			accepted: []string{"a", "A b", "(i x)", `"a"`, "a,b", "]", "~", strings.Repeat("a", maxLiteral)},
 			refused: map[string]string{
-				"": "empty", "'": "contains '\\''", "a'": "contains", `a\b`: "contains", "a\x00": "contains", "a\n": "contains", "a\t": "contains", "\x7f": "contains",
+				"": "empty", "'": "contains '\\''", "a'": "contains", `a\b`: "contains", "a\x00": "contains", "a\n": "contains",
+				"a\t": "contains", "\x7f": "contains",
 				"é": "contains 'é'", "\xff": "contains", strings.Repeat("a", maxLiteral+1): "the limit is 1024",
 			},
 		},
@@ -385,7 +404,9 @@ func TestLiterals(t *testing.T) {
 		"query parameter": {
 			quote:    queryLiteral,
 			accepted: []string{"a", "A-b_c.d~1"},
-			refused:  map[string]string{"a b": "encoded", "a+b": "encoded", "a/b": "encoded", "%61": "encoded", "a&b": "encoded", "'": "encoded", "": "empty"},
+			refused: map[string]string{
+				"a b": "encoded", "a+b": "encoded", "a/b": "encoded", "%61": "encoded", "a&b": "encoded", "'": "encoded", "": "empty",
+			},
 		},
 		"host": {
 			quote:    hostLiteral,
@@ -451,8 +472,14 @@ func TestParsePattern(t *testing.T) {
 func TestPortsOfHosts(t *testing.T) {
 	t.Parallel()
 	for hostname, want := range map[string]map[string]bool{
-		"a.example.com": {"a.example.com": true, "A.example.com:80": true, "a.example.com:1234": true, "a.example.com.evil:80": false, "xa.example.com": false},
-		"*.example.com": {"a.example.com": true, "a.example.com:80": true, "a.example.com:1234": false, "example.com": false, "a.example.com.evil:80": false},
+		"a.example.com": {
+			"a.example.com": true, "A.example.com:80": true, "a.example.com:1234": true, "a.example.com.evil:80": false,
+			"xa.example.com": false,
+		},
+		"*.example.com": {
+			"a.example.com": true, "a.example.com:80": true, "a.example.com:1234": false, "example.com": false,
+			"a.example.com.evil:80": false,
+		},
 	} {
 		var c conjunction
 		require.NoError(t, c.addHostname(hostname, 80))
@@ -461,7 +488,8 @@ func TestPortsOfHosts(t *testing.T) {
 		match, _, err := ocilbtest.ParseCondition(text)
 		require.NoError(t, err)
 		for host, covered := range want {
-			assert.Equal(t, covered, match(&http.Request{Host: host, Header: http.Header{}, URL: &url.URL{Path: "/"}}), "%s: %s", hostname, host)
+			assert.Equal(t, covered, match(&http.Request{Host: host, Header: http.Header{}, URL: &url.URL{Path: "/"}}), "%s: %s", hostname,
+				host)
 		}
 	}
 }

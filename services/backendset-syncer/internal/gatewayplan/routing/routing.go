@@ -5,7 +5,8 @@
 //
 //	HTTPRoute                        routing policy
 //	hostname h                       any(http.request.headers[(i 'host')] eq (i 'h'), http.request.headers[(i 'host')][0] sw (i 'h:'))
-//	hostname *.d on port p           any(http.request.headers[(i 'host')][0] ew (i '.d'), http.request.headers[(i 'host')][0] ew (i '.d:p'))
+//	hostname *.d on port p           any(http.request.headers[(i 'host')][0] ew (i '.d'),
+//	                                 http.request.headers[(i 'host')][0] ew (i '.d:p'))
 //	path Exact /a                    http.request.url.path eq '/a'
 //	path PathPrefix /a, /a/          any(http.request.url.path eq '/a', http.request.url.path sw '/a/')
 //	path PathPrefix /                nothing, or http.request.url.path sw '/' in a match without another condition
@@ -60,8 +61,8 @@ type Listener struct {
 	TLS      bool
 	Routes   []*Route // attached to the listener
 
-	// Served are the namespaces whose rules the load balancer serves on the listener now, and Redirected means that it redirects all requests
-	// of it now. A redirect of another namespace does not take the requests of those that are served.
+	// Served are the namespaces whose rules the load balancer serves on the listener now, and Redirected means that it redirects all
+	// requests of it now. A redirect of another namespace does not take the requests of those that are served.
 	Served     []string
 	Redirected bool
 	// Reserved are the conditions of others in the policy.

@@ -70,7 +70,9 @@ func (w *world) input() *Input {
 		}
 	}
 	for _, l := range w.Listeners {
-		listener := Listener{Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Name: l.Name, Hostname: l.Hostname, Port: l.Port, TLS: l.TLS}
+		listener := Listener{
+			Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Name: l.Name, Hostname: l.Hostname, Port: l.Port, TLS: l.TLS,
+		}
 		for _, name := range l.Routes {
 			listener.Routes = append(listener.Routes, routes[name])
 		}
@@ -90,8 +92,9 @@ func (w *world) resolve(from *gatewayv1.HTTPRoute) *Route {
 			}
 			members = append(members, Member{
 				Backend: Backend{
-					Kind: string(ptr.Deref(ref.Kind, "Service")), Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(from.Namespace))),
-					Name: string(ref.Name), Port: ptr.Deref(ref.Port, 80),
+					Kind:      string(ptr.Deref(ref.Kind, "Service")),
+					Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(from.Namespace))), Name: string(ref.Name),
+					Port: ptr.Deref(ref.Port, 80),
 				},
 				Weight: ptr.Deref(ref.Weight, 1),
 			})
@@ -179,7 +182,8 @@ func TestNames(t *testing.T) {
 	}
 	same := newSet([]Member{service("team", "chat", 80)})
 	for _, other := range []Member{
-		service("team", "chat", 81), service("team-chat", "80", 80), service("te", "am-chat", 80), {Backend: Backend{Kind: "InferencePool", Namespace: "team", Name: "chat", Port: 80}, Weight: 1},
+		service("team", "chat", 81), service("team-chat", "80", 80), service("te", "am-chat", 80),
+		{Backend: Backend{Kind: "InferencePool", Namespace: "team", Name: "chat", Port: 80}, Weight: 1},
 	} {
 		s := newSet([]Member{other})
 		assert.NotEqual(t, same.Name, s.Name)
@@ -254,7 +258,8 @@ func TestCheckBackends(t *testing.T) {
 	}
 	assert.Empty(t, d.CheckBackends(counts(10, 4, 4, 2), limits, 0))
 	assert.Empty(t, d.CheckBackends(counts(5, 2, 2, 2), limits, 9))
-	assert.Equal(t, []OversizedSet{{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"}}, d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
+	assert.Equal(t, []OversizedSet{{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"}},
+		d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
 	assert.Equal(t, []OversizedSet{
 		{"a", "11 endpoints need a backend, the limit of a backend set is 10"},
 		{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"},
@@ -273,7 +278,12 @@ func TestFallback(t *testing.T) {
 	empty := Backend{Kind: "Service", Namespace: "fairlead", Name: "responder", Port: 500}
 	in := &Input{
 		Limits: documentedLimits, Fallback: &Fallback{NotFound: none, NoBackends: empty}, Foreign: []string{defaultSet},
-		Listeners: []Listener{{Name: "http", Port: 80, Routes: []*Route{{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "chat"}}}}}},
+		Listeners: []Listener{
+			{
+				Name: "http", Port: 80,
+				Routes: []*Route{{HTTPRoute: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "chat"}}}},
+			},
+		},
 	}
 	d := Build(in)
 	require.Len(t, d.Sets, 2)
