@@ -1,7 +1,6 @@
 package ociapi
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -148,7 +147,7 @@ func referencedObjects(lb *loadbalancer.LoadBalancer) map[lblayout.Ref]bool {
 
 // NewStep returns the write of a step.
 func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
-	w := &Write{loadBalancer: l.ID, set: s.Name, etag: l.ETag, operation: string(s.Action) + nouns[s.Kind], layout: true}
+	w := &Write{loadBalancer: l.ID, object: s.Name, etag: l.ETag, action: s.Action, noun: nouns[s.Kind]}
 	if s.Action == lblayout.Delete {
 		return w
 	}
@@ -167,13 +166,6 @@ func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
 		w.body = setBody(s)
 	}
 	return w
-}
-
-// nouns are the kinds in the names of operations.
-var nouns = map[lbrecord.Kind]string{
-	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname",
-	lbrecord.Certificate: "Certificate",
-	lbrecord.BackendSet:  "BackendSet",
 }
 
 // listenerBody returns a listener with the fields that it has and the layout does not decide. Fields that are left out would be removed.
@@ -302,38 +294,6 @@ func setBody(s *lblayout.Step) any {
 		d.Backends = append(d.Backends, backendDetails(b))
 	}
 	return d
-}
-
-// workRequest returns the id of the work request of an answer.
-func workRequest[A answer](got A, id func(A) *string, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	return valueOf(id(got)), nil
-}
-
-// sendLayout sends the write of a step.
-func (c *Client) sendLayout(ctx context.Context, w *Write, token string) (string, error) {
-	if send := senders[w.operation]; send != nil {
-		return send(ctx, c, w, token)
-	}
-	return "", &Error{Class: Refused, Operation: w.operation, Message: "unknown operation"}
-}
-
-// sender sends the write of one operation.
-type sender func(ctx context.Context, c *Client, w *Write, token string) (string, error)
-
-// newSender returns the sender of an operation. The body has the type of the operation.
-func newSender[B any, A answer](
-	send func(ctx context.Context, client *sdkClient, w *Write, body B, token *string) (A, error), id func(A) *string,
-) sender {
-	return func(ctx context.Context, c *Client, w *Write, token string) (string, error) {
-		body, _ := w.body.(B)
-		got, err := callAPI(ctx, c, High, w.operation, func(ctx context.Context, client *sdkClient) (A, error) {
-			return send(ctx, client, w, body, &token)
-		})
-		return workRequest(got, id, err)
-	}
 }
 
 // PathRouted returns the backend sets of path route sets. The program never writes these.

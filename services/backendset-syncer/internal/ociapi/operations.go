@@ -2,132 +2,103 @@ package ociapi
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
-	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
+	"github.com/oracle/oci-go-sdk/v65/common"
+
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// senders are the operations of steps. Their request types have no common form, so each one is written out.
-var senders = map[string]sender{
-	"CreateListener": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateListenerDetails, token *string,
-	) (loadbalancer.CreateListenerResponse, error) {
-		return c.CreateListener(ctx, loadbalancer.CreateListenerRequest{
-			LoadBalancerId: &w.loadBalancer, CreateListenerDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateListenerResponse) *string { return r.OpcWorkRequestId }),
-	"UpdateListener": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.UpdateListenerDetails, token *string,
-	) (loadbalancer.UpdateListenerResponse, error) {
-		return c.UpdateListener(ctx, loadbalancer.UpdateListenerRequest{
-			LoadBalancerId: &w.loadBalancer, ListenerName: &w.set, UpdateListenerDetails: body, OpcRetryToken: token,
-			IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.UpdateListenerResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteListener": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteListenerResponse, error) {
-		return c.DeleteListener(ctx, loadbalancer.DeleteListenerRequest{
-			LoadBalancerId: &w.loadBalancer, ListenerName: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteListenerResponse) *string { return r.OpcWorkRequestId }),
-	"CreateRoutingPolicy": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateRoutingPolicyDetails, token *string,
-	) (loadbalancer.CreateRoutingPolicyResponse, error) {
-		return c.CreateRoutingPolicy(ctx, loadbalancer.CreateRoutingPolicyRequest{
-			LoadBalancerId: &w.loadBalancer, CreateRoutingPolicyDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateRoutingPolicyResponse) *string { return r.OpcWorkRequestId }),
-	"UpdateRoutingPolicy": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.UpdateRoutingPolicyDetails, token *string,
-	) (loadbalancer.UpdateRoutingPolicyResponse, error) {
-		return c.UpdateRoutingPolicy(ctx, loadbalancer.UpdateRoutingPolicyRequest{
-			LoadBalancerId: &w.loadBalancer, RoutingPolicyName: &w.set, UpdateRoutingPolicyDetails: body, OpcRetryToken: token,
-			IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.UpdateRoutingPolicyResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteRoutingPolicy": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteRoutingPolicyResponse, error) {
-		return c.DeleteRoutingPolicy(ctx, loadbalancer.DeleteRoutingPolicyRequest{
-			LoadBalancerId: &w.loadBalancer, RoutingPolicyName: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteRoutingPolicyResponse) *string { return r.OpcWorkRequestId }),
-	"CreateRuleSet": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateRuleSetDetails, token *string,
-	) (loadbalancer.CreateRuleSetResponse, error) {
-		return c.CreateRuleSet(ctx, loadbalancer.CreateRuleSetRequest{
-			LoadBalancerId: &w.loadBalancer, CreateRuleSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateRuleSetResponse) *string { return r.OpcWorkRequestId }),
-	"UpdateRuleSet": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.UpdateRuleSetDetails, token *string,
-	) (loadbalancer.UpdateRuleSetResponse, error) {
-		return c.UpdateRuleSet(ctx, loadbalancer.UpdateRuleSetRequest{
-			LoadBalancerId: &w.loadBalancer, RuleSetName: &w.set, UpdateRuleSetDetails: body, OpcRetryToken: token,
-			IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.UpdateRuleSetResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteRuleSet": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteRuleSetResponse, error) {
-		return c.DeleteRuleSet(ctx, loadbalancer.DeleteRuleSetRequest{
-			LoadBalancerId: &w.loadBalancer, RuleSetName: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteRuleSetResponse) *string { return r.OpcWorkRequestId }),
-	"CreateHostname": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateHostnameDetails, token *string,
-	) (loadbalancer.CreateHostnameResponse, error) {
-		return c.CreateHostname(ctx, loadbalancer.CreateHostnameRequest{
-			LoadBalancerId: &w.loadBalancer, CreateHostnameDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateHostnameResponse) *string { return r.OpcWorkRequestId }),
-	"UpdateHostname": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.UpdateHostnameDetails, token *string,
-	) (loadbalancer.UpdateHostnameResponse, error) {
-		return c.UpdateHostname(ctx, loadbalancer.UpdateHostnameRequest{
-			LoadBalancerId: &w.loadBalancer, Name: &w.set, UpdateHostnameDetails: body, OpcRetryToken: token,
-			IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.UpdateHostnameResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteHostname": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteHostnameResponse, error) {
-		return c.DeleteHostname(ctx, loadbalancer.DeleteHostnameRequest{
-			LoadBalancerId: &w.loadBalancer, Name: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteHostnameResponse) *string { return r.OpcWorkRequestId }),
-	"CreateCertificate": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateCertificateDetails, token *string,
-	) (loadbalancer.CreateCertificateResponse, error) {
-		return c.CreateCertificate(ctx, loadbalancer.CreateCertificateRequest{
-			LoadBalancerId: &w.loadBalancer, CreateCertificateDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateCertificateResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteCertificate": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteCertificateResponse, error) {
-		return c.DeleteCertificate(ctx, loadbalancer.DeleteCertificateRequest{
-			LoadBalancerId: &w.loadBalancer, CertificateName: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteCertificateResponse) *string { return r.OpcWorkRequestId }),
-	"CreateBackendSet": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, body loadbalancer.CreateBackendSetDetails, token *string,
-	) (loadbalancer.CreateBackendSetResponse, error) {
-		return c.CreateBackendSet(ctx, loadbalancer.CreateBackendSetRequest{
-			LoadBalancerId: &w.loadBalancer, CreateBackendSetDetails: body, OpcRetryToken: token, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.CreateBackendSetResponse) *string { return r.OpcWorkRequestId }),
-	"DeleteBackendSet": newSender(func(
-		ctx context.Context, c *sdkClient, w *Write, _ any, _ *string,
-	) (loadbalancer.DeleteBackendSetResponse, error) {
-		return c.DeleteBackendSet(ctx, loadbalancer.DeleteBackendSetRequest{
-			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, IfMatch: &w.etag, RequestMetadata: noRetries(),
-		})
-	}, func(r loadbalancer.DeleteBackendSetResponse) *string { return r.OpcWorkRequestId }),
+// noun is a kind in the name of an operation.
+type noun string
+
+// nounBackend is the kind of the backends of a set.
+const nounBackend noun = "Backend"
+
+// nouns are the kinds of objects in the names of operations.
+var nouns = map[lbrecord.Kind]noun{
+	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname",
+	lbrecord.Certificate: "Certificate", lbrecord.BackendSet: "BackendSet",
+}
+
+// collections are the paths of the objects of a load balancer.
+var collections = map[noun]string{
+	"Listener": "listeners", "RoutingPolicy": "routingPolicies", "RuleSet": "ruleSets", "Hostname": "hostnames",
+	"Certificate": "certificates", "BackendSet": "backendSets",
+}
+
+// methods are the methods of HTTP.
+var methods = map[lblayout.Action]string{
+	lblayout.Create: http.MethodPost, lblayout.Update: http.MethodPut, lblayout.Delete: http.MethodDelete,
+}
+
+// path returns the path of the object of a write, or of the collection that gets it.
+func (w *Write) path() string {
+	path, name := "/loadBalancers/"+w.loadBalancer+"/"+collections[w.noun], w.object
+	if w.noun == nounBackend {
+		path, name = fmt.Sprintf("/loadBalancers/%s/backendSets/%s/backends", w.loadBalancer, w.object), w.backend
+	}
+	if w.action == lblayout.Create {
+		return path
+	}
+	return path + "/" + name
+}
+
+// The requests of writes. The SDK has a type for each operation, with the same fields.
+type (
+	deleteRequest struct {
+		IfMatch   *string `contributesTo:"header" name:"if-match"`
+		RequestID *string `contributesTo:"header" name:"opc-request-id"` // the SDK chooses one
+	}
+	putRequest struct {
+		IfMatch    *string `contributesTo:"header" name:"if-match"`
+		RequestID  *string `contributesTo:"header" name:"opc-request-id"`
+		RetryToken *string `contributesTo:"header" name:"opc-retry-token"`
+		Body       any     `contributesTo:"body"`
+	}
+)
+
+// newRequest returns the request of a write.
+func (w *Write) newRequest(token string) (http.Request, error) {
+	var content any = deleteRequest{IfMatch: &w.etag}
+	if w.action != lblayout.Delete {
+		content = putRequest{IfMatch: &w.etag, RetryToken: &token, Body: w.body}
+	}
+	if body, ok := w.body.(interface{ ValidateEnumValue() (bool, error) }); ok {
+		if _, err := body.ValidateEnumValue(); err != nil {
+			return http.Request{}, err
+		}
+	}
+	noRetries := map[string]string{"opc-client-retries": "false"}
+	return common.MakeDefaultHTTPRequestWithTaggedStructAndExtraHeaders(methods[w.action], w.path(), content, noRetries)
+}
+
+// receipt is the answer to a write.
+type receipt struct{ *http.Response }
+
+// HTTPResponse implements answer.
+func (r receipt) HTTPResponse() *http.Response { return r.Response }
+
+// SendWrite sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
+func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string, error) {
+	operation := w.Operation()
+	got, err := callAPI(ctx, c, High, operation, func(ctx context.Context, client *sdkClient) (receipt, error) {
+		request, err := w.newRequest(token)
+		if err != nil {
+			return receipt{}, err
+		}
+		response, err := client.CallWithServiceAndOperationName(ctx, &request, "loadBalancer", operation)
+		common.CloseBodyIfValid(response)
+		return receipt{response}, err
+	})
+	if err != nil {
+		return "", err
+	}
+	id := got.Header.Get("opc-work-request-id")
+	if id == "" {
+		return "", &Error{Class: Unreachable, Operation: operation, Message: "the answer names no work request"}
+	}
+	return id, nil
 }

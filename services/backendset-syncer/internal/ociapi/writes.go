@@ -1,7 +1,6 @@
 package ociapi
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +10,8 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
 
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -19,33 +20,22 @@ const customizedSuite = "oci-customized-ssl-cipher-suite"
 
 // Write is one mutation of a load balancer: of a backend set, or of another object.
 type Write struct {
-	loadBalancer, set string // set is the name of the object if it is not a backend set
-	etag              string
-	operation         string
-	backend           string // name, of a mutation of one backend
-	body              any
-	layout            bool // of a listener, or of another object that is created or deleted: see sendLayout
+	loadBalancer string
+	etag         string
+	action       lblayout.Action
+	noun         noun
+	object       string // name of the object, or of the set of a backend
+	backend      string // name
+	body         any
 }
 
 // Operation returns the operation of the API.
-func (w *Write) Operation() string { return w.operation }
+func (w *Write) Operation() string { return string(w.action) + string(w.noun) }
 
 // ReplacesObject reports whether the write replaces the whole object, with the fields that were read.
 func (w *Write) ReplacesObject() bool {
-	switch w.operation {
-	case operationReplace, "UpdateListener", "UpdateRoutingPolicy", "UpdateRuleSet", "UpdateHostname":
-		return true
-	}
-	return false
+	return w.action == lblayout.Update && w.noun != nounBackend
 }
-
-// Operations of the API.
-const (
-	operationReplace = "UpdateBackendSet"
-	operationCreate  = "CreateBackend"
-	operationUpdate  = "UpdateBackend"
-	operationDelete  = "DeleteBackend"
-)
 
 // NewWrite returns the write that turns the backends of a set into the wanted ones: a call for one backend if it is the only change,
 // else one that replaces the set. health is nil if the health checker stays. A set with a cipher suite that cannot be written is
@@ -58,7 +48,7 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	if changes.Len() == 0 && health == nil {
 		return nil, nil
 	}
-	w := &Write{loadBalancer: l.ID, set: set.Name, etag: l.ETag}
+	w := &Write{loadBalancer: l.ID, object: set.Name, etag: l.ETag}
 	fixed := set.raw.SslConfiguration != nil && valueOf(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
 	switch {
 	case fixed && health != nil:
@@ -68,23 +58,21 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	case fixed || changes.Len() == 1 && health == nil:
 		w.changeOne(&changes)
 	default:
-		w.operation, w.body = operationReplace, buildReplacement(set, wanted, health)
+		w.action, w.noun, w.body = lblayout.Update, nouns[lbrecord.BackendSet], buildReplacement(set, wanted, health)
 	}
 	return w, nil
 }
 
 // changeOne makes the most urgent change: a new backend, one that drains, one that goes.
 func (w *Write) changeOne(c *plan.Changes) {
+	w.noun = nounBackend
 	switch {
 	case len(c.Create) > 0:
-		w.operation, w.body = operationCreate, createDetails(c.Create[0])
-		w.backend = c.Create[0].Address.String()
+		w.action, w.backend, w.body = lblayout.Create, c.Create[0].Address.String(), createDetails(c.Create[0])
 	case len(c.Update) > 0:
-		w.operation, w.body = operationUpdate, updateDetails(c.Update[0])
-		w.backend = c.Update[0].Address.String()
+		w.action, w.backend, w.body = lblayout.Update, c.Update[0].Address.String(), updateDetails(c.Update[0])
 	default:
-		w.operation = operationDelete
-		w.backend = c.Delete[0].Address.String()
+		w.action, w.backend = lblayout.Delete, c.Delete[0].Address.String()
 	}
 }
 
@@ -164,69 +152,10 @@ func (w *Write) RetryToken(attempt int) string {
 	if err != nil {
 		panic(fmt.Sprintf("write is not JSON: %v", err)) // unreachable: it consists of strings and numbers
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s\n%d\n%s", w.loadBalancer, w.set, w.etag, w.operation, w.backend, attempt,
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n%s\n%d\n%s", w.loadBalancer, w.object, w.etag, w.Operation(), w.backend, attempt,
 		body))
 	return hex.EncodeToString(sum[:])[:tokenLength]
 }
 
 // tokenLength is less than the limit of 64.
 const tokenLength = 32
-
-// SendWrite sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
-func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string, error) {
-	id, err := c.sendOperation(ctx, w, token)
-	if err == nil && id == "" {
-		return "", &Error{Class: Unreachable, Operation: w.operation, Message: "the answer names no work request"}
-	}
-	return id, err
-}
-
-func (c *Client) sendOperation(ctx context.Context, w *Write, token string) (string, error) {
-	if w.layout {
-		return c.sendLayout(ctx, w, token)
-	}
-	switch w.operation {
-	case operationReplace:
-		details, _ := w.body.(loadbalancer.UpdateBackendSetDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(
-			ctx context.Context, client *sdkClient,
-		) (loadbalancer.UpdateBackendSetResponse, error) {
-			return client.UpdateBackendSet(ctx, loadbalancer.UpdateBackendSetRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, UpdateBackendSetDetails: details, IfMatch: &w.etag,
-				OpcRetryToken: &token, RequestMetadata: noRetries(),
-			})
-		})
-		return valueOf(r.OpcWorkRequestId), err
-	case operationCreate:
-		details, _ := w.body.(loadbalancer.CreateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(
-			ctx context.Context, client *sdkClient,
-		) (loadbalancer.CreateBackendResponse, error) {
-			return client.CreateBackend(ctx, loadbalancer.CreateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, CreateBackendDetails: details, IfMatch: &w.etag,
-				OpcRetryToken: &token, RequestMetadata: noRetries(),
-			})
-		})
-		return valueOf(r.OpcWorkRequestId), err
-	case operationUpdate:
-		details, _ := w.body.(loadbalancer.UpdateBackendDetails)
-		r, err := callAPI(ctx, c, High, w.operation, func(
-			ctx context.Context, client *sdkClient,
-		) (loadbalancer.UpdateBackendResponse, error) {
-			return client.UpdateBackend(ctx, loadbalancer.UpdateBackendRequest{
-				LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, UpdateBackendDetails: details,
-				IfMatch: &w.etag, OpcRetryToken: &token, RequestMetadata: noRetries(),
-			})
-		})
-		return valueOf(r.OpcWorkRequestId), err
-	}
-	r, err := callAPI(ctx, c, High, w.operation, func(
-		ctx context.Context, client *sdkClient,
-	) (loadbalancer.DeleteBackendResponse, error) {
-		return client.DeleteBackend(ctx, loadbalancer.DeleteBackendRequest{
-			LoadBalancerId: &w.loadBalancer, BackendSetName: &w.set, BackendName: &w.backend, IfMatch: &w.etag,
-			RequestMetadata: noRetries(),
-		})
-	})
-	return valueOf(r.OpcWorkRequestId), err
-}
