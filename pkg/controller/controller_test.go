@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -335,4 +336,25 @@ func TestUnless(t *testing.T) {
 	h.OnUpdate(1, 2)
 	h.OnDelete(2)
 	assert.Equal(t, []string{"add", "update", "delete"}, got)
+}
+
+func TestTypedHandlers(t *testing.T) {
+	t.Parallel()
+	object := func(uid types.UID, version string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: uid, ResourceVersion: version}}
+	}
+	var got []string
+	enqueue := func(n cache.ObjectName) { got = append(got, n.String()) }
+	typed := TypedHandler(enqueue, func(s *corev1.Service) []cache.ObjectName { return []cache.ObjectName{{Name: "typed-" + s.Name}} })
+	named := NameHandler(enqueue, func(n cache.ObjectName) []cache.ObjectName { return []cache.ObjectName{n} })
+	sameType := UnlessSame(func(_, _ *corev1.Service) bool { return true }, named)
+	typed.OnAdd(object("1", "1"), false)
+	typed.OnAdd(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of another type"}}, false)
+	named.OnAdd(object("1", "1"), false)
+	named.OnAdd("not an object", false)
+	sameType.OnUpdate(object("1", "1"), object("1", "2"))
+	assert.Equal(t, []string{"typed-a", "default/a"}, got)
+	sameType.OnUpdate(object("1", "1"), object("2", "2"))
+	sameType.OnUpdate(&corev1.Pod{}, object("1", "2"))
+	assert.Len(t, got, 2+1+2, "another object of the name, and one of another type")
 }

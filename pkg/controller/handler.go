@@ -34,6 +34,36 @@ func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectN
 	}
 }
 
+// TypedHandler is a Handler for objects of type T, such as *corev1.Pod. Others have no names.
+func TypedHandler[T any](enqueue func(cache.ObjectName), names func(T) []cache.ObjectName) cache.ResourceEventHandler {
+	return Handler(enqueue, func(obj any) []cache.ObjectName {
+		if typed, ok := obj.(T); ok {
+			return names(typed)
+		}
+		return nil
+	})
+}
+
+// NameHandler is a Handler for which only the name of the object matters.
+func NameHandler(enqueue func(cache.ObjectName), names func(cache.ObjectName) []cache.ObjectName) cache.ResourceEventHandler {
+	return Handler(enqueue, func(obj any) []cache.ObjectName {
+		name, err := cache.ObjectToName(obj)
+		if err != nil {
+			return nil
+		}
+		return names(name)
+	})
+}
+
+// UnlessSame returns a handler that ignores the updates of an object of type T for which same returns true.
+func UnlessSame[T metav1.Object](same func(old, current T) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return Unless(func(old, current any) bool {
+		a, ok := old.(T)
+		b, alsoOK := current.(T)
+		return ok && alsoOK && a.GetUID() == b.GetUID() && same(a, b)
+	}, h)
+}
+
 // Unless returns a handler that ignores the updates for which skip returns true.
 func Unless(skip func(old, current any) bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{

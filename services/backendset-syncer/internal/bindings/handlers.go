@@ -23,37 +23,18 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 		r.NoteEvent(name)
 		enqueue(name)
 	}
-	i.Bindings.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
-		b, ok := obj.(*v1alpha1.BackendSetBinding)
-		if !ok {
-			return nil
-		}
+	i.Bindings.AddEventHandler(controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
 		return append(namesOf(informers.BindingsOfSet(i.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)), nameOf(b))
 	}))
 	ofService := func(service cache.ObjectName) []cache.ObjectName {
 		return namesOf(informers.BindingsOfService(i.Bindings, service))
 	}
-	i.Services.AddEventHandler(controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
-		name, err := cache.ObjectToName(obj)
-		if err != nil {
-			return nil
-		}
-		return ofService(name)
-	}))
+	i.Services.AddEventHandler(controller.NameHandler(enqueueNoted, ofService))
 	ofSlice := func(s *discoveryv1.EndpointSlice) []cache.ObjectName {
 		return ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 	}
-	i.EndpointSlices.AddEventHandler(controller.Unless(sameSlice, controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return ofSlice(s)
-		}
-		return nil
-	})))
-	i.Pods.AddEventHandler(controller.Unless(samePod, controller.Handler(enqueueNoted, func(obj any) []cache.ObjectName {
-		name, err := cache.ObjectToName(obj)
-		if err != nil {
-			return nil
-		}
+	i.EndpointSlices.AddEventHandler(controller.UnlessSame(sameSlice, controller.TypedHandler(enqueueNoted, ofSlice)))
+	i.Pods.AddEventHandler(controller.UnlessSame(samePod, controller.NameHandler(enqueueNoted, func(name cache.ObjectName) []cache.ObjectName {
 		var names []cache.ObjectName
 		for _, s := range informers.SlicesOfPod(i.EndpointSlices, name) {
 			names = append(names, ofSlice(s)...)
@@ -74,7 +55,7 @@ func addressHandler(recheck func(addresses []string)) cache.ResourceEventHandler
 			recheck(informers.AddressesOf(s))
 		}
 	}
-	return controller.Unless(sameSlice,
+	return controller.UnlessSame(sameSlice,
 		cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, current any) { check(current) }})
 }
 
@@ -96,23 +77,13 @@ func namesOf(bindings []*v1alpha1.BackendSetBinding) []cache.ObjectName {
 }
 
 // samePod reports whether an update of a pod changes nothing that the program reads: of most pods, that is only their existence.
-func samePod(old, current any) bool {
-	a, ok := old.(*corev1.Pod)
-	if !ok {
-		return false
-	}
-	b, ok := current.(*corev1.Pod)
-	return ok && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && reflect.DeepEqual(a.Spec, b.Spec) &&
-		reflect.DeepEqual(a.Status, b.Status)
+func samePod(old, current *corev1.Pod) bool {
+	return old.DeletionTimestamp.Equal(current.DeletionTimestamp) && reflect.DeepEqual(old.Spec, current.Spec) &&
+		reflect.DeepEqual(old.Status, current.Status)
 }
 
 // sameSlice reports whether an update of a slice changes nothing that the program reads.
-func sameSlice(old, current any) bool {
-	a, ok := old.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return false
-	}
-	b, ok := current.(*discoveryv1.EndpointSlice)
-	return ok && a.UID == b.UID && reflect.DeepEqual(a.Endpoints, b.Endpoints) && reflect.DeepEqual(a.Ports, b.Ports) &&
-		reflect.DeepEqual(a.Labels, b.Labels)
+func sameSlice(old, current *discoveryv1.EndpointSlice) bool {
+	return reflect.DeepEqual(old.Endpoints, current.Endpoints) && reflect.DeepEqual(old.Ports, current.Ports) &&
+		reflect.DeepEqual(old.Labels, current.Labels)
 }

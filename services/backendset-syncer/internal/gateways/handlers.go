@@ -5,12 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/controller"
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
@@ -36,29 +36,15 @@ func AddHandlers(i *informers.Informers, r *Reconciler) {
 		}
 		return []cache.ObjectName{{Name: sweepKey}}
 	}))
-	i.Namespaces.AddEventHandler(controller.Unless(sameLabels, sweep))
-	i.ConfigMaps.AddEventHandler(controller.Handler(r.p.Enqueue, r.ofConfigMap))
-	i.Services.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		name, err := cache.ObjectToName(obj)
-		if err != nil {
-			return nil
-		}
-		return r.ofService(name)
+	i.Namespaces.AddEventHandler(controller.UnlessSame(sameLabels, sweep))
+	i.ConfigMaps.AddEventHandler(controller.TypedHandler(r.p.Enqueue, r.ofConfigMap))
+	i.Services.AddEventHandler(controller.NameHandler(r.p.Enqueue, r.ofService))
+	i.EndpointSlices.AddEventHandler(controller.TypedHandler(r.p.Enqueue, func(s *discoveryv1.EndpointSlice) []cache.ObjectName {
+		return r.ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 	}))
-	i.EndpointSlices.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return r.ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
-		}
-		return nil
-	}))
-	i.Pods.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		if p, ok := obj.(*corev1.Pod); ok {
-			return r.ofPod(p)
-		}
-		return nil
-	}))
-	i.Bindings.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {
-		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok && r.knowsBalancer(b.Spec.LoadBalancerID) {
+	i.Pods.AddEventHandler(controller.TypedHandler(r.p.Enqueue, r.ofPod))
+	i.Bindings.AddEventHandler(controller.TypedHandler(r.p.Enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
+		if r.knowsBalancer(b.Spec.LoadBalancerID) {
 			return []cache.ObjectName{{Name: b.Spec.LoadBalancerID}}
 		}
 		return nil
@@ -129,11 +115,7 @@ func (r *Reconciler) matchBalancers(match func(*balancerState) bool) []cache.Obj
 }
 
 // ofConfigMap returns what a ConfigMap affects. The record of a load balancer may have been changed by another client.
-func (r *Reconciler) ofConfigMap(obj any) []cache.ObjectName {
-	c, ok := obj.(*corev1.ConfigMap)
-	if !ok {
-		return nil
-	}
+func (r *Reconciler) ofConfigMap(c *corev1.ConfigMap) []cache.ObjectName {
 	id, ok := r.recordOf(c)
 	if !ok {
 		return []cache.ObjectName{{Name: sweepKey}}
@@ -159,16 +141,7 @@ func (r *Reconciler) recordOf(c *corev1.ConfigMap) (string, bool) {
 	return parsed.LoadBalancer, true
 }
 
-func configMapsOf(reader kit.Reader) []*corev1.ConfigMap {
-	return informers.ListAll[corev1.ConfigMap](reader)
-}
-
 // sameLabels reports whether an update of a namespace leaves its labels.
-func sameLabels(old, current any) bool {
-	a, ok := old.(interface{ GetLabels() map[string]string })
-	if !ok {
-		return false
-	}
-	b, ok := current.(interface{ GetLabels() map[string]string })
-	return ok && reflect.DeepEqual(a.GetLabels(), b.GetLabels())
+func sameLabels(old, current metav1.Object) bool {
+	return reflect.DeepEqual(old.GetLabels(), current.GetLabels())
 }

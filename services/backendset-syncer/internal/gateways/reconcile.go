@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -139,7 +140,7 @@ func (r *Reconciler) balancerIDs() []string {
 		ids[id] = true
 	}
 	r.mu.Unlock()
-	for _, c := range configMapsOf(r.p.Caches.ConfigMaps) {
+	for _, c := range informers.ListAll[corev1.ConfigMap](r.p.Caches.ConfigMaps) {
 		if id, ok := r.recordOf(c); ok {
 			ids[id] = true
 		}

@@ -148,10 +148,10 @@ func IsReady(p *corev1.Pod) bool {
 
 // GrantsOfNamespace returns the ReferenceGrants of a namespace.
 func GrantsOfNamespace(r kit.Reader, namespace string) []*gatewayv1beta1.ReferenceGrant {
-	return castObjects[gatewayv1beta1.ReferenceGrant](r.ByIndex(byNamespace, namespace))
+	return kit.CastObjects[*gatewayv1beta1.ReferenceGrant](r.ByIndex(byNamespace, namespace))
 }
 
 // PodsOfNamespace returns the pods of a namespace.
 func PodsOfNamespace(r kit.Reader, namespace string) []*corev1.Pod {
-	return castObjects[corev1.Pod](r.ByIndex(byNamespace, namespace))
+	return kit.CastObjects[*corev1.Pod](r.ByIndex(byNamespace, namespace))
 }

@@ -122,7 +122,8 @@ func AllKinds(o Options) PerKind[kit.Kind] {
 			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
 			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
 			Indexers: cache.Indexers{
-				byService: indexBindingByService, byBackendSet: indexBindingBySet, byNamespace: cache.MetaNamespaceIndexFunc,
+				byService: kit.IndexBy(indexBindingByService), byBackendSet: kit.IndexBy(indexBindingBySet),
+				byNamespace: cache.MetaNamespaceIndexFunc,
 			},
 		},
 		Services: kit.Kind{
@@ -133,7 +134,9 @@ func AllKinds(o Options) PerKind[kit.Kind] {
 			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true,
 			Selector:  discoveryv1.LabelServiceName,
 			Transform: kit.Typed(trimSlice),
-			Indexers:  cache.Indexers{byService: indexSliceByService, byPod: indexSliceByPod, byAddress: indexSliceByAddress},
+			Indexers: cache.Indexers{
+				byService: kit.IndexBy(indexSliceByService), byPod: kit.IndexBy(indexSliceByPod), byAddress: kit.IndexBy(AddressesOf),
+			},
 		},
 		Pods: kit.Kind{
 			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways,
@@ -237,52 +240,28 @@ func ClosedGatesIn(pods kit.Reader, s *discoveryv1.EndpointSlice) []cache.Object
 	return closed
 }
 
-func indexBindingByService(obj any) ([]string, error) {
-	b, ok := obj.(*v1alpha1.BackendSetBinding)
-	if !ok {
-		return nil, nil
-	}
-	return []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}, nil
+func indexBindingByService(b *v1alpha1.BackendSetBinding) []string {
+	return []string{b.Namespace + "/" + b.Spec.ServiceRef.Name}
 }
 
-func indexBindingBySet(obj any) ([]string, error) {
-	b, ok := obj.(*v1alpha1.BackendSetBinding)
-	if !ok {
-		return nil, nil
-	}
-	return []string{setKey(b.Spec.LoadBalancerID, b.Spec.BackendSetName)}, nil
+func indexBindingBySet(b *v1alpha1.BackendSetBinding) []string {
+	return []string{setKey(b.Spec.LoadBalancerID, b.Spec.BackendSetName)}
 }
 
 func setKey(loadBalancer, set string) string { return loadBalancer + "/" + set }
 
-func indexSliceByService(obj any) ([]string, error) {
-	s, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return nil, nil
-	}
-	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+func indexSliceByService(s *discoveryv1.EndpointSlice) []string {
+	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}
 }
 
-func indexSliceByPod(obj any) ([]string, error) {
-	s, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return nil, nil
-	}
+func indexSliceByPod(s *discoveryv1.EndpointSlice) []string {
 	var pods []string
 	for i := range s.Endpoints {
 		if r := s.Endpoints[i].TargetRef; r != nil {
 			pods = append(pods, s.Namespace+"/"+r.Name)
 		}
 	}
-	return pods, nil
-}
-
-func indexSliceByAddress(obj any) ([]string, error) {
-	s, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return nil, nil
-	}
-	return AddressesOf(s), nil
+	return pods
 }
 
 // AddressesOf returns the IP addresses of the endpoints of an EndpointSlice.
@@ -314,50 +293,40 @@ func AddressOf(e *discoveryv1.Endpoint) string {
 
 // BindingsOfService returns the bindings of a Service.
 func BindingsOfService(r kit.Reader, service cache.ObjectName) []*v1alpha1.BackendSetBinding {
-	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
+	return kit.CastObjects[*v1alpha1.BackendSetBinding](r.ByIndex(byService, service.String()))
 }
 
 // BindingsOfSet returns the bindings of a backend set.
 func BindingsOfSet(r kit.Reader, loadBalancer, set string) []*v1alpha1.BackendSetBinding {
-	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byBackendSet, setKey(loadBalancer, set)))
+	return kit.CastObjects[*v1alpha1.BackendSetBinding](r.ByIndex(byBackendSet, setKey(loadBalancer, set)))
 }
 
 // BindingsOfNamespace returns the bindings of a namespace.
 func BindingsOfNamespace(r kit.Reader, namespace string) []*v1alpha1.BackendSetBinding {
-	return castObjects[v1alpha1.BackendSetBinding](r.ByIndex(byNamespace, namespace))
+	return kit.CastObjects[*v1alpha1.BackendSetBinding](r.ByIndex(byNamespace, namespace))
 }
 
 // SlicesOfService returns the EndpointSlices of a Service.
 func SlicesOfService(r kit.Reader, service cache.ObjectName) []*discoveryv1.EndpointSlice {
-	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
+	return kit.CastObjects[*discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
 }
 
 // SlicesOfPod returns the EndpointSlices with a pod.
 func SlicesOfPod(r kit.Reader, pod cache.ObjectName) []*discoveryv1.EndpointSlice {
-	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
+	return kit.CastObjects[*discoveryv1.EndpointSlice](r.ByIndex(byPod, pod.String()))
 }
 
 // SlicesOfAddress returns the EndpointSlices with an endpoint of an IP address.
 func SlicesOfAddress(r kit.Reader, ip string) []*discoveryv1.EndpointSlice {
-	return castObjects[discoveryv1.EndpointSlice](r.ByIndex(byAddress, ip))
+	return kit.CastObjects[*discoveryv1.EndpointSlice](r.ByIndex(byAddress, ip))
 }
 
 // ListAll returns all objects of a kind that could be read.
-func ListAll[T any](r kit.Reader) []*T { return castObjects[T](r.List()) }
+func ListAll[T any](r kit.Reader) []*T { return kit.CastObjects[*T](r.List()) }
 
 // FindObject returns an object, nil if it does not exist or could not be read.
 func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 	obj, _ := r.Get(name)
 	t, _ := obj.(*T)
 	return t
-}
-
-func castObjects[T any](objects []any) []*T {
-	typed := make([]*T, 0, len(objects))
-	for _, obj := range objects {
-		if t, ok := obj.(*T); ok {
-			typed = append(typed, t)
-		}
-	}
-	return typed
 }

@@ -219,23 +219,17 @@ func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 // AddHandlers registers event handlers that enqueue the pods that a changed object affects: a pod itself, and the pods of the Services of
 // bindings and EndpointSlices.
 func AddHandlers(i *informers.Informers, enqueue func(cache.ObjectName)) {
-	i.Pods.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
-		if p, ok := obj.(*corev1.Pod); ok && informers.HasGate(p) {
+	i.Pods.AddEventHandler(controller.TypedHandler(enqueue, func(p *corev1.Pod) []cache.ObjectName {
+		if informers.HasGate(p) {
 			return []cache.ObjectName{{Namespace: p.Namespace, Name: p.Name}}
 		}
 		return nil
 	}))
-	i.Bindings.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
-		if b, ok := obj.(*v1alpha1.BackendSetBinding); ok {
-			return podsOf(i, b)
-		}
-		return nil
+	i.Bindings.AddEventHandler(controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
+		return podsOf(i, b)
 	}))
-	i.EndpointSlices.AddEventHandler(controller.Handler(enqueue, func(obj any) []cache.ObjectName {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return informers.ClosedGatesIn(i.Pods, s)
-		}
-		return nil
+	i.EndpointSlices.AddEventHandler(controller.TypedHandler(enqueue, func(s *discoveryv1.EndpointSlice) []cache.ObjectName {
+		return informers.ClosedGatesIn(i.Pods, s)
 	}))
 }
 

@@ -43,9 +43,9 @@ func TestUnchanged(t *testing.T) {
 	node := func(ready bool, pool string) *informers.Node {
 		return &informers.Node{ObjectMeta: metav1.ObjectMeta{UID: "n", Labels: map[string]string{"a": pool}}, Ready: ready}
 	}
-	assert.True(t, isUnchanged(node(true, "x"), node(true, "x")), "a heartbeat")
-	assert.False(t, isUnchanged(node(true, "x"), node(false, "x")))
-	assert.False(t, isUnchanged(node(true, "x"), node(true, "y")))
+	assert.True(t, sameNode(node(true, "x"), node(true, "x")), "a heartbeat")
+	assert.False(t, sameNode(node(true, "x"), node(false, "x")))
+	assert.False(t, sameNode(node(true, "x"), node(true, "y")))
 	object := func(generation int64, ready int32, finalizers ...string) *v1alpha1.YurtIngress {
 		return &v1alpha1.YurtIngress{
 			ObjectMeta: metav1.ObjectMeta{UID: "y", Generation: generation, Finalizers: finalizers},

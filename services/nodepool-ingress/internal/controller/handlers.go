@@ -12,7 +12,7 @@ import (
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/controller"
-	"fairlead.dev/pkg/kube"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 )
 
@@ -26,22 +26,23 @@ import (
 //	a definition of Traefik's      all
 func RegisterHandlers(i *informers.Informers, classPrefix string, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, classPrefix: classPrefix}
-	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
-		informer.AddEventHandler(controller.Unless(isUnchanged, controller.Handler(enqueue, names)))
+	// Of objects with metadata only, such as NodePools, the existence matters. A YurtIngress that cannot be decoded is one of them.
+	existing := func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+		return controller.UnlessSame(func(_, _ *metav1.PartialObjectMetadata) bool { return true }, handler)
 	}
-	on(i.YurtIngresses, ownName)
-	i.YurtIngresses.AddEventHandler(controller.Unless(hasSameClaims, controller.Handler(enqueue, h.namesForContenders)))
-	on(i.Nodes, h.namesForNode)
+	i.YurtIngresses.AddEventHandler(existing(controller.UnlessSame(isUnchanged, controller.NameHandler(enqueue, ownName))))
+	i.YurtIngresses.AddEventHandler(controller.UnlessSame(hasSameClaims, controller.TypedHandler(enqueue, h.namesForContenders)))
+	i.Nodes.AddEventHandler(controller.UnlessSame(sameNode, controller.TypedHandler(enqueue, h.namesForNode)))
 	for _, pools := range i.NodePools {
-		on(pools, h.namesForNodePool)
+		pools.AddEventHandler(existing(controller.NameHandler(enqueue, h.namesForNodePool)))
 	}
-	on(i.IngressClasses, h.namesForClass)
+	i.IngressClasses.AddEventHandler(controller.TypedHandler(enqueue, h.namesForClass))
 	for _, informer := range i.Managed {
-		on(informer, ownerName)
+		informer.AddEventHandler(controller.Handler(enqueue, ownerName))
 	}
-	on(i.Manifests, h.namesForManifest)
+	i.Manifests.AddEventHandler(existing(controller.NameHandler(enqueue, h.namesForManifest)))
 	for _, definition := range i.Definitions {
-		on(definition, h.allNames)
+		definition.AddEventHandler(existing(controller.Handler(enqueue, h.allNames)))
 	}
 }
 
@@ -50,73 +51,48 @@ type handlers struct {
 	classPrefix string
 }
 
-func ownName(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
-	return []cache.ObjectName{{Name: object.GetName()}}
-}
+func ownName(name cache.ObjectName) []cache.ObjectName { return []cache.ObjectName{name} }
 
 // namesForContenders returns the YurtIngresses that list one of the pools of a YurtIngress.
-func (h *handlers) namesForContenders(obj any) []cache.ObjectName {
-	names := sets.New[string]()
-	if y, ok := obj.(*v1alpha1.YurtIngress); ok {
-		for i := range y.Spec.Pools {
-			h.addContenders(names, y.Spec.Pools[i].Name)
-		}
+func (h *handlers) namesForContenders(y *v1alpha1.YurtIngress) []cache.ObjectName {
+	names := sets.New[cache.ObjectName]()
+	for i := range y.Spec.Pools {
+		names.Insert(h.contendersOf(y.Spec.Pools[i].Name)...)
 	}
-	return objectNames(names)
+	return names.UnsortedList()
 }
 
-// addContenders adds the names of the YurtIngresses that list a pool.
-func (h *handlers) addContenders(names sets.Set[string], pool string) {
-	addNames(names, informers.ByListedPool(h.informers.YurtIngresses, pool))
+// contendersOf returns the YurtIngresses that list a pool.
+func (h *handlers) contendersOf(pool string) []cache.ObjectName {
+	return namesOf(informers.ByListedPool(h.informers.YurtIngresses, pool))
 }
 
-func (h *handlers) namesForNode(obj any) []cache.ObjectName {
-	names := sets.New[string]()
-	if n, ok := obj.(*informers.Node); ok {
-		for pool := range maps.Values(n.Labels) {
-			h.addContenders(names, pool)
-		}
+func (h *handlers) namesForNode(n *informers.Node) []cache.ObjectName {
+	names := sets.New[cache.ObjectName]()
+	for pool := range maps.Values(n.Labels) {
+		names.Insert(h.contendersOf(pool)...)
 	}
-	return objectNames(names)
+	return names.UnsortedList()
 }
 
-func (h *handlers) namesForNodePool(obj any) []cache.ObjectName {
-	names := sets.New[string]()
-	if pool, ok := obj.(metav1.Object); ok {
-		h.addContenders(names, pool.GetName())
-	}
-	return objectNames(names)
+func (h *handlers) namesForNodePool(pool cache.ObjectName) []cache.ObjectName {
+	return h.contendersOf(pool.Name)
 }
 
-func (h *handlers) namesForClass(obj any) []cache.ObjectName {
-	names := sets.New[string]()
-	for _, name := range ownerName(obj) {
-		names.Insert(name.Name)
+func (h *handlers) namesForClass(class metav1.Object) []cache.ObjectName {
+	names := sets.New(ownerName(class)...)
+	if pool, found := strings.CutPrefix(class.GetName(), h.classPrefix); found {
+		names.Insert(h.contendersOf(pool)...)
 	}
-	if class, ok := obj.(metav1.Object); ok {
-		if pool, found := strings.CutPrefix(class.GetName(), h.classPrefix); found {
-			h.addContenders(names, pool)
-		}
-	}
-	return objectNames(names)
+	return names.UnsortedList()
 }
 
 func (h *handlers) allNames(any) []cache.ObjectName {
-	names := sets.New[string]()
-	addNames(names, h.informers.YurtIngresses.List())
-	return objectNames(names)
+	return namesOf(kit.CastObjects[metav1.Object](h.informers.YurtIngresses.List()))
 }
 
-func (h *handlers) namesForManifest(obj any) []cache.ObjectName {
-	names := sets.New[string]()
-	if m, ok := obj.(metav1.Object); ok {
-		addNames(names, informers.ByManifest(h.informers.YurtIngresses, m.GetName()))
-	}
-	return objectNames(names)
+func (h *handlers) namesForManifest(configMap cache.ObjectName) []cache.ObjectName {
+	return namesOf(informers.ByManifest(h.informers.YurtIngresses, configMap.Name))
 }
 
 func ownerName(obj any) []cache.ObjectName {
@@ -126,49 +102,25 @@ func ownerName(obj any) []cache.ObjectName {
 	return nil
 }
 
-func addNames(names sets.Set[string], objects []any) {
-	for _, obj := range objects {
-		if object, ok := obj.(metav1.Object); ok {
-			names.Insert(object.GetName())
-		}
+func namesOf[T metav1.Object](objects []T) []cache.ObjectName {
+	var names []cache.ObjectName
+	for _, object := range objects {
+		names = append(names, cache.ObjectName{Name: object.GetName()})
 	}
-}
-
-func objectNames(names sets.Set[string]) []cache.ObjectName {
-	var objects []cache.ObjectName
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		objects = append(objects, cache.ObjectName{Name: name})
-	}
-	return objects
+	return names
 }
 
 // hasSameClaims reports whether an update of a YurtIngress does not affect others.
-func hasSameClaims(old, current any) bool {
-	a, ok := old.(*v1alpha1.YurtIngress)
-	return ok && equalVersions(a, current, func(a, b *v1alpha1.YurtIngress) bool {
-		return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
-	})
+func hasSameClaims(old, current *v1alpha1.YurtIngress) bool {
+	return old.Generation == current.Generation && old.DeletionTimestamp.Equal(current.DeletionTimestamp)
 }
 
-// isUnchanged reports whether an update changes no relevant field: kubelets update their nodes every few minutes, and the program itself
-// writes the status of YurtIngresses.
-func isUnchanged(old, current any) bool {
-	switch old := old.(type) {
-	case *informers.Node:
-		return equalVersions(old, current,
-			func(a, b *informers.Node) bool { return a.Ready == b.Ready && reflect.DeepEqual(a.Labels, b.Labels) })
-	case *v1alpha1.YurtIngress:
-		return hasSameClaims(old, current) && equalVersions(old, current, func(a, b *v1alpha1.YurtIngress) bool {
-			return slices.Equal(a.Finalizers, b.Finalizers) && reflect.DeepEqual(a.Status, b.Status)
-		})
-	case *metav1.PartialObjectMetadata: // a NodePool, of which only the existence matters
-		return equalVersions(old, current, func(_, _ *metav1.PartialObjectMetadata) bool { return true })
-	}
-	return false
+// isUnchanged reports whether an update changes no relevant field: the program itself writes the status of YurtIngresses.
+func isUnchanged(old, current *v1alpha1.YurtIngress) bool {
+	return hasSameClaims(old, current) && slices.Equal(old.Finalizers, current.Finalizers) && reflect.DeepEqual(old.Status, current.Status)
 }
 
-// equalVersions reports whether same returns true for two versions of one object.
-func equalVersions[T metav1.Object](old T, current any, same func(a, b T) bool) bool {
-	next, ok := current.(T)
-	return ok && old.GetUID() == next.GetUID() && same(old, next)
+// sameNode reports whether an update changes no relevant field: kubelets update their nodes every few minutes.
+func sameNode(old, current *informers.Node) bool {
+	return old.Ready == current.Ready && reflect.DeepEqual(old.Labels, current.Labels)
 }

@@ -75,11 +75,12 @@ func Kinds(o Options) Set[kit.Kind] {
 	kinds := Set[kit.Kind]{
 		YurtIngresses: kit.Kind{
 			Resource: YurtIngresses, Name: "YurtIngress", Required: true,
-			Indexers:  cache.Indexers{indexPool: poolsOf, indexManifest: manifestOf},
+			Indexers:  cache.Indexers{indexPool: kit.IndexBy(poolsOf), indexManifest: kit.IndexBy(manifestOf)},
 			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
 		},
 		Nodes: kit.Kind{
-			Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: labelsOf}, Transform: trimNode(o.LabelKeys),
+			Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: kit.IndexBy(labelsOf)},
+			Transform: trimNode(o.LabelKeys),
 		},
 		IngressClasses: kit.Kind{
 			Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields,
@@ -219,19 +220,29 @@ func (p preferredVersions) ServerResourcesForGroupVersionWithContext(ctx context
 func isNodePool(r metav1.APIResource) bool { return r.Name == "nodepools" }
 
 // ByOwner returns the objects that a YurtIngress controls.
-func ByOwner(r Reader, uid string) []any { return r.ByIndex(indexOwner, uid) }
+func ByOwner(r Reader, uid string) []*unstructured.Unstructured {
+	return kit.CastObjects[*unstructured.Unstructured](r.ByIndex(indexOwner, uid))
+}
 
 // ByPoolLabel returns the objects with the label of a pool.
-func ByPoolLabel(r Reader, pool string) []any { return r.ByIndex(indexPool, pool) }
+func ByPoolLabel(r Reader, pool string) []*unstructured.Unstructured {
+	return kit.CastObjects[*unstructured.Unstructured](r.ByIndex(indexPool, pool))
+}
 
 // ByListedPool returns the YurtIngresses that list a pool.
-func ByListedPool(r Reader, pool string) []any { return r.ByIndex(indexPool, pool) }
+func ByListedPool(r Reader, pool string) []*v1alpha1.YurtIngress {
+	return kit.CastObjects[*v1alpha1.YurtIngress](r.ByIndex(indexPool, pool))
+}
 
 // ByManifest returns the YurtIngresses that name a ConfigMap.
-func ByManifest(r Reader, configMap string) []any { return r.ByIndex(indexManifest, configMap) }
+func ByManifest(r Reader, configMap string) []*v1alpha1.YurtIngress {
+	return kit.CastObjects[*v1alpha1.YurtIngress](r.ByIndex(indexManifest, configMap))
+}
 
 // ByNodeLabel returns the nodes with a label.
-func ByNodeLabel(r Reader, key, value string) []any { return r.ByIndex(indexLabel, key+"="+value) }
+func ByNodeLabel(r Reader, key, value string) []*Node {
+	return kit.CastObjects[*Node](r.ByIndex(indexLabel, key+"="+value))
+}
 
 // FindOwner returns the YurtIngress that controls an object.
 func FindOwner(obj any) (metav1.OwnerReference, bool) {
@@ -251,39 +262,34 @@ func FindOwner(obj any) (metav1.OwnerReference, bool) {
 
 func ownerIndexers() cache.Indexers {
 	return cache.Indexers{
-		indexOwner: func(obj any) ([]string, error) {
-			if owner, ok := FindOwner(obj); ok {
-				return []string{string(owner.UID)}, nil
+		indexOwner: kit.IndexBy(func(u *unstructured.Unstructured) []string {
+			if owner, ok := FindOwner(u); ok {
+				return []string{string(owner.UID)}
 			}
-			return nil, nil
-		},
-		indexPool: func(obj any) ([]string, error) {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok || u.GetLabels()[v1alpha1.LabelPool] == "" {
-				return nil, nil
+			return nil
+		}),
+		indexPool: kit.IndexBy(func(u *unstructured.Unstructured) []string {
+			if pool := u.GetLabels()[v1alpha1.LabelPool]; pool != "" {
+				return []string{pool}
 			}
-			return []string{u.GetLabels()[v1alpha1.LabelPool]}, nil
-		},
+			return nil
+		}),
 	}
 }
 
-func poolsOf(obj any) ([]string, error) {
-	y, ok := obj.(*v1alpha1.YurtIngress)
-	if !ok {
-		return nil, nil
-	}
+func poolsOf(y *v1alpha1.YurtIngress) []string {
 	var pools []string
 	for i := range y.Spec.Pools {
 		pools = append(pools, y.Spec.Pools[i].Name)
 	}
-	return pools, nil
+	return pools
 }
 
-func manifestOf(obj any) ([]string, error) {
-	if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.Spec.CustomManifest != nil {
-		return []string{y.Spec.CustomManifest.ConfigMap}, nil
+func manifestOf(y *v1alpha1.YurtIngress) []string {
+	if y.Spec.CustomManifest == nil {
+		return nil
 	}
-	return nil, nil
+	return []string{y.Spec.CustomManifest.ConfigMap}
 }
 
 // trimManagedFields removes the managed fields, unless this program set fields of the object by a create or update instead of an apply:

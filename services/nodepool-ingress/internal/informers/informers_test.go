@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
 )
 
 // served has the resources of each version of an API server.
@@ -99,7 +100,7 @@ func TestNodes(t *testing.T) {
 	obj, err := transform(n)
 	require.NoError(t, err)
 	assert.Equal(t, &Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "a"}}, Ready: true}, obj)
-	labels, err := labelsOf(obj)
+	labels, err := kit.IndexBy(labelsOf)(obj)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pool=a"}, labels)
 	n.Object["status"] = "broken"

@@ -44,14 +44,10 @@ func trimNode(keys []string) cache.TransformFunc {
 	}
 }
 
-func labelsOf(obj any) ([]string, error) {
-	n, ok := obj.(*Node)
-	if !ok {
-		return nil, nil
-	}
+func labelsOf(n *Node) []string {
 	var labels []string
 	for key, value := range n.Labels {
 		labels = append(labels, key+"="+value)
 	}
-	return labels, nil
+	return labels
 }

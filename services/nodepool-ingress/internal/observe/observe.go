@@ -9,12 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
@@ -34,10 +34,8 @@ func New(caches informers.Caches, policy plan.Policy) *Observer {
 // YurtIngressNames returns the names of all YurtIngresses, sorted.
 func (o *Observer) YurtIngressNames() []cache.ObjectName {
 	var names []cache.ObjectName
-	for _, obj := range o.caches.YurtIngresses.List() {
-		if object, ok := obj.(metav1.Object); ok {
-			names = append(names, cache.ObjectName{Name: object.GetName()})
-		}
+	for _, object := range kit.CastObjects[metav1.Object](o.caches.YurtIngresses.List()) {
+		names = append(names, cache.ObjectName{Name: object.GetName()})
 	}
 	slices.SortFunc(names, func(a, b cache.ObjectName) int { return cmp.Compare(a.Name, b.Name) })
 	return names
@@ -82,10 +80,8 @@ func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
 			reader = o.caches.Managed[k.Resource]
 		}
 		first := len(live)
-		for _, obj := range informers.ByOwner(reader, string(uid)) {
-			if u, ok := obj.(*unstructured.Unstructured); ok {
-				live = append(live, plan.Live{Resource: k.Resource, Object: u})
-			}
+		for _, u := range informers.ByOwner(reader, string(uid)) {
+			live = append(live, plan.Live{Resource: k.Resource, Object: u})
 		}
 		slices.SortFunc(live[first:], func(a, b plan.Live) int { return cmp.Compare(a.Object.GetName(), b.Object.GetName()) })
 	}
@@ -109,12 +105,10 @@ func (o *Observer) observeManifest(ref *v1alpha1.CustomManifest) plan.Manifest {
 // observePool observes a pool.
 func (o *Observer) observePool(key, name string) plan.Observed {
 	observed := plan.Observed{Claim: o.observeClaim(name)}
-	for _, obj := range informers.ByNodeLabel(o.caches.Nodes, key, name) {
-		if n, ok := obj.(*informers.Node); ok {
-			observed.Nodes++
-			if n.Ready {
-				observed.ReadyNodes++
-			}
+	for _, n := range informers.ByNodeLabel(o.caches.Nodes, key, name) {
+		observed.Nodes++
+		if n.Ready {
+			observed.ReadyNodes++
 		}
 	}
 	observed.Exists = observed.Nodes > 0
@@ -129,8 +123,8 @@ func (o *Observer) observePool(key, name string) plan.Observed {
 // observeClaim observes which YurtIngresses list a pool, and which one has it.
 func (o *Observer) observeClaim(pool string) plan.Claim {
 	var claim plan.Claim
-	for _, obj := range informers.ByListedPool(o.caches.YurtIngresses, pool) {
-		if y, ok := obj.(*v1alpha1.YurtIngress); ok && y.DeletionTimestamp == nil {
+	for _, y := range informers.ByListedPool(o.caches.YurtIngresses, pool) {
+		if y.DeletionTimestamp == nil {
 			claim.Contenders = append(claim.Contenders, plan.Contender{Age: ownership.AgeOf(y), UID: y.UID})
 		}
 	}
@@ -142,8 +136,8 @@ func (o *Observer) observeClaim(pool string) plan.Claim {
 	}
 	holders := sets.New[types.UID]()
 	for _, reader := range o.caches.Managed {
-		for _, obj := range informers.ByPoolLabel(reader, pool) {
-			if owner, found := informers.FindOwner(obj); found {
+		for _, u := range informers.ByPoolLabel(reader, pool) {
+			if owner, found := informers.FindOwner(u); found {
 				holders.Insert(owner.UID)
 			}
 		}
