@@ -114,6 +114,21 @@ func PrintGraph(w io.Writer) error {
 	return service.PrintGraph(w, constructors(config.Default(), zap.NewNop()))
 }
 
+// shared are the dependencies of several constructors.
+type shared struct {
+	dig.In
+
+	Config    *config.Config
+	Log       *zap.Logger
+	Client    kube.Clientset
+	Events    *events.Recorder
+	Metrics   *metrics.Metrics
+	Clock     clock.RealClock
+	Informers *informers.Informers
+	Observer  *observe.Observer
+	Queues    *queues
+}
+
 // configuration is the administrator's ConfigMap.
 type configuration struct {
 	*configmap.Store[*policy.Document] // nil without a ConfigMap
@@ -121,18 +136,7 @@ type configuration struct {
 	name string
 }
 
-// configurationParts are the dependencies of newConfiguration.
-type configurationParts struct {
-	dig.In
-
-	Config  *config.Config
-	Log     *zap.Logger
-	Client  kube.Clientset
-	Events  *events.Recorder
-	Metrics *metrics.Metrics
-}
-
-func newConfiguration(p configurationParts) *configuration {
+func newConfiguration(p shared) *configuration {
 	if p.Config.ConfigMap.Name == "" {
 		return &configuration{}
 	}
@@ -154,103 +158,44 @@ func (c *configuration) CurrentDocument() (*policy.Document, string) {
 	return document, problem
 }
 
-// actorParts are the dependencies of newActors.
-type actorParts struct {
-	dig.In
-
-	Config    *config.Config
-	Client    *ociapi.Client
-	Metrics   *metrics.Metrics
-	Log       *zap.Logger
-	Clock     clock.RealClock
-	Elector   *leader.Elector
-	Informers *informers.Informers
-	Observer  *observe.Observer
-	Queues    *queues
-}
-
-func newActors(p actorParts) *actor.Actors {
+func newActors(p shared, client *ociapi.Client, elector *leader.Elector) *actor.Actors {
 	toBalancers := func(key actor.Key) { p.Queues.Balancers.Enqueue(cache.ObjectName{Name: key.LoadBalancer}) }
 	toBindings := bindings.OnReport(p.Informers, p.Queues.Bindings.Enqueue)
 	toPods := readinessgate.OnReport(p.Informers, p.Queues.Pods.Enqueue)
 	return actor.New(actor.Params{
-		Client: p.Client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify,
-		MayWrite: p.Elector.Check, Occupants: p.Observer.FindOccupants,
+		Client: client, Observer: p.Metrics, Clock: p.Clock, Log: p.Log.Named("actor"), Verify: p.Config.Verify,
+		MayWrite: elector.Check, Occupants: p.Observer.FindOccupants,
 		Changed: func(key actor.Key) { toBindings(key); toPods(key); toBalancers(key) }, Jitter: rand.Float64,
 	})
 }
 
-// reconcilerParts are the dependencies of newReconciler.
-type reconcilerParts struct {
-	dig.In
-
-	Config        *config.Config
-	Informers     *informers.Informers
-	Observer      *observe.Observer
-	Actors        *actor.Actors
-	Configuration *configuration
-	Client        *clientset.Clientset
-	Metrics       *metrics.Metrics
-	Events        *events.Recorder
-	Queues        *queues
-	Clock         clock.RealClock
-}
-
-func newReconciler(p reconcilerParts) *bindings.Reconciler {
+func newReconciler(p shared, actors *actor.Actors, c *configuration, client *clientset.Clientset) *bindings.Reconciler {
 	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
 	return bindings.New(bindings.Params{
 		Recorded: func(id, set string) bool { return lbrecord.ListsSet(configMaps, namespace, id, set) },
-		Observer: p.Observer, Actors: p.Actors, Configuration: p.Configuration,
-		Writer: bindings.NewWriter(p.Client.FairleadV1alpha1(), service.Owner(name)),
+		Observer: p.Observer, Actors: actors, Configuration: c,
+		Writer: bindings.NewWriter(client.FairleadV1alpha1(), service.Owner(name)),
 		Meter:  p.Metrics, Recorder: bindings.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
 
-// gatewayParts are the dependencies of newGateways.
-type gatewayParts struct {
-	dig.In
-
-	Config        *config.Config
-	Informers     *informers.Informers
-	Configuration *configuration
-	Actors        *actor.Actors
-	Client        kube.Clientset
-	Dynamic       dynamic.Interface
-	Metrics       *metrics.Metrics
-	Events        *events.Recorder
-	Queues        *queues
-	Clock         clock.RealClock
-}
-
-func newGateways(p gatewayParts) *gateways.Reconciler {
+func newGateways(p shared, actors *actor.Actors, c *configuration, client dynamic.Interface) *gateways.Reconciler {
 	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
 	var wake func(cache.ObjectName)
 	if p.Config.Gates.Enabled {
 		wake = p.Queues.Pods.Enqueue
 	}
 	return gateways.New(gateways.Params{
-		Planner: gatewayplan.NewPlanner(caches, p.Configuration, p.Config.PlannerOptions()), Caches: caches, Actors: p.Actors,
+		Planner: gatewayplan.NewPlanner(caches, c, p.Config.PlannerOptions()), Caches: caches, Actors: actors,
 		Records: lbrecord.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)),
-		Writer:  gateways.NewWriter(p.Dynamic, service.Owner(name)), Recorder: p.Events, Meter: p.Metrics,
+		Writer:  gateways.NewWriter(client, service.Owner(name)), Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
 	})
 }
 
-// gateParts are the dependencies of newGates.
-type gateParts struct {
-	dig.In
-
-	Config   *config.Config
-	Observer *observe.Observer
-	Gateways *gateways.Reconciler
-	Actors   *actor.Actors
-	Client   kube.Clientset
-	Clock    clock.RealClock
-}
-
-func newGates(p gateParts) *readinessgate.Reconciler {
+func newGates(p shared, actors *actor.Actors, routes *gateways.Reconciler) *readinessgate.Reconciler {
 	return readinessgate.New(readinessgate.Params{
-		Observer: p.Observer, Routes: p.Gateways, Actors: p.Actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout,
+		Observer: p.Observer, Routes: routes, Actors: actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout,
 		Clock: p.Clock,
 	})
 }
