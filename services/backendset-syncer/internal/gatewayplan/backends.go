@@ -42,16 +42,12 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 		backend.Port = ptr.Deref(ref.Port, 0)
 	case group == informers.PoolGroup && kind == kindPool:
 	default:
-		return backend, Problem{
-			string(gatewayv1.RouteReasonInvalidKind),
-			fmt.Sprintf("%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group),
-		}
+		return backend, newProblem(gatewayv1.RouteReasonInvalidKind,
+			"%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)
 	}
 	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
 	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
-		return backend, Problem{
-			string(gatewayv1.RouteReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant in namespace %s permits it", backend.Namespace),
-		}
+		return backend, newProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it", backend.Namespace)
 	}
 	_, problem := b.findEndpoints(backend)
 	return backend, problem
@@ -86,7 +82,7 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 	case e.Missing:
 		return backendEndpoints{
 			service: name.String(),
-			problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("Service %s does not exist", name)},
+			problem: newProblem(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name),
 		}
 	case err != nil:
 		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
@@ -100,9 +96,7 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	b.pools[name] = true
 	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
-		return backendEndpoints{problem: Problem{
-			string(gatewayv1.RouteReasonBackendNotFound), fmt.Sprintf("InferencePool %s does not exist", name),
-		}}
+		return backendEndpoints{problem: newProblem(gatewayv1.RouteReasonBackendNotFound, "InferencePool %s does not exist", name)}
 	}
 	proxies, problem := b.proxyEndpoints(pool)
 	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
@@ -112,9 +106,13 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 		(!failOpen || slices.ContainsFunc(proxies.Endpoints, func(e plan.Endpoint) bool { return e.State >= plan.Finishing })):
 		return backendEndpoints{endpoints: proxies.Endpoints, service: picker, refused: proxies.Refused}
 	case !failOpen:
-		return backendEndpoints{service: picker, problem: Problem{reasonNoProxy, fmt.Sprintf(
-			"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set "+
-				"failureMode FailOpen to send requests to the pods directly", name, problem)}}
+		return backendEndpoints{
+			service: picker,
+			problem: newProblem(reasonNoProxy,
+				"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set "+
+					"failureMode FailOpen to send requests to the pods directly",
+				name, problem),
+		}
 	}
 	return backendEndpoints{endpoints: mergeEndpoints(proxies.Endpoints, b.podEndpoints(pool)), service: picker}
 }

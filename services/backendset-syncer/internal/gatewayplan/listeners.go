@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,7 +84,7 @@ func (b *planBuilder) buildListeners() {
 func (b *planBuilder) checkListener(l *Listener) {
 	l.checkKinds()
 	unsupported := func(format string, args ...any) {
-		l.accepted = Problem{Reason: reasonUnsupported, Message: fmt.Sprintf(format, args...)}
+		l.accepted = newProblem(reasonUnsupported, format, args...)
 	}
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
@@ -95,10 +94,8 @@ func (b *planBuilder) checkListener(l *Listener) {
 	case gatewayv1.HTTPSProtocolType:
 		b.checkTLS(l, unsupported)
 	default:
-		l.accepted = Problem{
-			Reason:  string(gatewayv1.ListenerReasonUnsupportedProtocol),
-			Message: fmt.Sprintf("protocol %.40s is not supported: use HTTP or HTTPS", l.Protocol),
-		}
+		l.accepted = newProblem(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %.40s is not supported: use HTTP or HTTPS",
+			l.Protocol)
 	}
 }
 
@@ -120,10 +117,8 @@ func (l *Listener) checkKinds() {
 	}
 	for _, k := range l.AllowedRoutes.Kinds {
 		if k.Kind != http.Kind || ptr.Deref(k.Group, group) != group {
-			l.resolved = Problem{
-				Reason:  string(gatewayv1.ListenerReasonInvalidRouteKinds),
-				Message: fmt.Sprintf("allowedRoutes.kinds: %.60s is not supported, HTTPRoute is", k.Kind),
-			}
+			l.resolved = newProblem(gatewayv1.ListenerReasonInvalidRouteKinds, "allowedRoutes.kinds: %.60s is not supported, HTTPRoute is",
+				k.Kind)
 		}
 	}
 }
@@ -161,10 +156,8 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 	switch key {
 	case optionCertificate:
 		if l.tls.CertificateIDs = []string{value}; !policy.IsCertificate(value) {
-			l.resolved = Problem{
-				Reason:  string(gatewayv1.ListenerReasonInvalidCertificateRef),
-				Message: fmt.Sprintf("tls.options: %s is not the OCID of a certificate", optionCertificate),
-			}
+			l.resolved = newProblem(gatewayv1.ListenerReasonInvalidCertificateRef, "tls.options: %s is not the OCID of a certificate",
+				optionCertificate)
 			l.tls.CertificateIDs = nil
 		}
 	case optionProtocols:
@@ -184,8 +177,8 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 
 // resolveCertificate resolves the certificate of a listener.
 func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
-	invalid := func(reason gatewayv1.ListenerConditionReason, err error) {
-		l.resolved = Problem{Reason: string(reason), Message: err.Error()}
+	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) {
+		l.resolved = newProblem(reason, format, args...)
 		l.tls.KeepCertificate = true
 	}
 	if l.resolved.Reason == string(gatewayv1.ListenerReasonInvalidCertificateRef) {
@@ -194,37 +187,36 @@ func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSCo
 	}
 	switch n := len(t.CertificateRefs) + len(l.tls.CertificateIDs); {
 	case n == 0:
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
-			fmt.Errorf("no certificate: set tls.certificateRefs, or the option %s", optionCertificate))
+		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "no certificate: set tls.certificateRefs, or the option %s",
+			optionCertificate)
 		return
 	case n > 1:
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
-			errors.New("a listener of a load balancer has one certificate: use a listener for each hostname"))
+			"a listener of a load balancer has one certificate: use a listener for each hostname")
 		return
 	case len(t.CertificateRefs) == 0:
 		if namespace := l.gateway.Namespace; !b.Document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
-			invalid(gatewayv1.ListenerReasonRefNotPermitted, fmt.Errorf(
+			invalid(gatewayv1.ListenerReasonRefNotPermitted,
 				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator "+
-					"to add its OCID to namespaces.%[1]s.certificates", namespace))
+					"to add its OCID to namespaces.%[1]s.certificates", namespace)
 		}
 		return
 	}
 	ref := &t.CertificateRefs[0]
 	if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
 		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
-			fmt.Errorf("certificateRefs[0]: %.60s is not supported, Secret is", ptr.Deref(ref.Kind, "")))
+			"certificateRefs[0]: %.60s is not supported, Secret is", ptr.Deref(ref.Kind, ""))
 		return
 	}
 	name := cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.Namespace))), Name: string(ref.Name)}
 	from := reference{group: gatewayv1.GroupName, kind: "Gateway", namespace: l.gateway.Namespace}
 	if !b.permitsReference(from, reference{kind: "Secret", namespace: name.Namespace, name: name.Name}) {
-		invalid(gatewayv1.ListenerReasonRefNotPermitted,
-			fmt.Errorf("certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace))
+		invalid(gatewayv1.ListenerReasonRefNotPermitted, "certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace)
 		return
 	}
 	c, err := b.loadCertificate(name)
 	if err != nil {
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, fmt.Errorf("certificateRefs[0]: %w", err))
+		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "certificateRefs[0]: %v", err)
 		return
 	}
 	l.cert, l.tls.Certificate = c, c.Name
@@ -310,10 +302,8 @@ func (b *planBuilder) decideConflicts() {
 			continue
 		}
 		if limit := l.gateway.Limits.Listeners; len(taken)+b.foreignListeners() >= limit {
-			l.accepted = Problem{
-				Reason:  reasonCapacity,
-				Message: fmt.Sprintf("the load balancer has %d listeners already: raise the limit or use another load balancer", limit),
-			}
+			l.accepted = newProblem(reasonCapacity,
+				"the load balancer has %d listeners already: raise the limit or use another load balancer", limit)
 			continue
 		}
 		taken = append(taken, l)
@@ -328,16 +318,12 @@ func (l *Listener) conflictWith(other *Listener) Problem {
 	}
 	switch {
 	case other.Protocol != l.Protocol:
-		return Problem{string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has port %d with another protocol", owner, l.Port)}
+		return newProblem(gatewayv1.ListenerReasonProtocolConflict, "%s has port %d with another protocol", owner, l.Port)
 	case other.lowerHostname() == l.lowerHostname():
-		return Problem{
-			string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has port %d with the same hostname", owner, l.Port),
-		}
+		return newProblem(gatewayv1.ListenerReasonHostnameConflict, "%s has port %d with the same hostname", owner, l.Port)
 	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
-		return Problem{
-			string(gatewayv1.ListenerReasonProtocolConflict),
-			fmt.Sprintf("%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port),
-		}
+		return newProblem(gatewayv1.ListenerReasonProtocolConflict,
+			"%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port)
 	}
 	return Problem{}
 }
@@ -380,10 +366,8 @@ func (b *planBuilder) portProblem(l *Listener) Problem {
 		}
 		same := len(hosts) == 0 && l.lowerHostname() == "" || slices.Contains(hosts, l.lowerHostname())
 		if same || other.Protocol != l.layoutProtocol() || (other.TLS == nil) != (l.tls == nil) {
-			return Problem{
-				string(gatewayv1.ListenerReasonPortUnavailable),
-				fmt.Sprintf("the load balancer has a listener of another client on port %d", l.Port),
-			}
+			return newProblem(gatewayv1.ListenerReasonPortUnavailable, "the load balancer has a listener of another client on port %d",
+				l.Port)
 		}
 	}
 	return Problem{}

@@ -86,6 +86,10 @@ func (p *Planner) IsReady() bool {
 // Problem is a reason and a message of a condition. The zero value is no problem.
 type Problem struct{ Reason, Message string }
 
+func newProblem[R ~string](reason R, format string, args ...any) Problem {
+	return Problem{Reason: string(reason), Message: fmt.Sprintf(format, args...)}
+}
+
 // ResolvedGateway is a Gateway with its load balancer.
 type ResolvedGateway struct {
 	*gatewayv1.Gateway
@@ -212,7 +216,7 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
 	switch {
 	case len(s.Addresses) > 0:
-		return Problem{string(gatewayv1.GatewayReasonUnsupportedAddress), "spec.addresses: the addresses are those of the load balancer"}
+		return newProblem(gatewayv1.GatewayReasonUnsupportedAddress, "spec.addresses: the addresses are those of the load balancer")
 	case s.DefaultScope != "" && s.DefaultScope != gatewayv1.GatewayDefaultScopeNone:
 		return Problem{reasonUnsupported, "spec.defaultScope: routes must name their Gateways"}
 	case s.TLS == nil:

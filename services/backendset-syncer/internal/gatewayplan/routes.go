@@ -1,7 +1,6 @@
 package gatewayplan
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +89,7 @@ func ParentName(ref *gatewayv1.ParentReference, namespace string) string {
 // newParent decides which listeners take a route.
 func (b *planBuilder) newParent(r *Route, ref *gatewayv1.ParentReference, g *ResolvedGateway) *Parent {
 	p := &Parent{ref: *ref, gateway: g}
-	p.problem = Problem{string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener"}
+	p.problem = newProblem(gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no such listener")
 	closest := 0
 	for _, l := range b.listeners {
 		if l.gateway != g || !gatewayapi.References(ref, r.Namespace, g.Gateway, l.Listener) {
@@ -121,23 +120,18 @@ func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (Problem, int) {
 	allowed, err := gatewayapi.AllowsNamespace(l.gateway.Gateway, l.Listener, r.Namespace, b.labelsOf(r.Namespace))
 	switch {
 	case !l.isValid():
-		return Problem{
-			string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("listener %s is not accepted: see its conditions", l.Name),
-		}, rankInvalid
+		return newProblem(gatewayv1.RouteReasonNoMatchingParent, "listener %s is not accepted: see its conditions", l.Name), rankInvalid
 	case err != nil || !allowed || !gatewayapi.AllowsHTTPRoutes(l.Listener):
-		return Problem{
-			string(gatewayv1.RouteReasonNotAllowedByListeners),
-			fmt.Sprintf("listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace),
-		}, rankNotAllowed
+		return newProblem(gatewayv1.RouteReasonNotAllowedByListeners,
+			"listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace), rankNotAllowed
 	}
 	if len(r.Spec.Hostnames) == 0 || slices.ContainsFunc(r.Spec.Hostnames, func(h gatewayv1.Hostname) bool {
 		return gatewayapi.HostnamesIntersect(string(h), l.lowerHostname())
 	}) {
 		return Problem{}, 0
 	}
-	return Problem{
-		string(gatewayv1.RouteReasonNoMatchingListenerHostname), fmt.Sprintf("listener %s has hostname %s", l.Name, l.lowerHostname()),
-	}, rankHostname
+	return newProblem(gatewayv1.RouteReasonNoMatchingListenerHostname, "listener %s has hostname %s", l.Name,
+		l.lowerHostname()), rankHostname
 }
 
 // labelsOf returns the labels of a namespace, nil if it is not known.
@@ -159,7 +153,7 @@ func (b *planBuilder) addRoute(r *Route) {
 	for i := range r.Spec.Rules {
 		members, problem := b.resolveMembers(r.HTTPRoute, &r.Spec.Rules[i])
 		if problem != (Problem{}) && r.resolved == (Problem{}) {
-			r.resolved = Problem{problem.Reason, fmt.Sprintf("rules[%d].%s", i, problem.Message)}
+			r.resolved = newProblem(problem.Reason, "rules[%d].%s", i, problem.Message)
 		}
 		r.route.Members = append(r.route.Members, members)
 		r.claims = append(r.claims, claimsOf(r.HTTPRoute, &r.Spec.Rules[i], listeners))

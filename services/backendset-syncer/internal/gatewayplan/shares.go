@@ -1,7 +1,6 @@
 package gatewayplan
 
 import (
-	"fmt"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -61,7 +60,7 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 		consequence = ruleIsEmpty
 	}
 	first := invalid[0]
-	problem := Problem{first.problem.Reason, fmt.Sprintf("backendRefs[%d]: %s", first.index, first.problem.Message)}
+	problem := newProblem(first.problem.Reason, "backendRefs[%d]: %s", first.index, first.problem.Message)
 	if first.member.Weight > 0 {
 		problem.Message += ": " + consequence
 	}

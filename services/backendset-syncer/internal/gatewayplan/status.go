@@ -340,16 +340,16 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 			return conditionContent{own.Problem, isFalse}
 		case report == nil:
 			return conditionContent{
-				Problem{v1alpha1.ReasonPending, fmt.Sprintf("backend set %s waits for the load balancer", name)}, isFalse,
+				newProblem(v1alpha1.ReasonPending, "backend set %s waits for the load balancer", name), isFalse,
 			}
 		case !report.Synced:
-			return conditionContent{Problem{report.Reason, fmt.Sprintf("backend set %s: %s", name, report.Message)}, isFalse}
+			return conditionContent{newProblem(report.Reason, "backend set %s: %s", name, report.Message), isFalse}
 		default:
 			active += report.Active
 		}
 	}
 	return conditionContent{
-		Problem{v1alpha1.ReasonSynced, fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active)}, isTrue,
+		newProblem(v1alpha1.ReasonSynced, "%d backend sets with %d active backends", len(route.sets), active), isTrue,
 	}
 }
 

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -37,6 +36,14 @@ func (p *problems) addProblem(reason, format string, args ...any) {
 	*p = append(*p, Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
+func (p *problems) addInvalid(format string, args ...any) {
+	p.addProblem(v1alpha1.ReasonInvalid, format, args...)
+}
+
+func (p *problems) addForbidden(format string, args ...any) {
+	p.addProblem(v1alpha1.ReasonNotAllowed, format, args...)
+}
+
 // ResolveSettings returns the settings of a YurtIngress.
 func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	var found problems
@@ -60,7 +67,7 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	}
 	checkProfile(&found, s.Profile, policy)
 	if !slices.Contains(policy.LabelKeys, s.LabelKey) {
-		found.addProblem(v1alpha1.ReasonNotAllowed, "poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s",
+		found.addForbidden("poolLabelKey %s is not allowed: --pool-label-keys of the operator has %s",
 			quoteInput(s.LabelKey), strings.Join(policy.LabelKeys, ", "))
 	}
 	if s.Image != "" {
@@ -76,9 +83,9 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 func checkProfile(found *problems, name string, policy *Policy) {
 	switch {
 	case !slices.Contains(v1alpha1.Profiles(), name):
-		found.addProblem(v1alpha1.ReasonInvalid, "profile %s is not one of %s", quoteInput(name), strings.Join(v1alpha1.Profiles(), ", "))
+		found.addInvalid("profile %s is not one of %s", quoteInput(name), strings.Join(v1alpha1.Profiles(), ", "))
 	case !slices.Contains(policy.Profiles, name):
-		found.addProblem(v1alpha1.ReasonNotAllowed, "profile %s is not allowed: --allowed-profiles of the operator has %s", name,
+		found.addForbidden("profile %s is not allowed: --allowed-profiles of the operator has %s", name,
 			strings.Join(policy.Profiles, ", "))
 	}
 }
@@ -115,7 +122,7 @@ func resolveReplicas(found *problems, spec *v1alpha1.YurtIngressSpec) int32 {
 
 func checkReplicas(found *problems, name string, count int32) {
 	if count < 0 || count > maxReplicas {
-		found.addProblem(v1alpha1.ReasonInvalid, "%s %d is not between 0 and %d", name, count, maxReplicas)
+		found.addInvalid("%s %d is not between 0 and %d", name, count, maxReplicas)
 	}
 }
 
@@ -127,11 +134,10 @@ func resolveStrategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.U
 	s.MaxUnavailablePools = cmp.Or(s.MaxUnavailablePools, defaultMaxPending)
 	s.ProgressDeadlineSeconds = cmp.Or(s.ProgressDeadlineSeconds, defaultDeadline)
 	if s.MaxUnavailablePools < 1 {
-		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
+		found.addInvalid("updateStrategy.maxUnavailablePools %d is less than 1", s.MaxUnavailablePools)
 	}
 	if s.ProgressDeadlineSeconds < minDeadline || s.ProgressDeadlineSeconds > maxDeadline {
-		found.addProblem(v1alpha1.ReasonInvalid, "updateStrategy.progressDeadlineSeconds %d "+
-			"is not between %d and %d", s.ProgressDeadlineSeconds,
+		found.addInvalid("updateStrategy.progressDeadlineSeconds %d is not between %d and %d", s.ProgressDeadlineSeconds,
 			minDeadline, maxDeadline)
 	}
 	return s
@@ -140,7 +146,7 @@ func resolveStrategy(found *problems, given *v1alpha1.UpdateStrategy) v1alpha1.U
 // checkImage reports an image that the policy does not allow, or that belongs to another profile.
 func checkImage(found *problems, policy *Policy, image, profileName string) {
 	if err := policy.checkAllowedImage(image); err != nil {
-		found.addProblem(v1alpha1.ReasonNotAllowed, "%v", err)
+		found.addForbidden("%v", err)
 		return
 	}
 	repo, err := imageRepository(image)
@@ -150,8 +156,7 @@ func checkImage(found *problems, policy *Policy, image, profileName string) {
 	for _, other := range v1alpha1.Profiles() {
 		if other != profileName && slices.Contains(profile.ImageRepositories(other), repo) &&
 			!slices.Contains(profile.ImageRepositories(profileName), repo) {
-			found.addProblem(v1alpha1.ReasonInvalid, "image %s is of profile %s, and the profile is %s: "+
-				"remove the image, or set the profile",
+			found.addInvalid("image %s is of profile %s, and the profile is %s: remove the image, or set the profile",
 				quoteInput(image), other, profileName)
 			return
 		}
@@ -164,7 +169,7 @@ func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Set
 		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d pools are more than %d: use several YurtIngresses", len(spec.Pools), MaxPools)
 	}
 	if !slices.Contains([]string{"", v1alpha1.SpreadPreferred, v1alpha1.SpreadRequired, v1alpha1.SpreadNone}, spec.Spread) {
-		found.addProblem(v1alpha1.ReasonInvalid, "spread %s is not one of Preferred, Required, None", quoteInput(spec.Spread))
+		found.addInvalid("spread %s is not one of Preferred, Required, None", quoteInput(spec.Spread))
 	}
 	checkTolerations(found, spec.Tolerations)
 	checkResources(found, spec.Resources)
@@ -172,11 +177,10 @@ func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Set
 	case s.Profile == v1alpha1.ProfileCustom && spec.CustomManifest == nil:
 		found.addProblem(v1alpha1.ReasonInvalidManifest, "profile custom needs customManifest")
 	case s.Profile != v1alpha1.ProfileCustom && spec.CustomManifest != nil:
-		found.addProblem(v1alpha1.ReasonInvalid, "customManifest needs profile custom, and the profile is %s", s.Profile)
+		found.addInvalid("customManifest needs profile custom, and the profile is %s", s.Profile)
 	case spec.CustomManifest != nil:
 		if problems := validation.IsDNS1123Subdomain(spec.CustomManifest.ConfigMap); len(problems) > 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "customManifest.configMap %s: %s", quoteInput(spec.CustomManifest.ConfigMap),
-				problems[0])
+			found.addInvalid("customManifest.configMap %s: %s", quoteInput(spec.CustomManifest.ConfigMap), problems[0])
 		}
 	}
 	if cache := spec.CacheSidecar; cache != nil {
@@ -187,13 +191,13 @@ func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Set
 func checkCache(found *problems, cache *v1alpha1.CacheSidecar, policy *Policy) {
 	switch {
 	case cache.Image != "" && !cache.Enabled:
-		found.addProblem(v1alpha1.ReasonInvalid, "cacheSidecar.image needs cacheSidecar.enabled")
+		found.addInvalid("cacheSidecar.image needs cacheSidecar.enabled")
 	case cache.Image != "":
 		if err := policy.checkAllowedImage(cache.Image); err != nil {
-			found.addProblem(v1alpha1.ReasonNotAllowed, "cacheSidecar: %v", err)
+			found.addForbidden("cacheSidecar: %v", err)
 		}
 	case cache.Enabled && policy.Install.CacheImage == "":
-		found.addProblem(v1alpha1.ReasonInvalid, "cacheSidecar needs an image: set --cache-image of the operator, or cacheSidecar.image")
+		found.addInvalid("cacheSidecar needs an image: set --cache-image of the operator, or cacheSidecar.image")
 	}
 }
 
@@ -206,11 +210,11 @@ func checkTolerations(found *problems, tolerations []corev1.Toleration) {
 		t := &tolerations[i]
 		if t.Key != "" {
 			if list := metav1validation.ValidateLabelName(t.Key, field.NewPath("key")); len(list) > 0 {
-				found.addProblem(v1alpha1.ReasonInvalid, "tolerations[%d].key %s: %s", i, quoteInput(t.Key), list[0].Detail)
+				found.addInvalid("tolerations[%d].key %s: %s", i, quoteInput(t.Key), list[0].Detail)
 			}
 		}
 		if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "tolerations[%d].value %s: %s", i, quoteInput(t.Value), problems[0])
+			found.addInvalid("tolerations[%d].value %s: %s", i, quoteInput(t.Value), problems[0])
 		}
 	}
 }
@@ -224,7 +228,7 @@ func checkResources(found *problems, r *v1alpha1.Resources) {
 			continue
 		}
 		if amounts.CPU != nil && amounts.CPU.Sign() < 0 || amounts.Memory != nil && amounts.Memory.Sign() < 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "resources.%s has a negative amount", name)
+			found.addInvalid("resources.%s has a negative amount", name)
 		}
 	}
 	slices.SortFunc(*found, func(a, b Problem) int {
@@ -236,11 +240,10 @@ func checkResources(found *problems, r *v1alpha1.Resources) {
 func (s *Settings) poolSettings(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.IngressPool, policy *Policy) (profile.Pool, []Problem) {
 	var found problems
 	if problems := validation.IsValidLabelValue(p.Name); len(problems) > 0 || p.Name == "" {
-		found.addProblem(v1alpha1.ReasonInvalid,
-			"pool %s: the name must be a value of a node label with at most 63 characters, "+
-				"otherwise no node can be in the pool", quoteInput(p.Name))
+		found.addInvalid("pool %s: the name must be a value of a node label with at most 63 characters, "+
+			"otherwise no node can be in the pool", quoteInput(p.Name))
 	} else if problems := validation.IsDNS1123Subdomain(policy.ClassName(p.Name)); len(problems) > 0 {
-		found.addProblem(v1alpha1.ReasonInvalid, "pool %s: the name cannot be that of an IngressClass: %s", quoteInput(p.Name), problems[0])
+		found.addInvalid("pool %s: the name cannot be that of an IngressClass: %s", quoteInput(p.Name), problems[0])
 	}
 	pool := profile.Pool{
 		Name: p.Name, LabelKey: s.LabelKey, Class: policy.ClassName(p.Name), Profile: s.Profile, Image: s.Image, Replicas: s.Replicas,
@@ -261,146 +264,4 @@ func (s *Settings) poolSettings(spec *v1alpha1.YurtIngressSpec, p *v1alpha1.Ingr
 	pool.Addresses = resolveAddresses(&found, p)
 	pool.Exposure = resolveExposure(&found, cmp.Or(p.Exposure, spec.Exposure), pool.Addresses, policy)
 	return pool, found
-}
-
-// PoolAddresses returns the addresses of a pool, of either name of the field.
-func PoolAddresses(p *v1alpha1.IngressPool) []string {
-	if len(p.IngressIPs) > 0 {
-		return p.IngressIPs
-	}
-	return p.IngressIPsCamel
-}
-
-func resolveAddresses(found *problems, p *v1alpha1.IngressPool) []string {
-	if len(p.IngressIPs) > 0 && len(p.IngressIPsCamel) > 0 && !slices.Equal(p.IngressIPs, p.IngressIPsCamel) {
-		found.addProblem(v1alpha1.ReasonFieldConflict, "ingress_ips and ingressIPs differ: set only one of them")
-	}
-	given := PoolAddresses(p)
-	if len(given) > maxAddresses {
-		found.addProblem(v1alpha1.ReasonLimitExceeded, "%d addresses are more than %d", len(given), maxAddresses)
-		return nil
-	}
-	var unique []string
-	for _, text := range given {
-		address, err := netip.ParseAddr(text)
-		if err != nil || address.Zone() != "" {
-			found.addProblem(v1alpha1.ReasonInvalid, "ingress_ips: %s is not an IP address", quoteInput(text))
-			continue
-		}
-		if canonical := address.String(); !slices.Contains(unique, canonical) {
-			unique = append(unique, canonical)
-		}
-	}
-	slices.Sort(unique) // the order has no meaning, and must not cause a write
-	return unique
-}
-
-// resolveExposure returns the exposure of a pool. A pool with addresses has externalIPs, as with OpenYurt's operator, unless its exposure
-// says something else.
-func resolveExposure(found *problems, given *v1alpha1.Exposure, addresses []string, policy *Policy) v1alpha1.Exposure {
-	e := v1alpha1.Exposure{Type: v1alpha1.ExposureNodePort}
-	switch {
-	case given != nil:
-		e = *given
-	case len(addresses) > 0:
-		e.Type = v1alpha1.ExposureExternalIPs
-	}
-	if !slices.Contains(v1alpha1.Exposures(), e.Type) {
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure.type %s is not one of %s", quoteInput(e.Type),
-			strings.Join(v1alpha1.Exposures(), ", "))
-		return e
-	}
-	// The flag with the ranges decides on externalIPs.
-	if e.Type != v1alpha1.ExposureExternalIPs && !slices.Contains(policy.Exposures, e.Type) {
-		found.addProblem(v1alpha1.ReasonNotAllowed, "exposure %s is not allowed: --allowed-exposures of the operator has %s", e.Type,
-			strings.Join(policy.Exposures, ", "))
-	}
-	checkPorts(found, &e, policy)
-	checkBalancerClass(found, &e, policy)
-	checkAddresses(found, &e, addresses, policy)
-	return e
-}
-
-// checkPorts checks ports, and sets those of exposures on nodes.
-func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
-	onNode := e.Type == v1alpha1.ExposureHostPort || e.Type == v1alpha1.ExposureHostNetwork
-	if onNode {
-		e.HTTPPort, e.HTTPSPort = cmp.Or(e.HTTPPort, 80), cmp.Or(e.HTTPSPort, 443)
-		checkHostPorts(found, policy, e.HTTPPort, e.HTTPSPort)
-	}
-	if (e.HTTPPort != 0 || e.HTTPSPort != 0) && !onNode && e.Type != v1alpha1.ExposureNodePort {
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no httpPort and no httpsPort", e.Type)
-	}
-	if min(e.HTTPPort, e.HTTPSPort) < 0 || max(e.HTTPPort, e.HTTPSPort) > maxPort {
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure: a port is not between 1 and %d", maxPort)
-	}
-	if e.HTTPPort != 0 && e.HTTPPort == e.HTTPSPort {
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure: httpPort and httpsPort are both %d", e.HTTPPort)
-	}
-}
-
-func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
-	for _, port := range ports {
-		if !policy.allowsHostPort(port) {
-			found.addProblem(v1alpha1.ReasonNotAllowed,
-				"exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
-		}
-	}
-}
-
-// checkBalancerClass checks the class of the load balancer. Classes differ in which clients reach the address, and in cost.
-func checkBalancerClass(found *problems, e *v1alpha1.Exposure, policy *Policy) {
-	switch {
-	case e.LoadBalancerClass == "":
-	case e.Type != v1alpha1.ExposureLoadBalancer:
-		found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no loadBalancerClass", e.Type)
-	case !slices.Contains(policy.BalancerClasses, e.LoadBalancerClass):
-		found.addProblem(v1alpha1.ReasonNotAllowed,
-			"exposure.loadBalancerClass %s is not allowed: add it to --allowed-load-balancer-classes of the operator, or remove it",
-			quoteInput(e.LoadBalancerClass))
-	}
-}
-
-func checkAddresses(found *problems, e *v1alpha1.Exposure, addresses []string, policy *Policy) {
-	switch e.Type {
-	case v1alpha1.ExposureLoadBalancer:
-		// Load balancers of bare metal announce each address that they are asked for, also that of a router or of another host.
-		for _, text := range addresses {
-			if !inRanges(policy.BalancerIPRanges, text) {
-				found.addProblem(v1alpha1.ReasonNotAllowed,
-					"address %s of a load balancer is not allowed: add its range to --load-balancer-ip-ranges of the operator, or remove "+
-						"ingress_ips",
-					text)
-			}
-		}
-	case v1alpha1.ExposureExternalIPs:
-		if len(addresses) == 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "exposure ExternalIPs needs ingress_ips")
-		}
-		for _, text := range addresses {
-			if !inRanges(policy.ExternalIPRanges, text) {
-				found.addProblem(v1alpha1.ReasonNotAllowed,
-					"external IP %s is not allowed: add its range to --external-ip-ranges of the operator, or set an exposure such as "+
-						"LoadBalancer", text)
-			}
-		}
-	default:
-		if len(addresses) > 0 {
-			found.addProblem(v1alpha1.ReasonInvalid, "exposure %s has no addresses: remove ingress_ips, or use LoadBalancer or ExternalIPs",
-				e.Type)
-		}
-	}
-}
-
-// allowsHostPort reports whether the policy allows a port of the nodes. A host port takes a connection before a program of the node does:
-// with port 10250, a pod would receive the connections to the kubelet.
-func (p *Policy) allowsHostPort(port int32) bool {
-	return slices.ContainsFunc(p.HostPorts, func(r PortRange) bool { return r.First <= port && port <= r.Last })
-}
-
-// inRanges reports whether one of the ranges contains an address. A Service with an external IP receives the traffic of all nodes to that
-// address, also that of other tenants and to other hosts; a load balancer attracts it from the network.
-func inRanges(ranges []netip.Prefix, text string) bool {
-	address, err := netip.ParseAddr(text)
-	return err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address.Unmap()) })
 }

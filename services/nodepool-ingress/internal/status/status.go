@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
@@ -53,7 +54,7 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 		if in.Pools[i].Plan == nil {
 			continue // the legacy fields are about pools of the specification
 		}
-		ready := findCondition(p.Conditions, v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionReady)
 		if ready.Status == metav1.ConditionTrue {
 			next.ReadyNum++
 			next.Conditions.ReadyPools = append(next.Conditions.ReadyPools, p.Name)
@@ -76,22 +77,16 @@ func Build(in *Input) v1alpha1.YurtIngressStatus {
 
 // objectConditions returns the conditions of the YurtIngress itself.
 func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
-	accepted := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
-		Message: strings.Join(in.Settings.Notes, "; "),
-	}
+	accepted := newTrue(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, strings.Join(in.Settings.Notes, "; "))
 	if len(in.Settings.Problems) > 0 {
-		accepted.Status, accepted.Reason = metav1.ConditionFalse, in.Settings.Problems[0].Reason
-		accepted.Message = joinMessages(in.Settings.Problems)
+		setFalse(in.Settings.Problems[0].Reason, joinMessages(in.Settings.Problems), &accepted)
 	}
-	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "all pools are ready",
-	}
+	ready := newTrue(v1alpha1.ConditionReady, v1alpha1.ReasonReady, "all pools are ready")
 	switch {
 	case in.Failure != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, in.Failure.Reason, in.Failure.Message
+		setFalse(in.Failure.Reason, in.Failure.Message, &ready)
 	case accepted.Status == metav1.ConditionFalse:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, accepted.Message
+		setFalse(accepted.Reason, accepted.Message, &ready)
 	case len(waiting)+len(failed) > 0:
 		var parts []string
 		if len(failed) > 0 {
@@ -100,7 +95,7 @@ func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
 		if len(waiting) > 0 {
 			parts = append(parts, "pending: "+joinNames(waiting))
 		}
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonPoolsNotReady, strings.Join(parts, "; ")
+		setFalse(v1alpha1.ReasonPoolsNotReady, strings.Join(parts, "; "), &ready)
 	}
 	return in.completeConditions(in.Object.Status.ObjectConditions, accepted, ready)
 }
@@ -133,11 +128,9 @@ func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 	if p.Plan.Owned {
 		s.IngressClassName = p.Plan.Class
 	}
-	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
-	programmed := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgrammed}
-	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Readiness.Reason, Message: p.Readiness.Message,
-	}
+	accepted := newTrue(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "")
+	programmed := newTrue(v1alpha1.ConditionProgrammed, v1alpha1.ReasonProgrammed, "")
+	ready := newTrue(v1alpha1.ConditionReady, p.Readiness.Reason, p.Readiness.Message)
 	switch {
 	case p.Plan.Problem != nil:
 		setFalse(p.Plan.Problem.Reason, p.Plan.Problem.Message, &accepted, &programmed, &ready)
@@ -148,28 +141,31 @@ func (in *Input) poolStatus(p *Pool) v1alpha1.PoolStatus {
 	case p.Plan.Deferral.Reason != "":
 		setFalse(p.Plan.Deferral.Reason, p.Plan.Deferral.Message, &programmed, &ready)
 	case p.Readiness.Ready:
-		ready.Status = metav1.ConditionTrue
 	case p.Plan.IsOffline():
-		ready.Reason, ready.Message = v1alpha1.ReasonNoReadyNodes, fmt.Sprintf("0 of %d nodes of the pool are ready; %s",
-			p.Plan.Observed.Nodes, p.Readiness.Message)
+		setFalse(v1alpha1.ReasonNoReadyNodes,
+			fmt.Sprintf("0 of %d nodes of the pool are ready; %s", p.Plan.Observed.Nodes, p.Readiness.Message), &ready)
+	default:
+		setFalse(p.Readiness.Reason, p.Readiness.Message, &ready)
 	}
 	s.Conditions = in.completeConditions(in.earlier[s.Name], accepted, programmed, ready)
 	return s
 }
 
 func (in *Input) removedPoolStatus(p *Pool) v1alpha1.PoolStatus {
-	programmed := metav1.Condition{
-		Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoving,
-		Message: "the objects of the pool are being deleted",
-	}
+	programmed := metav1.Condition{Type: v1alpha1.ConditionProgrammed}
+	setFalse(v1alpha1.ReasonRemoving, "the objects of the pool are being deleted", &programmed)
 	if p.Failure != nil {
-		programmed.Reason, programmed.Message = p.Failure.Reason, p.Failure.Message
+		setFalse(p.Failure.Reason, p.Failure.Message, &programmed)
 	}
 	return v1alpha1.PoolStatus{Name: p.Removing, Conditions: in.completeConditions(in.earlier[p.Removing], programmed)}
 }
 
 // maxMessage bounds the messages of conditions, which can contain answers of webhooks: 500 pools must fit into an object.
 const maxMessage = 512
+
+func newTrue(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
 
 func setFalse(reason, message string, targets ...*metav1.Condition) {
 	for _, c := range targets {
@@ -189,37 +185,33 @@ func (in *Input) completeConditions(before []metav1.Condition, next ...metav1.Co
 	for i := range next {
 		next[i].Message = truncateMessage(next[i].Message)
 		next[i].ObservedGeneration = in.Object.Generation
-		next[i] = conditions.Set(findCondition(before, next[i].Type), next[i], in.Now)
+		next[i] = conditions.Set(meta.FindStatusCondition(before, next[i].Type), next[i], in.Now)
 	}
 	return next
 }
 
+// poolConditions returns the conditions of pools, by name.
+func poolConditions(s *v1alpha1.YurtIngressStatus) map[string][]metav1.Condition {
+	byPool := map[string][]metav1.Condition{}
+	for i := range s.Pools {
+		byPool[s.Pools[i].Name] = s.Pools[i].Conditions
+	}
+	return byPool
+}
+
 // indexPrevious finds the state of pools in the previous status.
 func (in *Input) indexPrevious(before *v1alpha1.YurtIngressStatus) {
-	in.earlier, in.unready = map[string][]metav1.Condition{}, map[string]*v1alpha1.IngressNotReadyInfo{}
-	for i := range before.Pools {
-		in.earlier[before.Pools[i].Name] = before.Pools[i].Conditions
-	}
+	in.earlier, in.unready = poolConditions(before), map[string]*v1alpha1.IngressNotReadyInfo{}
 	for i := range before.Conditions.UnreadyPools {
 		in.unready[before.Conditions.UnreadyPools[i].Pool.Name] = before.Conditions.UnreadyPools[i].Info
 	}
 }
 
-func findCondition(list []metav1.Condition, kind string) *metav1.Condition {
-	i := slices.IndexFunc(list, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
-}
-
 // failures are the reasons of pools that do not become ready until a user acts.
 var failures = []string{
 	v1alpha1.ReasonInvalid, v1alpha1.ReasonFieldConflict, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonLimitExceeded,
-	v1alpha1.ReasonPoolConflict,
-	v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten, v1alpha1.ReasonAdmissionRejected,
-	v1alpha1.ReasonStopped,
-	v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
+	v1alpha1.ReasonPoolConflict, v1alpha1.ReasonNameConflict, v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotWritten,
+	v1alpha1.ReasonAdmissionRejected, v1alpha1.ReasonStopped, v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonReplicaFailure,
 }
 
 // IsFailure reports whether a pool with a reason of the condition Ready needs a user to act.
@@ -248,8 +240,8 @@ func nodeCount(n int) int32 {
 // ReplaceCondition replaces a condition in a list.
 func ReplaceCondition(current []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
 	next.Message = truncateMessage(next.Message)
-	next = conditions.Set(findCondition(current, next.Type), next, now)
-	if old := findCondition(current, next.Type); old != nil {
+	next = conditions.Set(meta.FindStatusCondition(current, next.Type), next, now)
+	if old := meta.FindStatusCondition(current, next.Type); old != nil {
 		*old = next
 		return current
 	}
@@ -269,13 +261,11 @@ type Change struct {
 // Changes returns the changes that deserve an Event: a pool became ready, needs a user to act, or has another reason.
 func Changes(before, next *v1alpha1.YurtIngressStatus) []Change {
 	var changes []Change
-	earlier := map[string][]metav1.Condition{}
-	for i := range before.Pools {
-		earlier[before.Pools[i].Name] = before.Pools[i].Conditions
-	}
+	earlier := poolConditions(before)
 	for i := range next.Pools {
 		p := &next.Pools[i]
-		ready, old := findCondition(p.Conditions, v1alpha1.ConditionReady), findCondition(earlier[p.Name], v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionReady)
+		old := meta.FindStatusCondition(earlier[p.Name], v1alpha1.ConditionReady)
 		if ready == nil || !conditionChanged(old, ready) { // without the condition, the pool is being removed
 			continue
 		}
@@ -300,12 +290,12 @@ func conditionChanged(old, next *metav1.Condition) bool {
 // objectChanges returns the changes of the conditions of the YurtIngress itself, without those that only summarize its pools.
 func objectChanges(before, next []metav1.Condition) []Change {
 	var changes []Change
-	if c := findCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse &&
-		c.Reason != v1alpha1.ReasonPoolsNotReady && conditionChanged(findCondition(before, c.Type), c) {
+	if c := meta.FindStatusCondition(next, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse &&
+		c.Reason != v1alpha1.ReasonPoolsNotReady && conditionChanged(meta.FindStatusCondition(before, c.Type), c) {
 		changes = append(changes, Change{Reason: c.Reason, Message: c.Message, Failed: true})
 	}
-	if c := findCondition(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
-		if old := findCondition(before, c.Type); old == nil || old.Message != c.Message {
+	if c := meta.FindStatusCondition(next, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue && c.Message != "" {
+		if old := meta.FindStatusCondition(before, c.Type); old == nil || old.Message != c.Message {
 			changes = append(changes, Change{Reason: v1alpha1.ReasonFieldIgnored, Message: c.Message, Failed: true})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
@@ -82,7 +83,7 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	assert.Empty(t, s.Pools[2].IngressClassName, "the class is another one's")
-	whole := findCondition(s.ObjectConditions, v1alpha1.ConditionReady)
+	whole := meta.FindStatusCondition(s.ObjectConditions, v1alpha1.ConditionReady)
 	assert.Equal(t, "failed: refused, unwritten, quota; pending: starting, waiting, offline, offline with a quota", whole.Message)
 	assert.Len(t, Changes(&v1alpha1.YurtIngressStatus{}, &s), 6)
 	assert.Empty(t, Changes(&s, &s))
@@ -93,8 +94,8 @@ func TestBuild(t *testing.T) {
 	assert.True(t, Equal(&s, &next), "time alone changes nothing")
 	in.Pools[1] = pool("starting", nil)
 	next = Build(in)
-	assert.Equal(t, in.Now.Unix(), findCondition(next.Pools[1].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
-	assert.Equal(t, at.Unix(), findCondition(next.Pools[0].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
+	assert.Equal(t, in.Now.Unix(), meta.FindStatusCondition(next.Pools[1].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
+	assert.Equal(t, at.Unix(), meta.FindStatusCondition(next.Pools[0].Conditions, v1alpha1.ConditionReady).LastTransitionTime.Unix())
 	assert.Equal(t, []Change{{Reason: "Ready", Message: "pool starting: "}}, Changes(&s, &next))
 }
 
@@ -105,8 +106,8 @@ func TestWhole(t *testing.T) {
 		Settings: plan.Settings{Problems: []plan.Problem{{Reason: "Invalid", Message: "a"}, {Reason: "NotAllowed", Message: "b"}}},
 	}
 	s := Build(in)
-	assert.Equal(t, "a; b", findCondition(s.ObjectConditions, v1alpha1.ConditionAccepted).Message)
-	assert.Equal(t, metav1.ConditionFalse, findCondition(s.ObjectConditions, v1alpha1.ConditionReady).Status)
+	assert.Equal(t, "a; b", meta.FindStatusCondition(s.ObjectConditions, v1alpha1.ConditionAccepted).Message)
+	assert.Equal(t, metav1.ConditionFalse, meta.FindStatusCondition(s.ObjectConditions, v1alpha1.ConditionReady).Status)
 	var many []string
 	for i := range 12 {
 		many = append(many, fmt.Sprint(i))
