@@ -34,7 +34,7 @@ func Build(install Install, pool Pool) (Built, []Problem) {
 	if pool.Cache != nil && len(c.cacheEnv) > 0 {
 		objects = append(objects, b.configMap(names.CacheConfigMap(pool.Name), c.cacheEnv))
 	}
-	objects = append(objects, b.buildService(c), b.disruptionBudget(), b.buildDeployment(c))
+	objects = append(objects, b.buildService(), b.disruptionBudget(), b.buildDeployment(c))
 	return Built{Objects: objects, Workload: b.name, Service: b.name, Image: c.pod.Containers[0].Image}, nil
 }
 
@@ -48,16 +48,13 @@ type builder struct {
 
 // controller contains the decisions of a profile.
 type controller struct {
-	class              string             // IngressClass.spec.controller
-	servedGroupVersion string             // group and version of the custom resources that the controller reads, empty: none
-	roles              []string           // ClusterRoles for the whole cluster
-	local              []string           // ClusterRoles for the namespace of the pool
-	config             map[string]string  // the ConfigMap of the controller
-	cacheEnv           map[string]string  // environment that points the controller to its cache
-	meta               metav1.ObjectMeta  // labels and annotations of the pods
-	pod                corev1.PodSpec     // the first container is the controller
-	http               intstr.IntOrString // target ports of the Service
-	https              intstr.IntOrString
+	class              string            // IngressClass.spec.controller
+	servedGroupVersion string            // group and version of the custom resources that the controller reads, empty: none
+	roles              []string          // ClusterRoles for the whole cluster
+	local              []string          // ClusterRoles for the namespace of the pool
+	config             map[string]string // the ConfigMap of the controller
+	cacheEnv           map[string]string // environment that points the controller to its cache
+	pod                corev1.PodSpec    // the first container is the controller
 }
 
 const (
@@ -184,7 +181,7 @@ func (b *builder) buildDeployment(c controller) Object {
 	spec := appsv1.DeploymentSpec{
 		Replicas: &replicas, RevisionHistoryLimit: &revisions, Strategy: b.updateStrategy(),
 		Selector: &metav1.LabelSelector{MatchLabels: selectorOf(b.pool)},
-		Template: corev1.PodTemplateSpec{ObjectMeta: c.meta, Spec: pod},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: b.labels}, Spec: pod},
 	}
 	if deadline > 0 {
 		spec.ProgressDeadlineSeconds = &deadline

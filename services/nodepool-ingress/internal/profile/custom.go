@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -90,11 +89,7 @@ func (b *builder) customController() (controller, []Problem) {
 	if err != nil {
 		return refuse(fmt.Errorf("kind Deployment: %w", err))
 	}
-	c := controller{
-		class: m.class, roles: m.roles, local: m.local, config: m.config, cacheEnv: cacheEnv(), meta: b.podMeta(), pod: pod,
-		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
-	}
-	return b.grantCache(c), nil
+	return b.grantCache(controller{class: m.class, roles: m.roles, local: m.local, config: m.config, cacheEnv: cacheEnv(), pod: pod}), nil
 }
 
 // manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
@@ -117,13 +116,29 @@ func (b *builder) clusterRole(suffix string) string {
 	return b.install.ClusterRolePrefix + ":" + suffix
 }
 
-// grantRoles adds the roles of a profile. Those of the namespace are for its ConfigMap and its lock.
-func (b *builder) grantRoles(c controller, local ...string) controller {
-	c.roles = []string{b.clusterRole(b.pool.Profile)}
-	for _, suffix := range local {
-		c.local = append(c.local, b.clusterRole(b.pool.Profile+"-"+suffix))
+// newContainer returns the container of a controller with its requests of CPU and memory.
+func (b *builder) newContainer(cpu, memory string, args []string) corev1.Container {
+	http, https := b.listenPorts()
+	return corev1.Container{
+		Name: containerName, Image: b.controllerImage(), Env: podEnv(), Args: args, Ports: b.clientPorts(http, https),
+		Resources:       b.controllerResources(cpu, memory),
+		SecurityContext: containerSecurity(bindLowPorts), // the programs in the images do not start without it
 	}
-	return b.grantCache(c)
+}
+
+// newController returns a controller with the roles of its profile, and with seconds for its requests to end.
+func (b *builder) newController(class string, c corev1.Container, user, seconds int64) controller {
+	return b.grantCache(controller{
+		class: class, cacheEnv: cacheEnv(), roles: []string{b.clusterRole(b.pool.Profile)},
+		pod: corev1.PodSpec{
+			Containers: []corev1.Container{c}, SecurityContext: podSecurity(user), TerminationGracePeriodSeconds: &seconds,
+		},
+	})
+}
+
+// grantLocalRole adds the role in the namespace of a profile: for its ConfigMap and its lock.
+func (b *builder) grantLocalRole(c *controller) {
+	c.local = []string{b.clusterRole(b.pool.Profile + "-local")}
 }
 
 // namespacedName returns the name of an object of the pool with its namespace.
@@ -228,6 +243,3 @@ func podEnv() []corev1.EnvVar {
 		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
 	}
 }
-
-// podMeta has the labels of the pods.
-func (b *builder) podMeta() metav1.ObjectMeta { return metav1.ObjectMeta{Labels: b.labels} }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
@@ -18,9 +19,9 @@ const (
 
 // buildService returns the Service of a pool. It is never reachable at the nodes of other pools: with externalTrafficPolicy Local, a node
 // answers only if it runs a pod of the Service, and the pod sees the address of the client.
-func (b *builder) buildService(c controller) Object {
-	http := corev1.ServicePort{Name: portHTTP, Port: 80, TargetPort: c.http, Protocol: corev1.ProtocolTCP}
-	https := corev1.ServicePort{Name: portHTTPS, Port: 443, TargetPort: c.https, Protocol: corev1.ProtocolTCP}
+func (b *builder) buildService() Object {
+	http := corev1.ServicePort{Name: portHTTP, Port: 80, TargetPort: intstr.FromString(portHTTP), Protocol: corev1.ProtocolTCP}
+	https := corev1.ServicePort{Name: portHTTPS, Port: 443, TargetPort: intstr.FromString(portHTTPS), Protocol: corev1.ProtocolTCP}
 	s := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: b.objectMeta(b.name),

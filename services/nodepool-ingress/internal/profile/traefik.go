@@ -35,47 +35,37 @@ func (b *builder) traefikController() controller {
 		host = "127.0.0.1" // the metrics are not reachable from outside the node
 		internal = host + internal
 	}
-	user, add := int64(traefikUser), []corev1.Capability(nil)
+	container := b.newContainer("100m", "128Mi", b.traefikArgs(http, https, internal))
+	container.Env, container.SecurityContext = nil, containerSecurity()
+	container.VolumeMounts = []corev1.VolumeMount{
+		{Name: "config", MountPath: traefikFolder, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"},
+	}
+	user := int64(traefikUser)
 	if http < lowPort || https < lowPort {
 		// The program in the image has no capabilities of its own, and Kubernetes gives none to users other than root.
-		user, add = 0, []corev1.Capability{bindLowPorts}
-	}
-	container := corev1.Container{
-		Name: containerName, Image: b.controllerImage(), Args: b.traefikArgs(http, https, internal),
-		Ports:           b.clientPorts(http, https),
-		Resources:       b.controllerResources("100m", "128Mi"),
-		SecurityContext: containerSecurity(add...),
-		VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: traefikFolder, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"}},
+		user, container.SecurityContext = 0, containerSecurity(bindLowPorts)
 	}
 	container.SecurityContext.ReadOnlyRootFilesystem = pointerTo(true)
 	pageProbes(&container, "/ping", "/ping", intstr.FromInt32(traefikInternal))
 	container.ReadinessProbe.HTTPGet.Host, container.LivenessProbe.HTTPGet.Host = host, host
 	// A ping is answered before the routes are read. Without the delay the first requests of a new pod get 404.
 	container.ReadinessProbe.InitialDelaySeconds, container.ReadinessProbe.PeriodSeconds = 3, 2
-	served := ""
+	c := b.newController(traefikClass, container, user, traefikAccept+traefikDrain+5)
 	if b.pool.CustomResources {
-		served = traefik.SchemeGroupVersion.String()
+		c.servedGroupVersion = traefik.SchemeGroupVersion.String()
 	}
-	return b.grantRoles(controller{
-		class:              traefikClass,
-		servedGroupVersion: served,
-		config:             map[string]string{traefikFile: traefikDynamic},
-		meta:               b.podMeta(),
-		pod: corev1.PodSpec{
-			Containers: []corev1.Container{container}, SecurityContext: podSecurity(user),
-			TerminationGracePeriodSeconds: pointerTo(int64(traefikAccept + traefikDrain + 5)),
-			Volumes: []corev1.Volume{
-				{
-					Name: "config",
-					VolumeSource: corev1.VolumeSource{
-						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}},
-					},
-				},
-				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // buffered bodies
+	c.cacheEnv = nil // it has flags for the API server
+	c.config = map[string]string{traefikFile: traefikDynamic}
+	c.pod.Volumes = []corev1.Volume{
+		{
+			Name: "config",
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: b.name}},
 			},
 		},
-		http: intstr.FromString(portHTTP), https: intstr.FromString(portHTTPS),
-	})
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, // buffered bodies
+	}
+	return c
 }
 
 func (b *builder) traefikArgs(http, https int32, internal string) []string {
