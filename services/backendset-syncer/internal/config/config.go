@@ -12,11 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/configmap"
-	"fairlead.dev/pkg/controller"
-	"fairlead.dev/pkg/httpserver"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
-	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
@@ -25,16 +22,12 @@ import (
 
 // Config holds all flags.
 type Config struct {
-	Kube      kube.Options
-	HTTP      httpserver.Options
-	Logging   logging.Options
-	Leader    leader.Options
-	Work      controller.Options
+	run.Options
+
 	OCI       ociapi.Options
 	Gates     Gates
 	Gateways  Gateways
 	ConfigMap configmap.Name
-	Discovery time.Duration
 	Verify    time.Duration
 }
 
@@ -63,34 +56,26 @@ type Gateways struct {
 // Default returns the defaults of all flags.
 func Default() *Config {
 	return &Config{
-		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Work: controller.DefaultOptions(), OCI: ociapi.DefaultOptions(),
+		Options: run.DefaultOptions(), OCI: ociapi.DefaultOptions(),
 		Gates:    Gates{Timeout: 5 * time.Minute, Certificates: "/etc/fairlead/webhook"},
-		Gateways: Gateways{Enabled: true}, Discovery: 30 * time.Second, Verify: 5 * time.Minute,
+		Gateways: Gateways{Enabled: true}, Verify: 5 * time.Minute,
 	}
 }
 
 // AddFlags binds all flags.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	c.Kube.AddFlags(fs)
-	c.HTTP.AddFlags(fs)
-	c.Logging.AddFlags(fs)
-	c.Leader.AddFlags(fs)
+	c.Options.AddFlags(fs,
+		"Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.",
+		"Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
 	c.OCI.AddFlags(fs)
 	c.AddSourceFlags(fs)
 	fs.StringVar(&c.Gateways.Addresses.NotFound, "not-found-bind-address", c.Gateways.Addresses.NotFound,
 		"Address at which the program answers requests of load balancers that no rule matches with 404, such as :8404. Empty: none.")
 	fs.StringVar(&c.Gateways.Addresses.NoBackends, "no-backends-bind-address", c.Gateways.Addresses.NoBackends,
 		"Address at which the program answers requests of load balancers whose rule has no backend with 500, such as :8500. Empty: none.")
-	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
-		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
 	fs.DurationVar(&c.Verify, "verify-interval", c.Verify,
 		"Interval for reading a load balancer that does not change, to repair what others changed. One request reads all backend sets of "+
 			"a load balancer.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers,
-		"Number of BackendSetBindings to reconcile concurrently. Each load balancer has a worker of its own for writes.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
-		"Longest delay between attempts to reconcile a BackendSetBinding after errors of the API server.")
 	fs.DurationVar(&c.Gates.Timeout, "readiness-gate-timeout", c.Gates.Timeout,
 		"Time after which a pod with ready containers becomes ready although load balancers do not send it requests.")
 	fs.StringVar(&c.Gates.Webhook, "webhook-address", c.Gates.Webhook,
@@ -136,18 +121,9 @@ func (c *Config) InformerOptions() informers.Options {
 
 // Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
-	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.OCI.Validate()}
-	if c.Work.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
-	}
-	if c.Discovery < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Discovery))
-	}
+	errs := []error{c.Options.Validate(), c.OCI.Validate()}
 	if c.Verify < 10*time.Second {
 		errs = append(errs, fmt.Errorf("--verify-interval %s is shorter than 10s", c.Verify))
-	}
-	if c.Work.LastRetry < time.Second {
-		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
 	}
 	if c.Gates.Timeout < time.Second {
 		errs = append(errs, fmt.Errorf("--readiness-gate-timeout %s is shorter than a second", c.Gates.Timeout))

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -18,11 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
-	"fairlead.dev/pkg/controller"
-	"fairlead.dev/pkg/httpserver"
-	"fairlead.dev/pkg/kube"
-	"fairlead.dev/pkg/leader"
-	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
@@ -30,13 +25,9 @@ import (
 
 // Config holds all flags.
 type Config struct {
-	Kube      kube.Options
-	HTTP      httpserver.Options
-	Logging   logging.Options
-	Leader    leader.Options
-	Work      controller.Options
-	Discovery time.Duration
-	Policy    Policy
+	run.Options
+
+	Policy Policy
 }
 
 // Policy holds the flags that affect plans: the settings that all pools share, and the values that a YurtIngress may request.
@@ -64,8 +55,7 @@ type Policy struct {
 // Default returns the defaults of all flags.
 func Default() *Config {
 	c := &Config{
-		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Work: controller.DefaultOptions(), Discovery: 30 * time.Second,
+		Options: run.DefaultOptions(),
 		Policy: Policy{
 			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik, Profiles: v1alpha1.Profiles(),
 			LabelKeys: []string{v1alpha1.LabelNodePool},
@@ -85,16 +75,9 @@ func Default() *Config {
 
 // AddFlags binds all flags.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	c.Kube.AddFlags(fs)
-	c.HTTP.AddFlags(fs)
-	c.Logging.AddFlags(fs)
-	c.Leader.AddFlags(fs)
-	c.Policy.AddFlags(fs)
-	fs.DurationVar(&c.Discovery, "discovery-interval", c.Discovery,
-		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of YurtIngresses to reconcile concurrently.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
+	c.Options.AddFlags(fs, "Number of YurtIngresses to reconcile concurrently.",
 		"Longest delay between attempts to reconcile a YurtIngress after errors.")
+	c.Policy.AddFlags(fs)
 }
 
 // AddFlags binds the flags that affect plans.
@@ -155,17 +138,7 @@ func (p *Policy) Complete() {
 
 // Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
-	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Policy.Validate()}
-	if c.Work.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
-	}
-	if c.Discovery < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Discovery))
-	}
-	if c.Work.LastRetry < time.Second {
-		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
-	}
-	return errors.Join(errs...)
+	return errors.Join(c.Options.Validate(), c.Policy.Validate())
 }
 
 // Validate returns an error for each flag with an invalid value.
