@@ -166,30 +166,10 @@ func (e *endpoint) run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	served := make(chan error, 1)
-	go func() { served <- e.serve() }()
-	select {
-	case err := <-served:
+	if err := Serve(ctx, e.server, e.limiter.Listener(e.listener), shutdownTimeout); err != nil {
 		return fmt.Errorf("serve --%s %s: %w", e.flag, e.address, err)
-	case <-ctx.Done():
 	}
-	// ctx is canceled, so Shutdown needs a context with a timeout of its own.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if e.server.Shutdown(bounded) != nil {
-		// Requests are still running after the timeout: close their connections.
-		_ = e.server.Close()
-	}
-	<-served
 	return nil
-}
-
-func (e *endpoint) serve() error {
-	limited := e.limiter.Listener(e.listener)
-	if e.server.TLSConfig == nil {
-		return e.server.Serve(limited)
-	}
-	return e.server.ServeTLS(limited, "", "") // TLSConfig contains the certificate
 }
 
 func (e *endpoint) boundAddress() string {

@@ -1,7 +1,11 @@
 package run
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -21,4 +25,21 @@ func TestOptions(t *testing.T) {
 	for _, want := range []string{"--workers 0", "--discovery-interval 1ms", "--max-retry-delay 1ms", "--leader-election-lease-duration"} {
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestUntilCanceled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, calls := time.Now(), 0
+		var failures []error
+		UntilCanceled(ctx, time.Minute, func() error {
+			if calls++; calls == 3 {
+				cancel()
+			}
+			return fmt.Errorf("call %d", calls)
+		}, func(err error) { failures = append(failures, err) })
+		assert.Equal(t, "[call 1 call 2]", fmt.Sprint(failures))
+		assert.Equal(t, 2*time.Minute, time.Since(begun))
+	})
 }

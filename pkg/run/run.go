@@ -135,3 +135,20 @@ func Synced(caches ...Cache) func(context.Context) error {
 		return nil
 	}
 }
+
+// UntilCanceled calls work again and again until ctx ends. It calls failed with the error of work, and waits for the interval before the
+// next call.
+func UntilCanceled(ctx context.Context, interval time.Duration, work func() error, failed func(error)) {
+	for {
+		err := work()
+		if ctx.Err() != nil {
+			return
+		}
+		failed(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+	}
+}

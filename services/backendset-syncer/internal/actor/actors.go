@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"net/netip"
@@ -308,13 +307,4 @@ func earlierTime(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func byName[T any](byKey map[string]T) []string {
-	names := make([]string, 0, len(byKey))
-	for name := range byKey {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, cmp.Compare)
-	return names
 }

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -96,7 +97,7 @@ func (a *actor) healthAt() time.Time {
 
 // checkHealth reads the health of one set, if it is due. It reports whether it made a request.
 func (a *actor) checkHealth(ctx context.Context, now time.Time) bool {
-	for _, name := range byName(a.sets) {
+	for _, name := range slices.Sorted(maps.Keys(a.sets)) {
 		s := a.sets[name]
 		if s.live == nil || s.health.next.IsZero() || s.health.next.After(now) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -198,7 +199,7 @@ func (a *actor) planSets(now time.Time) time.Time {
 	var demands []plan.Demand
 	var planned []*set
 	var limits plan.Limits
-	for _, name := range byName(a.sets) {
+	for _, name := range slices.Sorted(maps.Keys(a.sets)) {
 		s := a.sets[name]
 		if !a.locateSet(s, sizes) {
 			continue
@@ -307,7 +308,7 @@ func errNoSet(sizes map[string]int) error {
 	if len(sizes) == 0 {
 		return errors.New("the load balancer has no backend sets; create the set, with Terraform for example")
 	}
-	return fmt.Errorf("the load balancer has no backend set of this name; it has %s", formatList(byName(sizes)))
+	return fmt.Errorf("the load balancer has no backend set of this name; it has %s", formatList(slices.Sorted(maps.Keys(sizes))))
 }
 
 // staysWithinLimit reports whether a write of the set keeps the load balancer within its limit: another set may have to shrink first.

@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
@@ -128,33 +129,13 @@ func (b *builder) addObject(kind lbrecord.Kind, name, key, owner string) {
 	b.record.PutObject(lbrecord.Object{Kind: kind, Name: name, Key: key, Owner: owner})
 }
 
-// existsLive reports whether the load balancer has an object.
-func (b *builder) existsLive(kind lbrecord.Kind, name string) bool {
-	live, found := b.in.Live, false
-	switch kind {
-	case lbrecord.Listener:
-		_, found = live.Listeners[name]
-	case lbrecord.RoutingPolicy:
-		_, found = live.Policies[name]
-	case lbrecord.RuleSet:
-		_, found = live.RuleSets[name]
-	case lbrecord.Hostname:
-		_, found = live.Hostnames[name]
-	case lbrecord.Certificate:
-		found = live.Certificates[name]
-	case lbrecord.BackendSet:
-		_, found = live.Sets[name]
-	}
-	return found
-}
-
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
 		if o.Kind == lbrecord.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
 			continue // it belongs to the program of another cluster
 		}
-		if o.Kind != lbrecord.Listener && b.existsLive(o.Kind, o.Name) && !b.record.HasObject(o.Kind, o.Name) {
+		if o.Kind != lbrecord.Listener && b.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name}) && !b.record.HasObject(o.Kind, o.Name) {
 			b.addObject(o.Kind, o.Name, o.Key, o.Owner)
 			b.addFinding(objectTitle(o.Kind, o.Name), "it has the name that the program gives it")
 		}
@@ -164,8 +145,7 @@ func (b *builder) addOwn() {
 // titles are kinds in sentences.
 var titles = map[lbrecord.Kind]string{
 	lbrecord.Listener: "listener", lbrecord.RoutingPolicy: "routing policy", lbrecord.RuleSet: "rule set", lbrecord.Hostname: "hostname",
-	lbrecord.Certificate: "certificate",
-	lbrecord.BackendSet:  "backend set",
+	lbrecord.Certificate: "certificate", lbrecord.BackendSet: "backend set",
 }
 
 func objectTitle(kind lbrecord.Kind, name string) string { return titles[kind] + " " + name }
@@ -189,7 +169,7 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
 			continue
 		}
-		b.addObject(lbrecord.Listener, name, lbrecord.ListenerKey(l.Port, hostnameOf(l)), nameOf(g).String())
+		b.addObject(lbrecord.Listener, name, lbrecord.ListenerKey(l.Port, string(ptr.Deref(l.Hostname, ""))), nameOf(g).String())
 		b.addFinding(objectTitle(lbrecord.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
 		b.addHostnames(live)
 		b.addPolicy(g, string(l.Name), name, live)
@@ -204,13 +184,6 @@ func (b *builder) listenerOf(g *gatewayv1.Gateway, l *gatewayv1.Listener) (strin
 		}
 	}
 	return "", nil
-}
-
-func hostnameOf(l *gatewayv1.Listener) string {
-	if l.Hostname == nil {
-		return ""
-	}
-	return string(*l.Hostname)
 }
 
 // addHostnames adds the hostnames that only listeners of the Gateways use.
@@ -306,10 +279,7 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 			continue
 		}
 		for _, ref := range l.TLS.CertificateRefs {
-			namespace := g.Namespace
-			if ref.Namespace != nil {
-				namespace = string(*ref.Namespace)
-			}
+			namespace := string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(g.Namespace)))
 			secret := b.in.Secrets[types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}]
 			if secret == nil {
 				continue
@@ -320,7 +290,7 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 	for _, name := range slices.Sorted(maps.Keys(annotatedCertificates(g))) {
 		object := objectTitle(lbrecord.Certificate, name)
 		switch key := current[name]; {
-		case !b.existsLive(lbrecord.Certificate, name):
+		case !b.in.Live.Certificates[name]:
 			b.addFinding(object, "the load balancer does not have it")
 		case !b.certificateOnlyOurs(name):
 			b.addFinding(object, "a listener that is not adopted uses it: it stays")

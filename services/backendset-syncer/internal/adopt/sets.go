@@ -14,7 +14,7 @@ import (
 // addDefault adds the default set that oke-gateway-api makes for a Gateway.
 func (b *builder) addDefault(g *gatewayv1.Gateway) {
 	name := g.Name + "-default"
-	if !b.existsLive(lbrecord.BackendSet, name) || b.record.HasObject(lbrecord.BackendSet, name) {
+	if _, exists := b.in.Live.Sets[name]; !exists || b.record.HasObject(lbrecord.BackendSet, name) {
 		return
 	}
 	if !b.onlyOurs(name) {

@@ -315,15 +315,12 @@ var deletionOrder = []lbrecord.Kind{
 func (d *stepBuilder) deleteUnneeded() {
 	for _, kind := range deletionOrder {
 		for _, r := range d.wanted.Delete {
-			if r.Kind == kind && d.existsLive(r) && !d.live.Uses[r] && !d.isPlanned(r.Kind, r.Name) {
+			if r.Kind == kind && d.live.HasObject(r) && !d.live.Uses[r] && !d.isPlanned(r.Kind, r.Name) {
 				d.addStep(r.Kind, r.Name, Delete)
 			}
 		}
 	}
 }
-
-// existsLive reports whether the load balancer has an object.
-func (d *stepBuilder) existsLive(r Ref) bool { return d.live.HasObject(r) }
 
 // HasObject reports whether the load balancer has an object.
 func (l *Live) HasObject(r Ref) bool {

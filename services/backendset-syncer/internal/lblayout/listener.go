@@ -1,6 +1,7 @@
 package lblayout
 
 import (
+	"maps"
 	"slices"
 
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
@@ -83,7 +84,7 @@ func (d *stepBuilder) vacatePort(l *Listener) bool {
 		own[r.Name] = own[r.Name] || r.Kind == lbrecord.Listener
 	}
 	free := true
-	for _, name := range sortedNames(d.live.Listeners) {
+	for _, name := range slices.Sorted(maps.Keys(d.live.Listeners)) {
 		other := d.live.Listeners[name]
 		if name == l.Name || other.Port != l.Port || other.mayShare(l) {
 			continue
@@ -171,13 +172,4 @@ func (t *TLS) isEqual(other *TLS) bool {
 // sameNames compares lists whose order does not matter.
 func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
-func sortedNames[T any](m map[string]T) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

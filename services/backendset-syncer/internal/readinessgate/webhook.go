@@ -19,7 +19,9 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/connlimit"
+	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/pkg/servingcert"
 )
 
@@ -84,18 +86,9 @@ func (w *Webhook) Run(ctx context.Context) {
 	if w.address == "" {
 		return
 	}
-	for {
-		err := w.serveReviews(ctx)
-		if ctx.Err() != nil {
-			return
-		}
+	run.UntilCanceled(ctx, retryInterval, func() error { return w.serveReviews(ctx) }, func(err error) {
 		w.log.Warn("Webhook does not work: new pods get no readiness gates. Retrying", zap.Error(err))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryInterval):
-		}
-	}
+	})
 }
 
 func (w *Webhook) serveReviews(ctx context.Context) error {
@@ -117,12 +110,9 @@ func (w *Webhook) serveReviews(ctx context.Context) error {
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxWaiting, Requests: maxReviews, Bytes: maxBytes})
 	server := &http.Server{
 		Handler: limiter.Requests(mux), TLSConfig: certificate.TLS(servingcert.Options{}), ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:  reviewTimeout,
-		WriteTimeout: reviewTimeout, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		ReadTimeout: reviewTimeout, WriteTimeout: reviewTimeout, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
 	limiter.Attach(server)
-	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(limiter.Listener(listener), "", "") }()
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
 	reloaded := make(chan struct{})
@@ -133,20 +123,7 @@ func (w *Webhook) serveReviews(ctx context.Context) error {
 	defer func() { <-reloaded }()
 	defer stop()
 	w.log.Info("Serving webhook", zap.Stringer(logging.KeyAddress, listener.Addr()))
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-	defer cancel()
-	if err := server.Shutdown(draining); err != nil {
-		return fmt.Errorf("stop: %w", err)
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return httpserver.Serve(ctx, server, limiter.Listener(listener), reviewTimeout)
 }
 
 // request is the part of an AdmissionReview that is read. The rest could take many times its size when it is decoded.

@@ -7,7 +7,6 @@ package responder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,7 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/connlimit"
+	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/run"
 )
 
 // Options are the addresses of the servers. Empty: no server.
@@ -89,18 +90,9 @@ func (r *Responder) Run(ctx context.Context) {
 }
 
 func (r *Responder) keepServing(ctx context.Context, a *answer) {
-	for {
-		err := r.serveAnswers(ctx, a)
-		if ctx.Err() != nil {
-			return
-		}
+	run.UntilCanceled(ctx, retryInterval, func() error { return r.serveAnswers(ctx, a) }, func(err error) {
 		r.log.Warn("Responder does not work: load balancers answer 502 instead. Retrying", zap.Int("status", a.status), zap.Error(err))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryInterval):
-		}
-	}
+	})
 }
 
 func (r *Responder) answerHandler(a *answer) http.Handler {
@@ -129,21 +121,8 @@ func (r *Responder) serveAnswers(ctx context.Context, a *answer) error {
 		MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 	}
 	limiter.Attach(server)
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-		defer cancel()
-		if server.Shutdown(limited) != nil {
-			_ = server.Close()
-		}
-	})
 	r.log.Info("Serving answers of requests without backends", zap.Int("status", a.status), zap.Stringer(logging.KeyAddress, l.Addr()))
-	err = server.Serve(limiter.Listener(l))
-	if !stop() {
-		<-stopped
-	}
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserver.Serve(ctx, server, limiter.Listener(l), drain); err != nil {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
