@@ -75,7 +75,7 @@ func New(client dynamic.Interface, manager string) *Applier {
 func (a *Applier) Apply(
 	ctx context.Context, resource schema.GroupVersionResource, wanted, live *unstructured.Unstructured,
 ) (*unstructured.Unstructured, Result, error) {
-	if err := Owned(wanted, live); err != nil {
+	if err := CheckOwner(wanted, live); err != nil {
 		return live, Unchanged, describeFailure("apply", wanted, err)
 	}
 	if !Differs(wanted, live) {
@@ -194,8 +194,8 @@ func describeFailure(verb string, object *unstructured.Unstructured, err error) 
 	return fmt.Errorf("%s %s %s/%s: %w", verb, object.GetKind(), object.GetNamespace(), object.GetName(), err)
 }
 
-// Owned returns ErrForeign if the live object does not have the controller of the wanted one.
-func Owned(wanted, live *unstructured.Unstructured) error {
+// CheckOwner returns ErrForeign if the live object does not have the controller of the wanted one.
+func CheckOwner(wanted, live *unstructured.Unstructured) error {
 	if live == nil {
 		return nil
 	}

@@ -89,9 +89,9 @@ func (g *LastGood[T]) Reject(err error) bool {
 	return true
 }
 
-// Lose records that the source was deleted, which is a problem only if a value is in force. The next text always counts as
+// MarkDeleted records that the source was deleted, which is a problem only if a value is in force. The next text always counts as
 // new.
-func (g *LastGood[T]) Lose() {
+func (g *LastGood[T]) MarkDeleted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = false

@@ -112,7 +112,7 @@ func (s *Store[T]) loadConfigMap(cm *corev1.ConfigMap) {
 
 // loseConfigMap handles the deletion of the ConfigMap.
 func (s *Store[T]) loseConfigMap() {
-	s.Lose()
+	s.MarkDeleted()
 	_, present, problem := s.Current()
 	s.p.Observer.Configured(s.p.Name.String(), problem)
 	s.p.Log.Warn("ConfigMap was deleted", zap.Bool("lastValidInForce", present))

@@ -83,7 +83,7 @@ func startForeign(tb testing.TB, kubeconfig string, cfg *clusterapi.Config) *Clu
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			c.Keep(tb)
+			c.SaveArtifacts(tb)
 		}
 		if err := deleteOthers(context.WithoutCancel(tb.Context()), c.rest, before, finalizerTimeout); err != nil {
 			tb.Errorf("cluster: delete the objects of the test: %v", err)

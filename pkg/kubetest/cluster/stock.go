@@ -24,8 +24,8 @@ type Stock struct {
 	dirs []string
 }
 
-// Take returns an API server without objects of other tests. No other test uses it until this test ends.
-func (s *Stock) Take(tb testing.TB) *Cluster {
+// BorrowCluster returns an API server without objects of other tests. No other test uses it until this test ends.
+func (s *Stock) BorrowCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	s.mu.Lock()
 	var c *Cluster
@@ -63,7 +63,7 @@ func (s *Stock) launchCluster(tb testing.TB) *Cluster {
 func (s *Stock) giveBack(tb testing.TB, c *Cluster) {
 	tb.Helper()
 	if tb.Failed() {
-		c.Keep(tb)
+		c.SaveArtifacts(tb)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), kubetest.Patience) // the context of the test has ended
 	defer cancel()

@@ -28,7 +28,7 @@ func TestStock(t *testing.T) {
 	var addresses []string
 	for _, name := range []string{"first", "second"} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // one after the other
-			c := stock.Take(t)
+			c := stock.BorrowCluster(t)
 			addresses = append(addresses, c.APIAddress)
 			secrets := c.Clientset().CoreV1().Secrets(metav1.NamespaceDefault)
 			left, err := secrets.List(t.Context(), metav1.ListOptions{})

@@ -46,7 +46,7 @@ func Start(tb testing.TB, configure ...func(*clusterapi.Config)) *Cluster {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			c.Keep(tb)
+			c.SaveArtifacts(tb)
 		}
 		c.Stop()
 	})

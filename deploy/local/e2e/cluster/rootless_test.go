@@ -39,7 +39,7 @@ func startRootless(t *testing.T) *cluster.Cluster {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			c.Keep(t)
+			c.SaveArtifacts(t)
 		}
 		c.Stop()
 	})

@@ -118,15 +118,16 @@ func (b *builder) addRefusal(object, format string, args ...any) {
 	b.findings = append(b.findings, Finding{Object: object, Message: fmt.Sprintf(format, args...), Refused: true})
 }
 
-// addObject adds an object to the record. Of two with the same key, only the first one has it.
-func (b *builder) addObject(kind lbrecord.Kind, name, key, owner string) {
-	if b.record.HasObject(kind, name) {
+// adoptObject adds an object to the record, with a finding about it. Of two with the same key, only the first one has it.
+func (b *builder) adoptObject(o lbrecord.Object, format string, args ...any) {
+	b.addFinding(objectTitle(o.Kind, o.Name), format, args...)
+	if b.record.HasObject(o.Kind, o.Name) {
 		return
 	}
-	if b.record.FindByKey(kind, key) != nil {
-		key = keyOfEarlier(name)
+	if b.record.FindByKey(o.Kind, o.Key) != nil {
+		o.Key = keyOfEarlier(o.Name)
 	}
-	b.record.PutObject(lbrecord.Object{Kind: kind, Name: name, Key: key, Owner: owner})
+	b.record.PutObject(o)
 }
 
 // addOwn adds the objects of the program's own names: those of a record that was lost.
@@ -135,9 +136,10 @@ func (b *builder) addOwn() {
 		if o.Kind == lbrecord.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
 			continue // it belongs to the program of another cluster
 		}
-		if o.Kind != lbrecord.Listener && b.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name}) && !b.record.HasObject(o.Kind, o.Name) {
-			b.addObject(o.Kind, o.Name, o.Key, o.Owner)
-			b.addFinding(objectTitle(o.Kind, o.Name), "it has the name that the program gives it")
+		exists := b.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name})
+		if o.Kind != lbrecord.Listener && exists && !b.record.HasObject(o.Kind, o.Name) {
+			own := lbrecord.Object{Kind: o.Kind, Name: o.Name, Key: o.Key, Owner: o.Owner}
+			b.adoptObject(own, "it has the name that the program gives it")
 		}
 	}
 }
@@ -169,8 +171,9 @@ func (b *builder) addListeners(g *gatewayv1.Gateway) {
 			b.addRefusal(objectTitle(lbrecord.Listener, name), "it has protocol %s, which is not one of HTTPRoutes", live.Protocol)
 			continue
 		}
-		b.addObject(lbrecord.Listener, name, lbrecord.ListenerKey(l.Port, string(ptr.Deref(l.Hostname, ""))), nameOf(g).String())
-		b.addFinding(objectTitle(lbrecord.Listener, name), "listener %s of Gateway %s", l.Name, nameOf(g))
+		key := lbrecord.ListenerKey(l.Port, string(ptr.Deref(l.Hostname, "")))
+		b.adoptObject(lbrecord.Object{Kind: lbrecord.Listener, Name: name, Key: key, Owner: nameOf(g).String()},
+			"listener %s of Gateway %s", l.Name, nameOf(g))
 		b.addHostnames(live)
 		b.addPolicy(g, string(l.Name), name, live)
 	}
@@ -193,8 +196,8 @@ func (b *builder) addHostnames(live *lblayout.Listener) {
 		if !ok || b.record.HasObject(lbrecord.Hostname, name) {
 			continue
 		}
-		b.addObject(lbrecord.Hostname, name, lbrecord.HostnameKey(h.Hostname), "")
-		b.addFinding(objectTitle(lbrecord.Hostname, name), "hostname %s of an adopted listener", h.Hostname)
+		b.adoptObject(lbrecord.Object{Kind: lbrecord.Hostname, Name: name, Key: lbrecord.HostnameKey(h.Hostname)},
+			"hostname %s of an adopted listener", h.Hostname)
 	}
 }
 
@@ -297,11 +300,10 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 		case key == "" && !b.in.Live.Uses[lblayout.Ref{Kind: lbrecord.Certificate, Name: name}]:
 			b.addFinding(object, "nothing uses it: it stays, delete it by hand")
 		case key == "":
-			b.addObject(lbrecord.Certificate, name, keyOfEarlier(name), "")
-			b.addFinding(object, "certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
+			b.adoptObject(lbrecord.Object{Kind: lbrecord.Certificate, Name: name, Key: keyOfEarlier(name)},
+				"certificate of Gateway %s, of an earlier content of a Secret: the program replaces it", nameOf(g))
 		default:
-			b.addObject(lbrecord.Certificate, name, key, "")
-			b.addFinding(object, "certificate of Gateway %s", nameOf(g))
+			b.adoptObject(lbrecord.Object{Kind: lbrecord.Certificate, Name: name, Key: key}, "certificate of Gateway %s", nameOf(g))
 		}
 	}
 }

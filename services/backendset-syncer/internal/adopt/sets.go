@@ -21,8 +21,7 @@ func (b *builder) addDefault(g *gatewayv1.Gateway) {
 		b.addFinding(objectTitle(lbrecord.BackendSet, name), "others use it, too: it stays")
 		return
 	}
-	b.addObject(lbrecord.BackendSet, name, b.in.Keys.DefaultSet, "")
-	b.addFinding(objectTitle(lbrecord.BackendSet, name), "default of Gateway %s", nameOf(g))
+	b.adoptObject(lbrecord.Object{Kind: lbrecord.BackendSet, Name: name, Key: b.in.Keys.DefaultSet}, "default of Gateway %s", nameOf(g))
 }
 
 // addSets adds the backend sets that only rules of HTTPRoutes use.
@@ -42,13 +41,12 @@ func (b *builder) addSets() {
 		}
 		key := cmp.Or(b.setKey(rules), b.ownKey(name))
 		if key == "" {
-			b.addObject(lbrecord.BackendSet, name, keyOfEarlier(name), "")
-			b.addFinding(object, "set of %s: no rule wants this set alone, so the program removes it when nothing refers to it",
+			b.adoptObject(lbrecord.Object{Kind: lbrecord.BackendSet, Name: name, Key: keyOfEarlier(name)},
+				"set of %s: no rule wants this set alone, so the program removes it when nothing refers to it",
 				strings.Join(rules, ", "))
 			continue
 		}
-		b.addObject(lbrecord.BackendSet, name, key, "")
-		b.addFinding(object, "set of %s", strings.Join(rules, ", "))
+		b.adoptObject(lbrecord.Object{Kind: lbrecord.BackendSet, Name: name, Key: key}, "set of %s", strings.Join(rules, ", "))
 	}
 }
 

@@ -34,13 +34,14 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 		return ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 	}
 	i.EndpointSlices.AddEventHandler(controller.UnlessSame(sameSlice, controller.TypedHandler(enqueueNoted, ofSlice)))
-	i.Pods.AddEventHandler(controller.UnlessSame(samePod, controller.NameHandler(enqueueNoted, func(name cache.ObjectName) []cache.ObjectName {
+	ofPod := func(pod cache.ObjectName) []cache.ObjectName {
 		var names []cache.ObjectName
-		for _, s := range informers.SlicesOfPod(i.EndpointSlices, name) {
+		for _, s := range informers.SlicesOfPod(i.EndpointSlices, pod) {
 			names = append(names, ofSlice(s)...)
 		}
 		return names
-	})))
+	}
+	i.Pods.AddEventHandler(controller.UnlessSame(samePod, controller.NameHandler(enqueueNoted, ofPod)))
 }
 
 // HandleAddresses registers an event handler that calls recheck with the addresses of an EndpointSlice that has changed: a Service may have

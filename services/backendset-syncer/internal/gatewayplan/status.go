@@ -85,9 +85,8 @@ func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, Problem) 
 
 func (p *Plan) lostMessage() string {
 	first := p.Lost[0]
-	return fmt.Sprintf("the load balancer has %s %s, which only this program makes, and the record of the program does not list it: the "+
-		"record was lost. "+
-		"Nothing is changed until `backendset-syncer adopt` has written a new record", first.Kind, first.Name)
+	return fmt.Sprintf("the load balancer has %s %s, which only this program makes, and the record of the program does not list it: "+
+		"the record was lost. Nothing is changed until `backendset-syncer adopt` has written a new record", first.Kind, first.Name)
 }
 
 // writer computes the conditions of one object.

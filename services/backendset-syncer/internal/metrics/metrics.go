@@ -72,8 +72,7 @@ func New(r prometheus.Registerer) *Metrics {
 		backends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_backendset_backends",
 			Help: "Backends of a set, by state: active, draining, waiting (ready endpoints that the set does not have yet), " +
-				"excess (ready " +
-				"endpoints without room), early (removed before the end of their drain time).",
+				"excess (ready endpoints without room), early (removed before the end of their drain time).",
 		}, []string{"load_balancer", "backend_set", "state"}),
 		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_backendset_behind_since_timestamp_seconds",

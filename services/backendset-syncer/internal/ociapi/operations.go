@@ -89,7 +89,8 @@ func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string,
 		if err != nil {
 			return receipt{}, err
 		}
-		response, err := client.CallWithServiceAndOperationName(ctx, &request, "loadBalancer", operation)
+		response, err := client.CallWithServiceAndOperationName( //nolint:bodyclose // the next line closes it
+			ctx, &request, "loadBalancer", operation)
 		common.CloseBodyIfValid(response)
 		return receipt{response}, err
 	})

@@ -89,7 +89,7 @@ func newRig(t *testing.T, changes ...func(*clusterapi.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, logs: &buffer{}}
 	if len(changes) == 0 {
-		r.cluster = shared.Take(t)
+		r.cluster = shared.BorrowCluster(t)
 	} else {
 		r.cluster = cluster.Start(t, append(changes, cluster.ControlPlaneOnly)...)
 	}

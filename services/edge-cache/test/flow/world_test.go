@@ -69,7 +69,7 @@ type world struct {
 // newWorld returns a world of a shared API server. No other test uses it at the same time.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldOf(t, shared.Take(t))
+	return newWorldOf(t, shared.BorrowCluster(t))
 }
 
 // newOwnWorld returns a world of an API server that no other test uses: for tests that stop or restore it, or that need settings of it.

@@ -67,7 +67,7 @@ func newRig(t *testing.T, release ome.Release, configuration string, without ...
 	t.Helper()
 	var c *cluster.Cluster
 	if len(without) == 0 {
-		c = shared.Take(t)
+		c = shared.BorrowCluster(t)
 	} else {
 		c = cluster.Start(t, cluster.ControlPlaneOnly, cluster.Audit)
 		prepare(t, c, without...)

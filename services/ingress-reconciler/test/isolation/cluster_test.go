@@ -192,7 +192,7 @@ func (c *cluster) accept(u *unstructured.Unstructured) {
 func (c *cluster) Apply(_ context.Context, _ schema.GroupVersionResource,
 	wanted, _ *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error) {
 	known := c.objects[keyOf(wanted)]
-	if err := apply.Owned(wanted, known); err != nil {
+	if err := apply.CheckOwner(wanted, known); err != nil {
 		return known, apply.Unchanged, err
 	}
 	next, result := wanted.DeepCopy(), apply.Created

@@ -57,7 +57,7 @@ type rig struct {
 // all YurtIngresses.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	return newRigIn(t, shared.Take(t), "")
+	return newRigIn(t, shared.BorrowCluster(t), "")
 }
 
 // newRigIn returns a rig in a cluster. It installs a CRD if one is given, which may be that of another release.

@@ -28,8 +28,8 @@ const keepTimeout = 20 * time.Second
 
 var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Keep saves the artifacts of a failed test, and logs their path. Start calls it.
-func (c *Cluster) Keep(tb testing.TB) {
+// SaveArtifacts saves the artifacts of a failed test, and logs their path. Start calls it.
+func (c *Cluster) SaveArtifacts(tb testing.TB) {
 	top := os.Getenv(ArtifactsEnv)
 	if top == "" {
 		root, err := Repository()
