@@ -228,7 +228,7 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	ok := slices.Contains([]string{intTag, floatTag}, tag)
 	switch v.Kind() {
 	case reflect.String:
-		ok, wanted = tag == stringTag || tag == "!!timestamp" || d.options.PlainStrings && n.Kind == yaml.ScalarNode, "not a string: put it in quotes if it should be"
+		ok, wanted = d.isString(n), "not a string: put it in quotes if it should be"
 	case reflect.Bool:
 		ok, wanted = isBoolean(n), "neither true nor false"
 	case reflect.Int, reflect.Int32, reflect.Int64:
@@ -244,6 +244,12 @@ func (d *Document) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 		return
 	}
 	v.Set(read)
+}
+
+// isString reports whether a value is a string, or one that the options allow to be one.
+func (d *Document) isString(n *yaml.Node) bool {
+	tag := n.ShortTag()
+	return tag == stringTag || tag == "!!timestamp" || d.options.PlainStrings && n.Kind == yaml.ScalarNode
 }
 
 // isBoolean reports whether a value is a boolean of YAML 1.2 or 1.1.

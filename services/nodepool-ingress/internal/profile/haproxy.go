@@ -8,7 +8,7 @@ import (
 
 // haproxyTechController isolates pools by the controller string, which ends with the class.
 func (b *builder) haproxyTechController() controller {
-	container := b.newContainer("100m", "256Mi", []string{
+	container := b.newContainer("256Mi", []string{
 		"--configmap=" + b.namespacedName(),
 		"--ingress.class=" + b.pool.Class,
 		"--publish-service=" + b.namespacedName(),
@@ -27,7 +27,7 @@ func (b *builder) haproxyTechController() controller {
 
 // haproxyIngressController isolates pools by the controller string, which ends with the controller class.
 func (b *builder) haproxyIngressController() controller {
-	container := b.newContainer("100m", "256Mi", []string{
+	container := b.newContainer("256Mi", []string{
 		"--configmap=" + b.namespacedName(),
 		"--controller-class=" + b.pool.Class,
 		"--ingress-class=" + b.pool.Class, // of the deprecated annotation

@@ -9,7 +9,7 @@ const nginxUser = 101
 
 // f5NGINXController isolates pools by the name of the class: it accepts a single controller string. Its flags have one dash.
 func (b *builder) f5NGINXController() controller {
-	container := b.newContainer("100m", "128Mi", []string{
+	container := b.newContainer("128Mi", []string{
 		"-nginx-configmaps=" + b.namespacedName(),
 		"-ingress-class=" + b.pool.Class,
 		"-leader-election-lock-name=" + b.name,
@@ -49,7 +49,7 @@ func (b *builder) ingressNGINXController() controller {
 	if b.pool.Cache != nil {
 		args = append(args, "--apiserver-host="+cacheURL, "--certificate-authority="+accountFolder+"/ca.crt")
 	}
-	container := b.newContainer("100m", "128Mi", args)
+	container := b.newContainer("128Mi", args)
 	container.Lifecycle = &corev1.Lifecycle{
 		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/wait-shutdown"}}},
 	}

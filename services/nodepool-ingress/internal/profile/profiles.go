@@ -116,12 +116,15 @@ func (b *builder) clusterRole(suffix string) string {
 	return b.install.ClusterRolePrefix + ":" + suffix
 }
 
-// newContainer returns the container of a controller with its requests of CPU and memory.
-func (b *builder) newContainer(cpu, memory string, args []string) corev1.Container {
+// controllerCPU is the request of CPU of a controller.
+const controllerCPU = "100m"
+
+// newContainer returns the container of a controller with its request of memory.
+func (b *builder) newContainer(memory string, args []string) corev1.Container {
 	http, https := b.listenPorts()
 	return corev1.Container{
 		Name: containerName, Image: b.controllerImage(), Env: podEnv(), Args: args, Ports: b.clientPorts(http, https),
-		Resources:       b.controllerResources(cpu, memory),
+		Resources:       b.controllerResources(controllerCPU, memory),
 		SecurityContext: containerSecurity(bindLowPorts), // the programs in the images do not start without it
 	}
 }

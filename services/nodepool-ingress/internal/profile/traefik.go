@@ -35,7 +35,7 @@ func (b *builder) traefikController() controller {
 		host = "127.0.0.1" // the metrics are not reachable from outside the node
 		internal = host + internal
 	}
-	container := b.newContainer("100m", "128Mi", b.traefikArgs(http, https, internal))
+	container := b.newContainer("128Mi", b.traefikArgs(http, https, internal))
 	container.Env, container.SecurityContext = nil, containerSecurity()
 	container.VolumeMounts = []corev1.VolumeMount{
 		{Name: "config", MountPath: traefikFolder, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"},
