@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -229,12 +230,7 @@ func (a *actor) rememberOldETag(etag string) {
 }
 
 func (a *actor) isOldETag(etag string) bool {
-	for _, old := range a.oldEtags {
-		if old == etag {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a.oldEtags, etag)
 }
 
 // write is a write that was decided.

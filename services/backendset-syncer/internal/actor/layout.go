@@ -150,15 +150,8 @@ func (w *layoutWork) hasLayout() bool {
 
 // createsSet reports whether the layout has a backend set.
 func (w *layoutWork) createsSet(set string) bool {
-	if w.desired == nil || w.desired.Wanted == nil {
-		return false
-	}
-	for _, s := range w.desired.Sets {
-		if s.Name == set {
-			return true
-		}
-	}
-	return false
+	return w.desired != nil && w.desired.Wanted != nil &&
+		slices.ContainsFunc(w.desired.Sets, func(s lblayout.Set) bool { return s.Name == set })
 }
 
 // isSettled reports whether no step is left.

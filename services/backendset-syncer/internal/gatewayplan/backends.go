@@ -196,7 +196,7 @@ func (p *Planner) AddressesOf(pod *corev1.Pod) map[netip.AddrPort]bool {
 
 // podState returns the state of a pod as an EndpointSlice would have it.
 func podState(p *corev1.Pod) plan.State {
-	switch ready := informers.IsReady(p) || observe.WaitsForGate(p); {
+	switch ready := informers.IsTrue(p, corev1.PodReady) || observe.WaitsForGate(p); {
 	case p.DeletionTimestamp != nil && ready:
 		return plan.Finishing
 	case p.DeletionTimestamp != nil:

@@ -2,6 +2,7 @@ package gateways
 
 import (
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -68,17 +69,11 @@ func (r *Reconciler) knowsBalancer(id string) bool {
 
 // isOwnRoute reports whether a route has a Gateway of the program, or an entry of it.
 func (r *Reconciler) isOwnRoute(route *gatewayv1.HTTPRoute) bool {
-	for i := range route.Status.Parents {
-		if r.p.Planner.IsOwnController(route.Status.Parents[i].ControllerName) {
-			return true
-		}
-	}
-	for i := range route.Spec.ParentRefs {
-		if r.p.Planner.IsOwnGateway(&route.Spec.ParentRefs[i], route.Namespace) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(route.Status.Parents, func(s gatewayv1.RouteParentStatus) bool {
+		return r.p.Planner.IsOwnController(s.ControllerName)
+	}) || slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
+		return r.p.Planner.IsOwnGateway(&ref, route.Namespace)
+	})
 }
 
 // ofService returns the load balancers whose routes refer to a Service, and notes the time of the event.

@@ -122,28 +122,12 @@ func trimSecret(s *corev1.Secret) {
 // serves HTTP.
 func trimPodOfGateways(p *corev1.Pod) {
 	labels, address := p.Labels, p.Status.PodIP
-	var ready corev1.PodCondition
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			ready = corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
-		}
-	}
-	gated := HasGate(p)
+	gated, ready := HasGate(p), FindCondition(p, corev1.PodReady)
 	trimPod(p)
 	p.Labels, p.Status.PodIP = labels, address
-	if !gated && ready.Type != "" {
-		p.Status.Conditions = []corev1.PodCondition{ready}
+	if !gated && ready != nil {
+		p.Status.Conditions = []corev1.PodCondition{{Type: ready.Type, Status: ready.Status, Reason: ready.Reason}}
 	}
-}
-
-// IsReady reports whether a pod is ready.
-func IsReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // GrantsOfNamespace returns the ReferenceGrants of a namespace.

@@ -200,19 +200,27 @@ func trimPod(p *corev1.Pod) {
 
 // HasGate reports whether a pod has the readiness gate.
 func HasGate(p *corev1.Pod) bool {
-	for _, g := range p.Spec.ReadinessGates {
-		if g.ConditionType == v1alpha1.ReadinessGate {
-			return true
-		}
+	return slices.Contains(p.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: v1alpha1.ReadinessGate})
+}
+
+// FindCondition returns a condition of a pod, nil if the pod does not have it.
+func FindCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
 	}
-	return false
+	return &p.Status.Conditions[i]
+}
+
+// IsTrue reports whether a condition of a pod is True.
+func IsTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
+	c := FindCondition(p, kind)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // GateIsClosed reports whether a pod has the readiness gate, and waits for it.
 func GateIsClosed(p *corev1.Pod) bool {
-	return HasGate(p) && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == v1alpha1.ReadinessGate && c.Status == corev1.ConditionTrue
-	})
+	return HasGate(p) && !IsTrue(p, v1alpha1.ReadinessGate)
 }
 
 // ClosedGates returns the pods of a Service whose gate is closed.

@@ -233,20 +233,14 @@ func WaitsForGate(pod *corev1.Pod) bool {
 	switch {
 	case pod.DeletionTimestamp != nil || !informers.HasGate(pod):
 		return false
-	case len(pod.Spec.ReadinessGates) > 1 || !isTrue(pod, corev1.ContainersReady): // the cache keeps other gates only if they are closed
+	// the cache keeps other gates only if they are closed
+	case len(pod.Spec.ReadinessGates) > 1 || !informers.IsTrue(pod, corev1.ContainersReady):
 		return false
-	case !isTrue(pod, v1alpha1.ReadinessGate):
+	case !informers.IsTrue(pod, v1alpha1.ReadinessGate):
 		return true
 	}
-	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && c.Reason != gatesNotReady
-	})
-}
-
-// isTrue reports whether a condition of a pod is True.
-func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(p.Status.Conditions,
-		func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	ready := informers.FindCondition(pod, corev1.PodReady)
+	return ready == nil || ready.Status == corev1.ConditionTrue || ready.Reason == gatesNotReady
 }
 
 func (c *collector) buildEndpoints() ServiceEndpoints {

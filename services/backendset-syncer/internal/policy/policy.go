@@ -208,12 +208,8 @@ func (c checker) checkNamespace(field, namespace string, l NamespaceLimits) {
 
 // withDefaults returns the limits with defaults.
 func (l Limits) withDefaults() plan.Limits {
-	limits := plan.Limits{PerSet: l.BackendsPerSet, Total: l.Backends, Reserved: max(l.ReservedBackends, 0)}
-	if limits.PerSet == 0 {
-		limits.PerSet = defaultBackends
-	}
-	if limits.Total == 0 {
-		limits.Total = defaultBackends
+	limits := plan.Limits{
+		PerSet: cmp.Or(l.BackendsPerSet, defaultBackends), Total: cmp.Or(l.Backends, defaultBackends), Reserved: max(l.ReservedBackends, 0),
 	}
 	if l.ReservedBackends == 0 {
 		limits.Reserved = min(defaultReserved, limits.PerSet-1, limits.Total-1)
@@ -231,15 +227,10 @@ type Permission struct {
 
 // PermitBinding returns what a binding may have, or an error that says why it may have nothing. d may be nil.
 func (d *Document) PermitBinding(namespace, loadBalancer, set string) (Permission, error) {
-	if d == nil {
-		return Permission{}, errors.New("the program has no configuration: the administrator must list the load balancer in it")
-	}
-	i := slices.IndexFunc(d.LoadBalancers, func(lb LoadBalancer) bool { return lb.ID == loadBalancer })
-	if i < 0 {
-		return Permission{}, errors.New("the configuration does not list this load balancer: ask the administrator to add it")
-	}
-	lb := &d.LoadBalancers[i]
+	lb, err := d.findLoadBalancer(loadBalancer)
 	switch {
+	case err != nil:
+		return Permission{}, err
 	case len(lb.Namespaces) > 0 && !slices.Contains(lb.Namespaces, namespace):
 		return Permission{}, fmt.Errorf("the configuration does not permit namespace %s to use this load balancer", namespace)
 	case len(lb.BackendSets) > 0 && !slices.ContainsFunc(lb.BackendSets, func(pattern string) bool {
@@ -249,12 +240,22 @@ func (d *Document) PermitBinding(namespace, loadBalancer, set string) (Permissio
 		return Permission{}, fmt.Errorf("the configuration does not permit backend set %s of this load balancer", set)
 	}
 	limits := d.limitsOf(namespace)
-	if limits.Bindings == 0 {
-		limits.Bindings = defaultBindings
-	}
 	return Permission{
-		Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: limits.Bindings, TakeOver: lb.TakeOver,
+		Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: cmp.Or(limits.Bindings, defaultBindings),
+		TakeOver: lb.TakeOver,
 	}, nil
+}
+
+// findLoadBalancer returns a load balancer, or why bindings and Gateways may not name it. d may be nil.
+func (d *Document) findLoadBalancer(id string) (*LoadBalancer, error) {
+	if d == nil {
+		return nil, errors.New("the program has no configuration: the administrator must list the load balancer in it")
+	}
+	i := slices.IndexFunc(d.LoadBalancers, func(lb LoadBalancer) bool { return lb.ID == id })
+	if i < 0 {
+		return nil, errors.New("the configuration does not list this load balancer: ask the administrator to add it")
+	}
+	return &d.LoadBalancers[i], nil
 }
 
 func (d *Document) limitsOf(namespace string) NamespaceLimits {
@@ -274,25 +275,20 @@ type GatewayLimits struct {
 // PermitGateway returns the limits of a load balancer, or an error that says why a Gateway of a namespace may not program it. d may be
 // nil.
 func (d *Document) PermitGateway(namespace, loadBalancer string) (GatewayLimits, error) {
-	if d == nil {
-		return GatewayLimits{}, errors.New("the program has no configuration: the administrator must list the load balancer in it")
-	}
-	i := slices.IndexFunc(d.LoadBalancers, func(lb LoadBalancer) bool { return lb.ID == loadBalancer })
+	lb, err := d.findLoadBalancer(loadBalancer)
 	switch {
-	case i < 0:
-		return GatewayLimits{}, errors.New("the configuration does not list this load balancer: ask the administrator to add it")
-	case d.LoadBalancers[i].Gateways == nil:
-		return GatewayLimits{}, errors.New("the configuration does not permit Gateways on this load balancer: ask the administrator to " +
-			"set gateways for it")
-	case len(d.LoadBalancers[i].Gateways.Namespaces) > 0 && !slices.Contains(d.LoadBalancers[i].Gateways.Namespaces, namespace):
+	case err != nil:
+		return GatewayLimits{}, err
+	case lb.Gateways == nil:
+		return GatewayLimits{}, errors.New("the configuration does not permit Gateways on this load balancer: " +
+			"ask the administrator to set gateways for it")
+	case len(lb.Gateways.Namespaces) > 0 && !slices.Contains(lb.Gateways.Namespaces, namespace):
 		return GatewayLimits{}, fmt.Errorf("the configuration does not permit Gateways of namespace %s to program this load balancer",
 			namespace)
 	}
-	g := d.LoadBalancers[i].Gateways
 	return GatewayLimits{
-		Backends: d.LoadBalancers[i].Limits.withDefaults(), BackendSets: cmp.Or(g.BackendSets, defaultBindings),
-		Listeners:  cmp.Or(g.Listeners, defaultListeners),
-		Conditions: cmp.Or(g.Conditions, defaultConditions),
+		Backends: lb.Limits.withDefaults(), BackendSets: cmp.Or(lb.Gateways.BackendSets, defaultBindings),
+		Listeners: cmp.Or(lb.Gateways.Listeners, defaultListeners), Conditions: cmp.Or(lb.Gateways.Conditions, defaultConditions),
 	}, nil
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 )
 
@@ -208,7 +209,7 @@ func writtenTo(t *testing.T, client *fake.Clientset) string {
 		assert.Contains(t, string(patch.GetPatch()), `"uid":"u1"`)
 		p, err := client.CoreV1().Pods(name.Namespace).Get(t.Context(), name.Name, metav1.GetOptions{})
 		require.NoError(t, err)
-		c := findCondition(p, v1alpha1.ReadinessGate)
+		c := informers.FindCondition(p, v1alpha1.ReadinessGate)
 		require.NotNil(t, c)
 		written = string(c.Status) + " " + c.Reason
 	}

@@ -102,10 +102,10 @@ func (r *Reconciler) ReconcileAll(enqueue func(cache.ObjectName)) {
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
 	pod := r.p.Observer.FindGatedPod(name)
-	if pod == nil || pod.DeletionTimestamp != nil || isTrue(pod, v1alpha1.ReadinessGate) {
+	if pod == nil || pod.DeletionTimestamp != nil || informers.IsTrue(pod, v1alpha1.ReadinessGate) {
 		return nil
 	}
-	ready := findCondition(pod, corev1.ContainersReady)
+	ready := informers.FindCondition(pod, corev1.ContainersReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (r *Reconciler) inService(s *observe.Registration) bool {
 
 // writeCondition writes the condition, if it differs.
 func (r *Reconciler) writeCondition(ctx context.Context, pod *corev1.Pod, next corev1.PodCondition) error {
-	before := findCondition(pod, next.Type)
+	before := informers.FindCondition(pod, next.Type)
 	if before != nil && before.Status == next.Status && before.Reason == next.Reason && before.Message == next.Message {
 		return nil
 	}
@@ -201,19 +201,6 @@ func (r *Reconciler) writeCondition(ctx context.Context, pod *corev1.Pod, next c
 		logging.FromContext(ctx).Info("Opened readiness gate", zap.String(logging.KeyReason, next.Reason))
 	}
 	return nil
-}
-
-func findCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &p.Status.Conditions[i]
-}
-
-func isTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	c := findCondition(p, kind)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // AddHandlers registers event handlers that enqueue the pods that a changed object affects: a pod itself, and the pods of the Services of

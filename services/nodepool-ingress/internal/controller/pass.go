@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -220,12 +221,7 @@ func (p *pass) deleteRemovedPools(ctx context.Context) {
 
 // hasPool reports whether the specification lists a pool.
 func (p *pass) hasPool(pool string) bool {
-	for i := range p.plan.Pools {
-		if p.plan.Pools[i].Name == pool {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.plan.Pools, func(listed plan.Pool) bool { return listed.Name == pool })
 }
 
 // requestRequeue requests another reconcile after the given time at the latest.

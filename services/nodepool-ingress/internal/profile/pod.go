@@ -131,21 +131,26 @@ func (m *podManifest) buildPod(b *builder) (corev1.PodSpec, error) {
 		}
 		pod.Volumes = append(pod.Volumes, volume)
 	}
-	for i := range m.Containers {
-		container, err := m.Containers[i].buildContainer(b, pod.Volumes)
-		if err != nil {
-			return pod, err
-		}
-		pod.Containers = append(pod.Containers, container)
+	var err error
+	if pod.Containers, err = buildContainers(b, m.Containers, pod.Volumes); err != nil {
+		return pod, err
 	}
-	for i := range m.InitContainers {
-		container, err := m.InitContainers[i].buildContainer(b, pod.Volumes)
-		if err != nil {
-			return pod, err
-		}
-		pod.InitContainers = append(pod.InitContainers, container)
+	if pod.InitContainers, err = buildContainers(b, m.InitContainers, pod.Volumes); err != nil {
+		return pod, err
 	}
 	return pod, finishPod(b, &pod)
+}
+
+func buildContainers(b *builder, manifests []containerManifest, volumes []corev1.Volume) ([]corev1.Container, error) {
+	var containers []corev1.Container
+	for i := range manifests {
+		container, err := manifests[i].buildContainer(b, volumes)
+		if err != nil {
+			return nil, err
+		}
+		containers = append(containers, container)
+	}
+	return containers, nil
 }
 
 // finishPod checks the controller, the first container, and sets the fields that come from the YurtIngress.
