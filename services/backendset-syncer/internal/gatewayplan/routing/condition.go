@@ -112,25 +112,27 @@ func (c *conjunction) addMatch(m *gatewayv1.HTTPRouteMatch) error {
 
 func (c *conjunction) addPath(m *gatewayv1.HTTPRouteMatch) error {
 	kind, value := gatewayapi.PathOf(m)
-	switch kind {
-	case gatewayv1.PathMatchExact:
-		return c.comparePath(equals, value)
-	case gatewayv1.PathMatchPathPrefix:
+	if kind == gatewayv1.PathMatchPathPrefix {
 		return c.addPathPrefix(strings.TrimSuffix(value, "/"))
-	case gatewayv1.PathMatchRegularExpression:
-		operator, text, err := parsePattern(value)
-		if err != nil {
-			return err
-		}
-		return c.comparePath(operator, text)
 	}
-	return fmt.Errorf("matches of type %.40q are not supported", kind)
-}
-
-func (c *conjunction) comparePath(operator, value string) error {
+	operator, value, err := parseValue(string(kind), value)
+	if err != nil {
+		return err
+	}
 	text, err := pathLiteral(value)
 	c.singles = append(c.singles, path+" "+operator+" "+text)
 	return err
+}
+
+// parseValue returns the operator and the operand for the value of a match. Paths, headers and parameters have the same names of types.
+func parseValue(kind, value string) (operator, operand string, err error) {
+	switch kind {
+	case string(gatewayv1.PathMatchExact):
+		return equals, value, nil
+	case string(gatewayv1.PathMatchRegularExpression):
+		return parsePattern(value)
+	}
+	return "", "", fmt.Errorf("matches of type %.40q are not supported", kind)
 }
 
 // addPathPrefix adds the conditions for the elements of a prefix without its last slash. The root needs none.
@@ -171,18 +173,13 @@ func (c *conjunction) addHeader(h *gatewayv1.HTTPHeaderMatch) error {
 	if err != nil {
 		return err
 	}
-	attribute, operator, value := headers+"["+name+"]", equals, h.Value
-	switch kind := ptr.Deref(h.Type, gatewayv1.HeaderMatchExact); kind {
-	case gatewayv1.HeaderMatchExact:
-	case gatewayv1.HeaderMatchRegularExpression:
-		if operator, value, err = parsePattern(h.Value); err != nil {
-			return err
-		}
-		if operator != equals {
-			attribute += "[0]" // the language compares a part of the first value only
-		}
-	default:
-		return fmt.Errorf("matches of type %.40q are not supported", kind)
+	operator, value, err := parseValue(string(ptr.Deref(h.Type, gatewayv1.HeaderMatchExact)), h.Value)
+	if err != nil {
+		return err
+	}
+	attribute := headers + "[" + name + "]"
+	if operator != equals {
+		attribute += "[0]" // the language compares a part of the first value only
 	}
 	text, err := quoteLiteral(value)
 	c.singles = append(c.singles, attribute+" "+operator+" "+text)
@@ -209,18 +206,12 @@ func (c *conjunction) addQueryParam(q *gatewayv1.HTTPQueryParamMatch) error {
 	if err != nil {
 		return err
 	}
-	operator, value := equals, q.Value
-	switch kind := ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact); kind {
-	case gatewayv1.QueryParamMatchExact:
-	case gatewayv1.QueryParamMatchRegularExpression:
-		if operator, value, err = parsePattern(q.Value); err == nil && operator != equals {
-			err = errPattern // only the whole value of a parameter can be compared
-		}
-		if err != nil {
-			return err
-		}
-	default:
-		return fmt.Errorf("matches of type %.40q are not supported", kind)
+	operator, value, err := parseValue(string(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact)), q.Value)
+	if err != nil {
+		return err
+	}
+	if operator != equals {
+		return errPattern // only the whole value of a parameter can be compared
 	}
 	text, err := queryLiteral(value)
 	c.singles = append(c.singles, query+"["+name+"] "+operator+" "+text)
