@@ -160,15 +160,8 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 	if value != "" {
 		annotation = value
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "annotations": map[string]any{key: annotation},
-	}})
-	if err != nil {
-		panic(fmt.Sprintf("patch is not JSON: %v", err)) // unreachable: the values are strings and nil
-	}
-	_, err = a.client.Resource(resource).Namespace(live.GetNamespace()).
-		Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
-	return describeFailure("annotate", live, err)
+	change := Change{Metadata: map[string]any{"annotations": map[string]any{key: annotation}}}
+	return describeFailure("annotate", live, PatchLatest(ctx, a.client.Resource(resource), live, a.manager, change))
 }
 
 // Delete deletes an object that owner controls. It returns nil if the object no longer exists, or was recreated.

@@ -2,7 +2,6 @@ package gateways
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/apply"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
 
@@ -56,14 +55,8 @@ func (w *Writer) WriteRoute(ctx context.Context, r *gatewayv1.HTTPRoute, parents
 // RemoveFinalizer removes a finalizer of a route.
 func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, finalizer string) error {
 	others := slices.DeleteFunc(slices.Clone(r.Finalizers), func(f string) bool { return f == finalizer })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": r.UID, "resourceVersion": r.ResourceVersion, "finalizers": others,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode finalizers of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
-	}
-	_, err = w.client.Resource(informers.HTTPRoutes).Namespace(r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: w.owner})
+	err := apply.PatchLatest(ctx, w.client.Resource(informers.HTTPRoutes), r, w.owner,
+		apply.Change{Metadata: map[string]any{"finalizers": others}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove finalizer of HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -72,17 +65,7 @@ func (w *Writer) RemoveFinalizer(ctx context.Context, r *gatewayv1.HTTPRoute, fi
 
 // patchStatus replaces fields of the status of an object.
 func (w *Writer) patchStatus(ctx context.Context, resource schema.GroupVersionResource, m *metav1.ObjectMeta, status map[string]any) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion}, "status": status,
-	})
-	if err != nil {
-		return fmt.Errorf("encode status of %s %s/%s: %w", resource.Resource, m.Namespace, m.Name, err)
-	}
-	var client dynamic.ResourceInterface = w.client.Resource(resource)
-	if m.Namespace != "" {
-		client = w.client.Resource(resource).Namespace(m.Namespace)
-	}
-	_, err = client.Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.owner}, "status")
+	err := apply.PatchLatest(ctx, w.client.Resource(resource), m, w.owner, apply.Change{Status: status})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write status of %s %s/%s: %w", resource.Resource, m.Namespace, m.Name, err)
 	}

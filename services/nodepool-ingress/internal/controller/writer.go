@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/apply"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
@@ -31,15 +31,8 @@ func NewWriter(client dynamic.Interface, namespace string) *Writer {
 
 // SetFinalizers replaces the finalizers of a YurtIngress. It fails with a conflict if the object has changed.
 func (w *Writer) SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress, finalizers []string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.UID, "resourceVersion": object.ResourceVersion, "finalizers": finalizers,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode finalizers: %w", err)
-	}
-	_, err = w.client.Resource(informers.YurtIngresses).Patch(ctx, object.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: v1alpha1.Manager})
-	return err
+	return apply.PatchLatest(ctx, w.client.Resource(informers.YurtIngresses), object, v1alpha1.Manager,
+		apply.Change{Metadata: map[string]any{"finalizers": finalizers}})
 }
 
 // WriteStatus replaces the status of a YurtIngress, and returns the status that the API server has stored: a CRD of OpenYurt's operator
