@@ -1,5 +1,5 @@
 // Package backendsetsyncer_test checks what only charts/backendset-syncer has: credentials for OCI, readiness gates and their webhook,
-// roles, what its schema refuses, its notes, that its alerts fire, and that its dashboard and its documents keep up with the program.
+// roles, what its schema refuses, its notes, that its alerts fire, and that its documents keep up with the program.
 // Package family_test checks what all charts have in common.
 package backendsetsyncer_test
 

@@ -1,8 +1,6 @@
 package edgecache_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,23 +9,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"fairlead.dev/deploy/charts/internal/alerts"
-	"fairlead.dev/deploy/charts/internal/dashboard"
-	"fairlead.dev/deploy/charts/internal/exported"
 	"fairlead.dev/deploy/charts/internal/helm"
 	"fairlead.dev/deploy/charts/internal/objects"
 )
 
 const program = "edge-cache"
-
-func TestAlertsUseMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	known := exported.ReadTable(t, program)
-	known.Reasons = []string{"slow", "expired"} // of ended watches: no condition has reasons
-	for _, r := range alerts.Read(t, chartPath()) {
-		assert.NotEmpty(t, known.AssertKnown(t, r.Expr), r.Alert)
-		alerts.AssertDescribed(t, r)
-	}
-}
 
 // cases: the series of a few caches, one sample each minute, and the labels of the alerts that fire.
 var cases = []alerts.Case{
@@ -86,24 +72,6 @@ var cases = []alerts.Case{
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	alerts.AssertFire(t, alerts.Read(t, chartPath()), cases)
-}
-
-// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
-func TestEveryAlertHasARunbook(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile(filepath.Join(helm.Repository(), "docs", "operations", program+".md"))
-	require.NoError(t, err)
-	alerts.AssertRunbooks(t, alerts.Read(t, chartPath()), "EdgeCache", string(guide))
-}
-
-func TestDashboard(t *testing.T) {
-	t.Parallel()
-	d := dashboard.Read(t, chartPath())
-	d.AssertShows(t, exported.ReadTable(t, program))
-	d.AssertHasData(t, filepath.Join("testdata", "series.txt"))
-	d.AssertLegends(t)
-	d.AssertLayout(t)
-	d.AssertShipped(t, values(nil))
 }
 
 // TestNetworkPolicy lets clients reach the controller, and nobody the ports that it does not list. Ports are numbers: the cache is an init container.

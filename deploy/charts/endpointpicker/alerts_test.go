@@ -2,46 +2,11 @@ package endpointpicker_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"fairlead.dev/deploy/charts/internal/alerts"
-	"fairlead.dev/deploy/charts/internal/helm"
-	"fairlead.dev/deploy/charts/internal/prom"
 )
-
-// TestAlertsUseMetricsThatExist compares the metrics of the alerts with the source of the program.
-func TestAlertsUseMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(helm.Repository(), "services", "endpoint-picker", "internal", "telemetry", "metrics", "*.go"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	var code strings.Builder
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		raw, err := os.ReadFile(file)
-		require.NoError(t, err)
-		code.Write(raw)
-	}
-	for _, r := range alerts.Read(t, chart) {
-		uses, err := prom.Uses(r.Expr)
-		require.NoError(t, err)
-		assert.NotEmpty(t, uses, r.Alert)
-		for _, use := range uses {
-			assert.Regexp(t, `"`+regexp.QuoteMeta(strings.TrimPrefix(use.Metric, "fairlead_picker_"))+`"`, code.String(), r.Alert)
-		}
-		alerts.AssertDescribed(t, r)
-	}
-}
 
 // cases: the series of a few replicas, one sample each minute, and the labels of the alerts that fire.
 var cases = []alerts.Case{

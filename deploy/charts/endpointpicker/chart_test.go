@@ -3,7 +3,6 @@
 package endpointpicker_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"fairlead.dev/deploy/charts/internal/alerts"
 	"fairlead.dev/deploy/charts/internal/helm"
 	"fairlead.dev/deploy/charts/internal/objects"
 )
@@ -330,12 +328,4 @@ func TestNotes(t *testing.T) {
 			assert.Contains(t, notes, tt.warn)
 		})
 	}
-}
-
-// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
-func TestEveryAlertHasARunbook(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile(filepath.Join(helm.Repository(), "docs", "operations", "endpoint-picker.md"))
-	require.NoError(t, err)
-	alerts.AssertRunbooks(t, alerts.Read(t, chart), "EndpointPicker", string(guide))
 }

@@ -1,5 +1,6 @@
 // Package family_test checks what the charts of the repository have in common: objects that every supported Kubernetes accepts,
-// values that have an effect, and the same values, templates and defaults in each chart.
+// values that have an effect, the same values, templates and defaults in each chart, and alerts, dashboards and guides that keep up with
+// the programs.
 package family_test
 
 import (
@@ -26,6 +27,8 @@ type chart struct {
 // required are the values that a chart has no default for.
 func required(name string) helm.Values {
 	switch name {
+	case edgeCache:
+		return helm.Values{"upstreamServer": "https://203.0.113.10:6443", "pools": []any{helm.Values{"name": "east"}}}
 	case "endpoint-picker":
 		return helm.Values{"pool": helm.Values{"name": "pool"}}
 	case "variant-autoscaler":
@@ -34,8 +37,8 @@ func required(name string) helm.Values {
 	return helm.Values{}
 }
 
-// charts returns all charts whose Deployment runs a program of this repository by itself.
-func charts(t *testing.T) []chart {
+// allCharts returns all charts.
+func allCharts(t *testing.T) []chart {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(helm.Repository(), "charts", "*", "Chart.yaml"))
 	require.NoError(t, err)
@@ -43,18 +46,29 @@ func charts(t *testing.T) []chart {
 	var found []chart
 	for _, file := range files {
 		path := filepath.Dir(file)
-		if filepath.Base(path) == "edge-cache" { // a sidecar: its Deployments run other programs, one for each pool
-			continue
-		}
 		found = append(found, chart{name: filepath.Base(path), path: path, required: required(filepath.Base(path))})
 	}
 	return found
 }
 
-// forEach runs a test for each chart.
+// edgeCache is the chart of a sidecar: its Deployments run other programs, one for each pool.
+const edgeCache = "edge-cache"
+
+// charts returns all charts whose Deployment runs a program of this repository by itself.
+func charts(t *testing.T) []chart {
+	t.Helper()
+	return slices.DeleteFunc(allCharts(t), func(c chart) bool { return c.name == edgeCache })
+}
+
+// forEach runs a test for each of charts.
 func forEach(t *testing.T, test func(t *testing.T, c chart)) {
 	t.Helper()
-	for _, c := range charts(t) {
+	runEach(t, charts(t), test)
+}
+
+func runEach(t *testing.T, charts []chart, test func(t *testing.T, c chart)) {
+	t.Helper()
+	for _, c := range charts {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, c)

@@ -1,5 +1,5 @@
 // Package ingressreconciler_test checks what only charts/ingress-reconciler has: roles by kind, what its schema refuses, its notes,
-// that its alerts fire, and that its dashboard and its documents keep up with the program. Package family_test checks what all charts
+// that its alerts fire, and that its documents keep up with the program. Package family_test checks what all charts
 // have in common.
 package ingressreconciler_test
 

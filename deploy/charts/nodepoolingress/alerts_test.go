@@ -4,22 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"fairlead.dev/deploy/charts/internal/alerts"
 )
-
-func TestAlertsUseMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	known := names(t)
-	for _, r := range alerts.Read(t, chart) {
-		t.Run(r.Alert, func(t *testing.T) {
-			t.Parallel()
-			assert.NotEmpty(t, known.AssertKnown(t, r.Expr))
-			alerts.AssertDescribed(t, r)
-		})
-	}
-}
 
 // cases: the series of a few replicas, one sample each minute, and the labels of the alerts that fire. Two replicas of a release are one job;
 // another service of Fairlead is another one.

@@ -1,5 +1,5 @@
 // Package nodepoolingress_test checks what only charts/nodepool-ingress has: flags of pools, the roles of ingress controllers, what its
-// schema refuses, its notes, that its alerts fire, and that its dashboard and its documents keep up with the program. Package family_test
+// schema refuses, its notes, that its alerts fire, and that its documents keep up with the program. Package family_test
 // checks what all charts have in common.
 package nodepoolingress_test
 

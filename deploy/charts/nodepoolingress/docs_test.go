@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/deploy/charts/internal/alerts"
 	"fairlead.dev/deploy/charts/internal/source"
 )
 
@@ -33,10 +32,4 @@ func TestEveryReasonHasALine(t *testing.T) {
 	for _, reason := range reasons {
 		assert.Contains(t, explained, reason, "each reason has a line in a table of docs/operations/nodepool-ingress.md")
 	}
-}
-
-// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
-func TestEveryAlertHasARunbook(t *testing.T) {
-	t.Parallel()
-	alerts.AssertRunbooks(t, alerts.Read(t, chart), "NodePoolIngress", readGuide(t))
 }

@@ -1,5 +1,5 @@
 // Package variantautoscaler_test checks what only charts/variant-autoscaler has: its ConfigMaps, how it reaches Prometheus, the external
-// scaler, roles, what its schema refuses, its notes, that its alerts fire, and that its dashboard and its documents keep up with the
+// scaler, roles, what its schema refuses, its notes, that its alerts fire, and that its documents keep up with the
 // program. It also checks the examples for autoscalers. Package family_test checks what all charts have in common.
 package variantautoscaler_test
 

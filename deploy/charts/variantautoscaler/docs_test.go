@@ -4,13 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"fairlead.dev/deploy/charts/internal/alerts"
+	"fairlead.dev/deploy/charts/internal/exported"
 )
 
 func readGuide(t *testing.T) string {
@@ -25,7 +24,7 @@ func readGuide(t *testing.T) string {
 func TestEveryReasonHasALine(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}
-	for _, reason := range names(t).Reasons {
+	for _, reason := range exported.Read(t, program).Reasons {
 		want[reason] = true
 	}
 	decided := regexp.MustCompile(`(?m)^\t\w+ +Reason += "(\w+)"`).FindAllStringSubmatch(readSource(t, "decision", "record.go"), -1)
@@ -43,23 +42,4 @@ func TestEveryReasonHasALine(t *testing.T) {
 		explained[match[1]] = true
 	}
 	assert.Equal(t, want, explained, "each reason has a line in a table of docs/operations/variant-autoscaler.md")
-}
-
-// TestEveryAlertHasARunbook compares the alerts with the headings of the operations guide.
-func TestEveryAlertHasARunbook(t *testing.T) {
-	t.Parallel()
-	alerts.AssertRunbooks(t, alerts.Read(t, chart), "VariantAutoscaler", readGuide(t))
-}
-
-// TestLinksOfTheGuide checks that links within the guide lead to a heading.
-func TestLinksOfTheGuide(t *testing.T) {
-	t.Parallel()
-	guide := readGuide(t)
-	anchors := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(guide, -1) {
-		anchors[strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(match[1], ",", "")), " ", "-")] = true
-	}
-	for _, match := range regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(guide, -1) {
-		assert.True(t, anchors[match[1]], "no heading for #%s", match[1])
-	}
 }

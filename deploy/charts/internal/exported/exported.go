@@ -31,57 +31,51 @@ type Names struct {
 	Reasons []string
 }
 
-// Read returns the names of a program that has controllers. Its own metrics and their labels are those of the table in
-// docs/reference/metrics, which must have every name of the source. Reasons are those of its packages and of further folders of the repository.
-func Read(t *testing.T, program string, further ...string) *Names {
+// Read returns the names of a program. Its own metrics and their labels are those of its table in docs/reference/metrics.
+func Read(t *testing.T, program string) *Names {
 	t.Helper()
-	names := read(t, program, []string{"controller", "leader"}, further)
-	require.Contains(t, names.Metrics, "workqueue_depth")
+	names := &Names{Metrics: readTable(t, program)}
+	switch program {
+	case "edge-cache":
+		names.Reasons = []string{"slow", "expired"} // of ended watches: no condition has reasons
+	case "endpoint-picker":
+		names.Reasons = []string{"busy", "file"} // of lost records
+		for name, labels := range names.Metrics {
+			names.Metrics[name] = append(labels, "pool") // it depends on the configuration, and is not in the table
+		}
+	case "variant-autoscaler": // it has no queues of package controller
+		names.readSource(t, program, []string{"pkg/leader"}, []string{"pkg/apis/llmd", "pkg/configmap"})
+	case "ingress-reconciler":
+		names.readSource(t, program, []string{"pkg/controller", "pkg/leader"}, []string{"pkg/gatewayapi", "pkg/configmap"})
+	default:
+		names.readSource(t, program, []string{"pkg/controller", "pkg/leader"}, []string{"pkg/apis", "pkg/configmap"})
+	}
+	for _, name := range runtimeMetrics() {
+		names.Metrics[name] = nil
+	}
 	return names
 }
 
-// ReadWithoutQueues is Read for a program without the work queues of package controller.
-func ReadWithoutQueues(t *testing.T, program string, further ...string) *Names {
+// readSource reads the reasons of a program, and checks that its table has every metric of the source. exporters and further are folders
+// with metrics and with reasons, besides its own.
+func (n *Names) readSource(t *testing.T, program string, exporters, further []string) {
 	t.Helper()
-	return read(t, program, []string{"leader"}, further)
-}
-
-// read returns names. packages are those of pkg that export metrics.
-func read(t *testing.T, program string, packages, further []string) *Names {
-	t.Helper()
-	repository := helm.Repository()
-	service := filepath.Join(repository, "services", program)
-	exporters := []string{filepath.Join(service, "internal", "metrics")}
-	for _, name := range packages {
-		exporters = append(exporters, filepath.Join(repository, "pkg", name))
-	}
-	inSource, err := source.Metrics(exporters...)
+	internal := "services/" + program + "/internal"
+	inSource, err := source.Metrics(inRepository(append(exporters, internal+"/metrics"))...)
 	require.NoError(t, err)
 	require.Contains(t, inSource, "fairlead_leader")
-	metrics := readTable(t, program)
-	assert.ElementsMatch(t, inSource, slices.Collect(maps.Keys(metrics)), "the source, and the table of the program in docs/reference/metrics")
-	for _, name := range runtimeMetrics() {
-		metrics[name] = nil
-	}
-	folders := []string{filepath.Join(service, "internal")}
-	for _, folder := range further {
-		folders = append(folders, filepath.Join(repository, folder))
-	}
-	reasons, err := source.Reasons(folders...)
+	assert.ElementsMatch(t, inSource, slices.Collect(maps.Keys(n.Metrics)), "the source, and the table of the program in docs/reference/metrics")
+	n.Reasons, err = source.Reasons(inRepository(append(further, internal))...)
 	require.NoError(t, err)
-	require.NotEmpty(t, reasons)
-	return &Names{Metrics: metrics, Reasons: reasons}
+	require.NotEmpty(t, n.Reasons)
 }
 
-// ReadTable returns the metrics of the table of a program whose own tests compare it with its registry, and no reasons.
-func ReadTable(t *testing.T, program string) *Names {
-	t.Helper()
-	metrics := readTable(t, program)
-	require.NotEmpty(t, metrics)
-	for _, name := range runtimeMetrics() {
-		metrics[name] = nil
+func inRepository(folders []string) []string {
+	var paths []string
+	for _, folder := range folders {
+		paths = append(paths, filepath.Join(helm.Repository(), folder))
 	}
-	return &Names{Metrics: metrics}
+	return paths
 }
 
 // readTable returns the metrics of the table of a program, with their labels.
@@ -93,6 +87,7 @@ func readTable(t *testing.T, program string) map[string][]string {
 	for _, match := range documented.FindAllStringSubmatch(string(page), -1) {
 		metrics[match[1]] = strings.FieldsFunc(match[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 	}
+	require.NotEmpty(t, metrics)
 	return metrics
 }
 
