@@ -23,7 +23,8 @@ import (
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 )
 
-// commandLine matches a command of the page: its blocks are indented, further inside a list. Long commands have a backslash before each new line.
+// commandLine matches a command of the page: its blocks are indented, further inside a list. Long commands have a backslash before each new
+// line.
 var commandLine = regexp.MustCompile(`(?m)^(?: {4}| {7})((?:kubectl|helm|[A-Z]+=\$\(kubectl|curl) .*)$`)
 
 // section returns the commands of a section of the quick start.
