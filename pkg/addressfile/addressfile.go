@@ -1,5 +1,5 @@
-// Package addressfile tells other programs on the machine where a program listens: a program that listens on port 0 writes the addresses that
-// the system gave it to a file, and tests and demos read them there. Nobody has to choose a port, which may be in use.
+// Package addressfile tells other programs on the machine where a program listens: a program that listens on port 0 writes the addresses
+// that the system gave it to a file, and tests and demos read them there. Nobody has to choose a port, which may be in use.
 package addressfile
 
 import (

@@ -99,7 +99,8 @@ func (a *Applier) Apply(
 }
 
 // updateObject applies next, the wanted object with its record, to an existing object with the same owner.
-func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInterface, next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
+func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInterface,
+	next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	if err := a.migrateManagedFields(ctx, client, live); err != nil {
 		return live, Unchanged, describeFailure("migrate managed fields of", next, err)
 	}
@@ -123,9 +124,10 @@ func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInter
 }
 
 // replaceLists removes elements that other clients have added to lists, such as a container of a Deployment: an apply keeps them, so each
-// further apply would find a difference. A merge patch replaces lists, and keeps fields that other clients have added to maps. If the elements
-// are back at once, an admission webhook adds them, and only an error, with the backoff of its caller, ends the loop.
-func (a *Applier) replaceLists(ctx context.Context, client dynamic.ResourceInterface, next, stored *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
+// further apply would find a difference. A merge patch replaces lists, and keeps fields that other clients have added to maps. If the
+// elements are back at once, an admission webhook adds them, and only an error, with the backoff of its caller, ends the loop.
+func (a *Applier) replaceLists(ctx context.Context, client dynamic.ResourceInterface,
+	next, stored *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
 	content := specOf(next)
 	content["metadata"] = map[string]any{"uid": stored.GetUID()}
 	patch, err := json.Marshal(content)
@@ -155,7 +157,8 @@ func (a *Applier) migrateManagedFields(ctx context.Context, client dynamic.Resou
 
 // Annotate sets an annotation, or removes it if the value is empty. It fails with a conflict if live is not the latest version.
 // Apply keeps the annotation.
-func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, key, value string) error {
+func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured,
+	key, value string) error {
 	var annotation any
 	if value != "" {
 		annotation = value
@@ -165,7 +168,8 @@ func (a *Applier) Annotate(ctx context.Context, resource schema.GroupVersionReso
 }
 
 // Delete deletes an object that owner controls. It returns nil if the object no longer exists, or was recreated.
-func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error {
+func (a *Applier) Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured,
+	owner types.UID) error {
 	if controller := metav1.GetControllerOf(live); controller == nil || controller.UID != owner {
 		return describeFailure("delete", live, ErrForeign)
 	}
@@ -209,8 +213,8 @@ func Differs(wanted, live *unstructured.Unstructured) bool {
 	return !coversValue(live.Object, rest.Object) || selectsMore(live, wanted)
 }
 
-// selectsMore reports whether the selector of a Service has labels that are not wanted. Unlike a label that others add to an object, it takes pods
-// away, and a Service has no generation that would show the change. An apply replaces the selector.
+// selectsMore reports whether the selector of a Service has labels that are not wanted. Unlike a label that others add to an object, it
+// takes pods away, and a Service has no generation that would show the change. An apply replaces the selector.
 func selectsMore(live, wanted *unstructured.Unstructured) bool {
 	if wanted.GetKind() != "Service" {
 		return false

@@ -1,5 +1,5 @@
-// Package debugpage serves the state of a program as JSON, and as a page for people. Pages share their layout and the formats of values. They
-// load nothing else, and no client may store them.
+// Package debugpage serves the state of a program as JSON, and as a page for people. Pages share their layout and the formats of values.
+// They load nothing else, and no client may store them.
 package debugpage
 
 import (

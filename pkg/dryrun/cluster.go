@@ -48,7 +48,8 @@ func ReadCluster(ctx context.Context, client dynamic.Interface, kinds []informer
 		}
 		// A GET would need another permission than the list of an informer.
 		selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
-		if _, err := w.listResource(ctx, client.Resource(configMaps).Namespace(name.Namespace), metav1.ListOptions{FieldSelector: selector}); err != nil {
+		if _, err := w.listResource(ctx, client.Resource(configMaps).Namespace(name.Namespace),
+			metav1.ListOptions{FieldSelector: selector}); err != nil {
 			return nil, fmt.Errorf("list ConfigMap %s: %w", name, err)
 		}
 	}

@@ -21,7 +21,8 @@ func Diff(live, wanted *unstructured.Unstructured) string {
 		return err.Error() + "\n"
 	}
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "live", ToFile: "wanted", Context: contextLines,
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "live", ToFile: "wanted",
+		Context: contextLines,
 	})
 	if err != nil {
 		return err.Error() + "\n"

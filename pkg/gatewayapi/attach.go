@@ -121,7 +121,10 @@ func (g Gateway) listenerRefusal(l *gatewayv1.Listener, r Route) Attachment {
 		return Attachment{Reason: ReasonListenerNotAllowed, Message: fmt.Sprintf("listener %s takes no HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace)}
 	}
 	if hostname := ListenerHostname(l); !HostnamesIntersect(hostname, r.Host) {
-		return Attachment{Reason: ReasonNoMatchingHostname, Message: fmt.Sprintf("no listener has host %s: listener %s has %s", r.Host, l.Name, hostname)}
+		return Attachment{
+			Reason:  ReasonNoMatchingHostname,
+			Message: fmt.Sprintf("no listener has host %s: listener %s has %s", r.Host, l.Name, hostname),
+		}
 	}
 	return Attachment{}
 }
@@ -187,5 +190,6 @@ func (g Gateway) Supports(feature string) bool {
 	if g.Class == nil || len(g.Class.Status.SupportedFeatures) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(g.Class.Status.SupportedFeatures, func(f gatewayv1.SupportedFeature) bool { return string(f.Name) == feature })
+	return slices.ContainsFunc(g.Class.Status.SupportedFeatures,
+		func(f gatewayv1.SupportedFeature) bool { return string(f.Name) == feature })
 }

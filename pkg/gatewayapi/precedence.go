@@ -35,7 +35,10 @@ func Precedence() []Criterion {
 		{func(a, b *RouteMatch) int { return cmp.Compare(b.PathLength(), a.PathLength()) }, "its path is shorter"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(b.Methods(), a.Methods()) }, "it does not match the method"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(len(b.Match.Headers), len(a.Match.Headers)) }, "it matches fewer headers"},
-		{func(a, b *RouteMatch) int { return cmp.Compare(len(b.Match.QueryParams), len(a.Match.QueryParams)) }, "it matches fewer query parameters"},
+		{
+			func(a, b *RouteMatch) int { return cmp.Compare(len(b.Match.QueryParams), len(a.Match.QueryParams)) },
+			"it matches fewer query parameters",
+		},
 		{func(a, b *RouteMatch) int { return a.Route.CreationTimestamp.Compare(b.Route.CreationTimestamp.Time) }, "its object is younger"},
 		{func(a, b *RouteMatch) int { return ownership.CompareAge(a.Route, b.Route) }, "its object has the same age and comes later by name"},
 		{func(a, b *RouteMatch) int { return cmp.Compare(a.RuleIndex, b.RuleIndex) }, "its rule comes later in the object"},

@@ -95,7 +95,8 @@ func (g *Group) Add(k Kind) *kube.OptionalInformer {
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
 		New: func() cache.SharedIndexInformer {
 			return kube.NewInformer(g.p.Client, k.In(g.p.Client), &unstructured.Unstructured{}, kube.InformerOptions{
-				Description: k.Resource.String(), LabelSelector: k.Selector, FieldSelector: k.Fields, Indexers: maps.Clone(k.Indexers), Transform: k.Transform,
+				Description: k.Resource.String(), LabelSelector: k.Selector, FieldSelector: k.Fields, Indexers: maps.Clone(k.Indexers),
+				Transform: k.Transform,
 			})
 		},
 	})

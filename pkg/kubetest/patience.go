@@ -9,8 +9,8 @@ import (
 // SlowEnv is the environment variable by which Patience is multiplied on a slow machine: a number of at least 1.
 const SlowEnv = "FAIRLEAD_SLOW"
 
-// Patience bounds every wait of a test that waits in real time. Only a test that fails waits that long. A test that must prove that something
-// happens soon counts events instead, or moves the clock of a synctest bubble.
+// Patience bounds every wait of a test that waits in real time. Only a test that fails waits that long. A test that must prove that
+// something happens soon counts events instead, or moves the clock of a synctest bubble.
 var Patience = scaledPatience(os.Getenv(SlowEnv))
 
 func scaledPatience(slow string) time.Duration {

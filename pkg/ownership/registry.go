@@ -230,7 +230,8 @@ func compareAsks(a, b *ask) int {
 		a.Live.Compare(b.Live),
 		a.created.Compare(b.created),
 		byName(a.owner, b.owner),
-		strings.Compare(a.Host, b.Host), strings.Compare(a.Path, b.Path), strings.Compare(a.Header, b.Header), strings.Compare(a.Value, b.Value),
+		strings.Compare(a.Host, b.Host), strings.Compare(a.Path, b.Path), strings.Compare(a.Header, b.Header),
+		strings.Compare(a.Value, b.Value),
 	)
 }
 

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/pkg/version"
 )
 
-// Constructors returns constructors of what every service with an elected replica has: clock, metrics, clients of the API server, a recorder
-// of Events, and the election. name is that of the service.
+// Constructors returns constructors of what every service with an elected replica has: clock, metrics, clients of the API server, a
+// recorder of Events, and the election. name is that of the service.
 func Constructors(name string, log *zap.Logger, k *kube.Options, l *leader.Options) []any {
 	return []any{
 		func() (*zap.Logger, clock.RealClock) { return log, clock.RealClock{} },

@@ -50,7 +50,8 @@ func unknownFlag(fs *pflag.FlagSet, dashes, name string) error {
 
 // kinds are the values of flags by pflag's names of their types, for messages.
 var kinds = map[string]string{
-	"int": "a whole number", "uint64": "a whole number of 0 or more", "float64": "a number", "bool": "true or false", "duration": "a duration such as 200ms or 1m30s",
+	"int": "a whole number", "uint64": "a whole number of 0 or more", "float64": "a number", "bool": "true or false",
+	"duration": "a duration such as 200ms or 1m30s",
 }
 
 // invalidValue names a flag, its value and what it should be. Flags with a type of their own say that in their cause.

@@ -17,7 +17,8 @@ type Options struct {
 // ParseVersion returns the TLS version with a name of Kubernetes components, such as VersionTLS12.
 func ParseVersion(name string) (uint16, error) {
 	versions := map[string]uint16{
-		"VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
+		"VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11, "VersionTLS12": tls.VersionTLS12,
+		"VersionTLS13": tls.VersionTLS13,
 	}
 	v, known := versions[name]
 	if !known {

@@ -4,8 +4,8 @@
 // collects all problems of a text, each with its line, its path and a hint, so that one look at the text fixes them all.
 // Null and missing fields leave the struct unchanged: it contains the defaults.
 //
-// A struct may have fields of these types: string, bool, int, int32, int64, float64, time.Duration, encoding.TextUnmarshaler, Raw, Scalar, and
-// pointers, slices, maps and structs of them. The fields of an embedded struct belong to the outer one.
+// A struct may have fields of these types: string, bool, int, int32, int64, float64, time.Duration, encoding.TextUnmarshaler, Raw, Scalar,
+// and pointers, slices, maps and structs of them. The fields of an embedded struct belong to the outer one.
 package strictyaml
 
 import (

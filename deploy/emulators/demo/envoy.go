@@ -73,8 +73,8 @@ func socket(port int) map[string]any {
 	return map[string]any{"socket_address": map[string]any{"address": localhost, "port_value": port}}
 }
 
-// listenerPorts returns the ports of the listeners http and ready from Envoy's admin endpoint /listeners?format=json, which has a listener when
-// its port is open.
+// listenerPorts returns the ports of the listeners http and ready from Envoy's admin endpoint /listeners?format=json, which has a listener
+// when its port is open.
 func listenerPorts(answer []byte) (map[string]int, error) {
 	var decoded struct {
 		Statuses []struct {

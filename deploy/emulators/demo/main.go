@@ -76,8 +76,8 @@ func run(ctx context.Context, args []string) error {
 // load returns the requests of the demo.
 func (o *options) load(gateway string) chatload.Options {
 	return chatload.Options{
-		BaseURL: gateway, Model: model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
+		BaseURL: gateway, Model: model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true,
+		KeepAlive: true, RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
 	}
 }
 

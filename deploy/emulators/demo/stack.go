@@ -28,8 +28,8 @@ type stack struct {
 	metrics   string // address of the picker's metrics and status page
 }
 
-// startStack starts all processes and waits until they are ready. With an error it also returns the started processes. Each process gets the
-// ports of those before it: the model servers, the picker, Envoy.
+// startStack starts all processes and waits until they are ready. With an error it also returns the started processes. Each process gets
+// the ports of those before it: the model servers, the picker, Envoy.
 func startStack(ctx context.Context, o options, dir string) (*stack, error) {
 	s := &stack{ended: make(chan *process, o.servers+2)}
 	ctx, cancel := context.WithTimeout(ctx, o.startTimeout)
@@ -65,8 +65,9 @@ func (s *stack) start(dir, name, binary string, args ...string) (*process, error
 // startServers starts the model servers, all at once, and returns their ports.
 func (s *stack) startServers(ctx context.Context, o options, dir string) ([]int, error) {
 	for i := range o.servers {
-		if _, err := s.start(dir, serverName(i), filepath.Join(o.bin, "modelserver"), "--model="+model, "--port=0", "--address-file="+addressFile(dir, serverName(i)),
-			"--pod-name="+serverName(i), "--pod-ip="+localhost, "--profile=realistic", "--enable-prompt-tokens-details"); err != nil {
+		if _, err := s.start(dir, serverName(i), filepath.Join(o.bin, "modelserver"), "--model="+model, "--port=0",
+			"--address-file="+addressFile(dir, serverName(i)), "--pod-name="+serverName(i), "--pod-ip="+localhost, "--profile=realistic",
+			"--enable-prompt-tokens-details"); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +125,8 @@ func (s *stack) startEnvoy(ctx context.Context, o options, dir string, at ports)
 	if err := writeYAML(file, bootstrap); err != nil {
 		return err
 	}
-	p, err := s.start(dir, "envoy", o.envoy, "-c", file, "--admin-address-path", admin, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn")
+	p, err := s.start(dir, "envoy", o.envoy, "-c", file, "--admin-address-path", admin, "--concurrency", "1", "--disable-hot-restart",
+		"--log-level", "warn")
 	if err != nil {
 		return err
 	}

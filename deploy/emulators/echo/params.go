@@ -50,7 +50,9 @@ func (p params) before(event int) time.Duration {
 func parse(query string) (params, error) {
 	values, _ := url.ParseQuery(query) // with an error it returns the valid parameters
 	p := params{status: http.StatusOK}
-	for name, to := range map[string]*time.Duration{paramHold: &p.hold, paramDelay: &p.delay, paramInterval: &p.interval, paramPause: &p.pause} {
+	for name, to := range map[string]*time.Duration{
+		paramHold: &p.hold, paramDelay: &p.delay, paramInterval: &p.interval, paramPause: &p.pause,
+	} {
 		if err := parseWait(values, name, to); err != nil {
 			return params{}, err
 		}

@@ -30,7 +30,9 @@ func onItself[D any](apply func(lb *lbapi.LoadBalancer, d *D) *lbapi.Error) chan
 		if err := decode(r, d); err != nil {
 			return state.Mutation{}, err
 		}
-		return state.Mutation{Resource: lbapi.Itself, Apply: func(lb *lbapi.LoadBalancer, _ lbapi.Limits) *lbapi.Error { return apply(lb, d) }}, nil
+		return state.Mutation{
+			Resource: lbapi.Itself, Apply: func(lb *lbapi.LoadBalancer, _ lbapi.Limits) *lbapi.Error { return apply(lb, d) },
+		}, nil
 	}
 }
 
@@ -82,7 +84,9 @@ func (e *Emulator) listLoadBalancers(r *request) (answer, *lbapi.Error) {
 		return answer{}, err
 	}
 	q := r.URL.Query()
-	for name, values := range map[string][]string{"detail": {"full", "simple"}, "sortBy": {sortByTime, sortByName}, "sortOrder": {ascending, descending}} {
+	for name, values := range map[string][]string{
+		"detail": {"full", "simple"}, "sortBy": {sortByTime, sortByName}, "sortOrder": {ascending, descending},
+	} {
 		if text := q.Get(name); text != "" && !slices.Contains(values, text) {
 			return answer{}, lbapi.Errorf(http.StatusBadRequest, lbapi.CodeInvalidParameter, "Invalid value '%.60s' of %s", text, name)
 		}

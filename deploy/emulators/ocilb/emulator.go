@@ -11,9 +11,9 @@
 // sessions, terminates and starts TLS, checks the health of backends and forwards requests over connections that it reuses: see
 // package dataplane, also for what has no effect.
 //
-// All load balancers have the same address, unless Edit gives them another one. OCIDs of other services are not looked up: a listener whose certificate is one of
-// Oracle's certificates service has a throwaway certificate, and nobody trusts the certificate authorities of that service.
-// Private keys that PKCS #8 encrypts are refused.
+// All load balancers have the same address, unless Edit gives them another one. OCIDs of other services are not looked up: a listener whose
+// certificate is one of Oracle's certificates service has a throwaway certificate, and nobody trusts the certificate authorities of that
+// service. Private keys that PKCS #8 encrypts are refused.
 package ocilb
 
 import (

@@ -99,7 +99,8 @@ func (f *faults) next(operation string) *Fault {
 	}
 	for i := range f.list {
 		fault := &f.list[i]
-		if len(fault.Operations) > 0 && !slices.Contains(fault.Operations, operation) || fault.Rate > 0 && f.random.Float64() >= fault.Rate {
+		if len(fault.Operations) > 0 && !slices.Contains(fault.Operations, operation) ||
+			fault.Rate > 0 && f.random.Float64() >= fault.Rate {
 			continue
 		}
 		found := *fault

@@ -71,8 +71,8 @@ func used(lb *lbapi.LoadBalancer, set string) bool {
 
 func (e *Emulator) setHealth(lb *lbapi.LoadBalancer, s *lbapi.BackendSet) lbapi.BackendSetHealth {
 	h := lbapi.BackendSetHealth{
-		Status: healthUnknown, WarningStateBackendNames: []string{}, CriticalStateBackendNames: []string{}, UnknownStateBackendNames: []string{},
-		TotalBackendCount: len(s.Backends),
+		Status: healthUnknown, WarningStateBackendNames: []string{}, CriticalStateBackendNames: []string{},
+		UnknownStateBackendNames: []string{}, TotalBackendCount: len(s.Backends),
 	}
 	for i := range s.Backends {
 		b := &s.Backends[i]
@@ -101,8 +101,8 @@ func (e *Emulator) setHealth(lb *lbapi.LoadBalancer, s *lbapi.BackendSet) lbapi.
 
 func (e *Emulator) health(lb *lbapi.LoadBalancer) lbapi.LoadBalancerHealth {
 	h := lbapi.LoadBalancerHealth{
-		Status: healthUnknown, WarningStateBackendSetNames: []string{}, CriticalStateBackendSetNames: []string{}, UnknownStateBackendSetNames: []string{},
-		TotalBackendSetCount: len(lb.BackendSets),
+		Status: healthUnknown, WarningStateBackendSetNames: []string{}, CriticalStateBackendSetNames: []string{},
+		UnknownStateBackendSetNames: []string{}, TotalBackendSetCount: len(lb.BackendSets),
 	}
 	for _, s := range lbapi.Sorted(lb.BackendSets) {
 		switch e.setHealth(lb, s).Status {

@@ -50,9 +50,11 @@ func (k *kind[D]) putChange(r *request) (state.Mutation, *lbapi.Error) {
 	if !create {
 		*k.name(d) = r.PathValue("name")
 	}
-	return state.Mutation{Resource: lbapi.Resource(k.resource, *k.name(d)), Apply: func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
-		return k.put(lb, d, create, limits)
-	}}, nil
+	return state.Mutation{
+		Resource: lbapi.Resource(k.resource, *k.name(d)), Apply: func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
+			return k.put(lb, d, create, limits)
+		},
+	}, nil
 }
 
 func (k *kind[D]) removeChange(r *request) (state.Mutation, *lbapi.Error) {
@@ -153,15 +155,19 @@ func onSet[D any](apply func(lb *lbapi.LoadBalancer, set, name string, d *D, lim
 			return state.Mutation{}, err
 		}
 		set, name := r.PathValue("name"), r.PathValue("backend")
-		return state.Mutation{Resource: lbapi.Resource(lbapi.KindBackendSets, set), Apply: func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
-			return apply(lb, set, name, d, limits)
-		}}, nil
+		return state.Mutation{
+			Resource: lbapi.Resource(lbapi.KindBackendSets, set), Apply: func(lb *lbapi.LoadBalancer, limits lbapi.Limits) *lbapi.Error {
+				return apply(lb, set, name, d, limits)
+			},
+		}, nil
 	}
 }
 
 func deleteBackend(r *request) (state.Mutation, *lbapi.Error) {
 	set, name := r.PathValue("name"), r.PathValue("backend")
-	return state.Mutation{Resource: lbapi.Resource(lbapi.KindBackendSets, set), Apply: func(lb *lbapi.LoadBalancer, _ lbapi.Limits) *lbapi.Error {
-		return lb.DeleteBackend(set, name)
-	}}, nil
+	return state.Mutation{
+		Resource: lbapi.Resource(lbapi.KindBackendSets, set), Apply: func(lb *lbapi.LoadBalancer, _ lbapi.Limits) *lbapi.Error {
+			return lb.DeleteBackend(set, name)
+		},
+	}, nil
 }

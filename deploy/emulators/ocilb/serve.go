@@ -79,7 +79,10 @@ type named struct {
 // serve answers requests of an operation, unless they have a fault or a wrong signature.
 func (e *Emulator) serve(name string, serve operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := &Call{At: time.Now(), Operation: name, Method: r.Method, Path: r.URL.Path, IfMatch: r.Header.Get(headerIfMatch), Token: r.Header.Get(headerRetryToken)}
+		call := &Call{
+			At: time.Now(), Operation: name, Method: r.Method, Path: r.URL.Path, IfMatch: r.Header.Get(headerIfMatch),
+			Token: r.Header.Get(headerRetryToken),
+		}
 		defer func() { e.audit.add(call) }()
 		id := r.Header.Get(headerRequestID)
 		if id == "" {

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationAutoscaler has the class of the autoscaler that OME makes for components in mode RawDeployment. With the class external it makes
-// none, and keeps the replicas that another program writes: minReplicas has no effect then. Otherwise minReplicas is the minimum of OME's own
-// autoscaler, at least 1 (reconcilers/autoscaler, hpa and deployment of 1.2). Of the other classes, the emulator has hpa only.
+// AnnotationAutoscaler has the class of the autoscaler that OME makes for components in mode RawDeployment. With the class external it
+// makes none, and keeps the replicas that another program writes: minReplicas has no effect then. Otherwise minReplicas is the minimum of
+// OME's own autoscaler, at least 1 (reconcilers/autoscaler, hpa and deployment of 1.2). Of the other classes, the emulator has hpa only.
 const (
 	AnnotationAutoscaler = "ome.io/autoscalerClass"
 	ClassExternal        = "external"
@@ -29,14 +29,18 @@ func buildAutoscaler(s *inferenceService, c *component) *autoscalingv2.Horizonta
 	low, percent := max(c.desired(), 1), int32(utilization)
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), Annotations: c.annotations(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
+			Name: c.name, Namespace: s.Namespace, Labels: c.labels(s), Annotations: c.annotations(s),
+			OwnerReferences: []metav1.OwnerReference{s.owner()},
 		},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: c.name},
 			MinReplicas:    &low, MaxReplicas: max(c.MaxReplicas, low),
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
-			}}},
+			Metrics: []autoscalingv2.MetricSpec{{
+				Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+					Name:   corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+				},
+			}},
 		},
 	}
 }

@@ -241,7 +241,8 @@ func firstContainer(templates ...*podSpec) corev1.Container {
 }
 
 // ports returns the ports of the Service: the ports of the first container, or the default port with the container's name. Mode
-// MultiNodeRayVLLM adds the ports of Ray (reconcilers/service/ray_service_reconciler.go of 1.2), and names the default port after the component.
+// MultiNodeRayVLLM adds the ports of Ray (reconcilers/service/ray_service_reconciler.go of 1.2), and names the default port after the
+// component.
 func (c *component) ports() []corev1.ServicePort {
 	container := c.container()
 	var ports []corev1.ServicePort
@@ -274,7 +275,8 @@ func (c *component) selector() map[string]string {
 	switch c.mode {
 	case modeRay:
 		return map[string]string{
-			"app.kubernetes.io/created-by": "kuberay-operator", "app.kubernetes.io/name": "kuberay", labelNodeType: nodeHead, LabelService: c.name,
+			"app.kubernetes.io/created-by": "kuberay-operator", "app.kubernetes.io/name": "kuberay", labelNodeType: nodeHead,
+			LabelService: c.name,
 		}
 	case modeMultiNode:
 		return map[string]string{labelNodeType: nodeHead}

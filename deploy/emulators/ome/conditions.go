@@ -91,8 +91,8 @@ func (s *status) unhappy() *condition {
 	return nil
 }
 
-// setModel sets the state of the model in release 1.2 (status/status_reconciler.go: PropagateModelStatus). It follows Ready as it was before the
-// reconcile, so a change of Ready causes two writes of the status.
+// setModel sets the state of the model in release 1.2 (status/status_reconciler.go: PropagateModelStatus). It follows Ready as it was
+// before the reconcile, so a change of Ready causes two writes of the status.
 func (s *status) setModel(wasReady bool) {
 	switch {
 	case wasReady:
@@ -102,7 +102,9 @@ func (s *status) setModel(wasReady bool) {
 			"modelCopies":         map[string]any{"totalCopies": int64(1)},
 		}
 	case s.ModelStatus == nil:
-		s.ModelStatus = map[string]any{"transitionStatus": "InProgress", "modelRevisionStates": map[string]any{"activeModelState": "", "targetModelState": "Pending"}}
+		s.ModelStatus = map[string]any{
+			"transitionStatus": "InProgress", "modelRevisionStates": map[string]any{"activeModelState": "", "targetModelState": "Pending"},
+		}
 	}
 }
 

@@ -87,7 +87,8 @@ func checkDeploy(text string, r Release) error {
 		return fmt.Errorf("parse deploy: %w", err)
 	}
 	if m := mode(deploy.DefaultDeploymentMode); m != modeRaw && (m != modeServerless || r == Release13) {
-		return fmt.Errorf("deploy has defaultDeploymentMode %q, want %s", m, map[Release]string{Release12: "Serverless or RawDeployment", Release13: "RawDeployment"}[r])
+		return fmt.Errorf("deploy has defaultDeploymentMode %q, want %s", m,
+			map[Release]string{Release12: "Serverless or RawDeployment", Release13: "RawDeployment"}[r])
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ func (r *reconciler) exposure(ctx context.Context, s *inferenceService, list []c
 	var err error
 	if config.DisableIngressCreation {
 		// An existing Ingress stays: it has no label, so clean-up does not find it.
-		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionTrue, Reason: reasonDisabled, Message: messageDisabled}, r.now())
+		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionTrue, Reason: reasonDisabled, Message: messageDisabled},
+			r.now())
 	} else {
 		err = r.ingress(ctx, s, list, config)
 	}
@@ -91,7 +92,8 @@ func (r *reconciler) ingress(ctx context.Context, s *inferenceService, list []co
 	case entry(list).mode == modeRay:
 		return errRay
 	case !s.Status.isTrue(readyCondition(gate(list))):
-		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: messageNotReady}, r.now())
+		s.Status.set(condition{Type: conditionIngress, Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: messageNotReady},
+			r.now())
 		return nil
 	}
 	rules, err := rulesOf(s, list, config)

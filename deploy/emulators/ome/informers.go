@@ -43,7 +43,8 @@ type clients struct {
 
 func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.ObjectName)) (*informers, error) {
 	i := &informers{
-		services: dynamicinformer.NewFilteredDynamicInformer(c.dynamic, inferenceServices.GroupVersionResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+		services: dynamicinformer.NewFilteredDynamicInformer(c.dynamic, inferenceServices.GroupVersionResource, metav1.NamespaceAll, 0,
+			cache.Indexers{}, nil).Informer(),
 		labels:   map[kind]cache.SharedIndexInformer{},
 		optional: map[kind]*kube.OptionalInformer{},
 	}
@@ -54,13 +55,16 @@ func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.Obje
 			}
 		}
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		return metadatainformer.NewFilteredMetadataInformer(c.metadata, k.GroupVersionResource, metav1.NamespaceAll, 0, indexers, carries).Informer()
+		return metadatainformer.NewFilteredMetadataInformer(c.metadata, k.GroupVersionResource, metav1.NamespaceAll, 0, indexers,
+			carries).Informer()
 	}
 	for _, k := range labelledKinds {
 		i.labels[k] = newLabelled(k)
 	}
 	newOptional := func(k kind, of func() cache.SharedIndexInformer, names func(any) []cache.ObjectName) *kube.OptionalInformer {
-		informer := kube.NewOptionalInformer(kube.OptionalInformerParams{Log: log, Discovery: c.discovery, Resource: k.GroupVersionResource, New: of})
+		informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
+			Log: log, Discovery: c.discovery, Resource: k.GroupVersionResource, New: of,
+		})
 		informer.AddEventHandler(controller.Handler(enqueue, names))
 		i.synced = append(i.synced, informer.HasSynced)
 		return informer
@@ -71,7 +75,8 @@ func newInformers(c clients, r Release, log *zap.Logger, enqueue func(cache.Obje
 	} else {
 		optional = append(optional, replicas)
 		i.replicas = newOptional(replicas, func() cache.SharedIndexInformer {
-			return metadatainformer.NewFilteredMetadataInformer(c.metadata, replicas.GroupVersionResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+			return metadatainformer.NewFilteredMetadataInformer(c.metadata, replicas.GroupVersionResource, metav1.NamespaceAll, 0,
+				cache.Indexers{}, nil).Informer()
 		}, i.referencing)
 	}
 	for _, k := range optional {

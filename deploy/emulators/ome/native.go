@@ -29,8 +29,10 @@ const (
 func buildReplica(s *inferenceService, c *component, o *Options) *inferenceReplica {
 	replicas := c.desired()
 	replica := &inferenceReplica{
-		ObjectMeta: metav1.ObjectMeta{Name: c.replica, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()}},
-		Spec:       replicaSpec{ParentRef: &reference{Name: s.Name}, Component: c.role, Replicas: &replicas},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: c.replica, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
+		},
+		Spec: replicaSpec{ParentRef: &reference{Name: s.Name}, Component: c.role, Replicas: &replicas},
 	}
 	add := func(name string, size int32, container corev1.Container) {
 		replica.Spec.Runners = append(replica.Spec.Runners, runner{Name: name, Size: size, Template: corev1.PodTemplateSpec{
@@ -60,7 +62,10 @@ func buildHeadless(replica *inferenceReplica, c *component) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: truncate(c.prefix + "-" + string(c.role) + "-headless"), Namespace: replica.Namespace, Labels: c.instances(),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: APIVersion, Kind: KindReplica, Name: replica.Name, UID: replica.UID, Controller: &yes, BlockOwnerDeletion: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: APIVersion, Kind: KindReplica, Name: replica.Name, UID: replica.UID, Controller: &yes,
+				BlockOwnerDeletion: &yes,
+			}},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: c.instances()},
 	}
@@ -112,7 +117,9 @@ func buildSets(replica *inferenceReplica, c *component) []*appsv1.Deployment {
 			},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelSet: name}},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: r.Template.Annotations}, Spec: r.Template.Spec},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: r.Template.Annotations}, Spec: r.Template.Spec,
+				},
 			},
 		}
 		set.Annotations = map[string]string{annotationHash: digest(set)}
@@ -125,8 +132,9 @@ func buildSets(replica *inferenceReplica, c *component) []*appsv1.Deployment {
 // status of the InferenceReplica, and returns them.
 func (r *reconciler) instancesOf(ctx context.Context, s *inferenceService, c *component, replica *inferenceReplica) (instances, error) {
 	counts := instances{
-		ObservedGeneration: replica.Generation, Replicas: *replica.Spec.Replicas, CurrentRevision: fmt.Sprintf("%s-%s-%s", c.prefix, c.role, c.revision()),
-		LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: c.instances()}),
+		ObservedGeneration: replica.Generation, Replicas: *replica.Spec.Replicas,
+		CurrentRevision: fmt.Sprintf("%s-%s-%s", c.prefix, c.role, c.revision()),
+		LabelSelector:   metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: c.instances()}),
 	}
 	counts.UpdateRevision, counts.UpdatedReplicas = counts.CurrentRevision, counts.Replicas
 	if err := r.applyService(ctx, buildHeadless(replica, c)); err != nil {
@@ -247,7 +255,8 @@ func (r *reconciler) replicaOf(ctx context.Context, s *inferenceService, c *comp
 	case replica.Spec.ParentRef != nil:
 		problem.Reason, problem.Message = reasonRefInvalid, fmt.Sprintf("InferenceReplica %s named by %s is projected by InferenceService %s", c.replica, field, replica.Spec.ParentRef.Name)
 	case replica.Spec.Component != c.role:
-		problem.Reason, problem.Message = reasonRefInvalid, fmt.Sprintf("InferenceReplica %s named by %s has component %s", c.replica, field, replica.Spec.Component)
+		problem.Reason, problem.Message = reasonRefInvalid, fmt.Sprintf("InferenceReplica %s named by %s has component %s", c.replica,
+			field, replica.Spec.Component)
 	default:
 		c.adopt(replica)
 		return replica, nil, nil

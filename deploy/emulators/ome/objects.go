@@ -133,7 +133,9 @@ func buildWorkers(s *inferenceService, c *component, o *Options) *appsv1.Deploym
 	worker.Ports, worker.ReadinessProbe = nil, nil
 	name := c.name + workersOfSet
 	deployment := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: s.Namespace, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
+		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelSet: name}},
 			Template: corev1.PodTemplateSpec{

@@ -5,10 +5,10 @@
 // Services of components with OME's names, labels, selectors and owners; the Service with the service's name; InferenceReplicas
 // and the Services of revisions (1.3); clean-up; conditions and URLs in the status; OME's own Ingress, if it is enabled. The
 // emulator also has the faults of OME that affect other controllers; comments describe them. It is as slow as OME: one worker, and 20
-// requests a second. Without a webhook, the defaults of OME's admission (1.2) are set in the first reconcile. Not emulated: models and their
-// choice of a runtime (a service without spec.model is served, too), accelerators, scaling (but for the replicas of RawDeployment: autoscaler.go),
-// LeaderWorkerSets (two Deployments, of leaders and of workers, replace one), HTTPRoutes, rollouts, and the clean-up of kinds that no program
-// here writes.
+// requests a second. Without a webhook, the defaults of OME's admission (1.2) are set in the first reconcile. Not emulated: models and
+// their choice of a runtime (a service without spec.model is served, too), accelerators, scaling (but for the replicas of RawDeployment:
+// autoscaler.go), LeaderWorkerSets (two Deployments, of leaders and of workers, replace one), HTTPRoutes, rollouts, and the clean-up of
+// kinds that no program here writes.
 //
 //	a test needs                                how
 //	no pods                                     default: without Options.PodImage all components are ready immediately

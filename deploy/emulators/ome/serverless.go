@@ -31,8 +31,10 @@ func (r *reconciler) serverless(ctx context.Context, s *inferenceService, c *com
 	}
 	if !found {
 		wanted := &knativeService{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: c.name, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()}},
-			Spec:       map[string]any{"template": map[string]any{"metadata": map[string]any{}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.Namespace, Name: c.name, Labels: c.labels(s), OwnerReferences: []metav1.OwnerReference{s.owner()},
+			},
+			Spec: map[string]any{"template": map[string]any{"metadata": map[string]any{}}},
 		}
 		if err := r.store.create(ctx, knativeServices, wanted); err != nil {
 			return err

@@ -1,5 +1,5 @@
-// Package audit reads the audit log of the API server, and compares the permissions that a chart grants to a program with its requests there.
-// It is for clusters with clusterapi.Config.Audit.
+// Package audit reads the audit log of the API server, and compares the permissions that a chart grants to a program with its requests
+// there. It is for clusters with clusterapi.Config.Audit.
 package audit
 
 import (

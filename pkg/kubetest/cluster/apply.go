@@ -28,8 +28,8 @@ import (
 
 var crds = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// Apply does what kubectl apply --server-side --validate=strict does with manifests in YAML or JSON, without the cost of a process. It applies
-// all objects, also after an error, and returns when the API server serves the kinds of applied CRDs.
+// Apply does what kubectl apply --server-side --validate=strict does with manifests in YAML or JSON, without the cost of a process. It
+// applies all objects, also after an error, and returns when the API server serves the kinds of applied CRDs.
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	objects, err := decodeManifests(manifests)
 	if err != nil {
@@ -117,7 +117,8 @@ func (a *applier) applyObject(ctx context.Context, o *unstructured.Unstructured)
 		return err
 	}
 	_, err = a.client.Resource(mapping.Resource).Namespace(o.GetNamespace()).
-		Patch(ctx, o.GetName(), types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict})
+		Patch(ctx, o.GetName(), types.ApplyPatchType, raw,
+			metav1.PatchOptions{FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict})
 	return err
 }
 

@@ -103,7 +103,9 @@ func Launch(ctx context.Context, p Params) (*Cluster, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Client: clusterapi.NewClient(p.Config.Dir), binary: p.Binary, ended: make(chan struct{}), log: &transcript{to: p.Progress}}
+	c := &Cluster{
+		Client: clusterapi.NewClient(p.Config.Dir), binary: p.Binary, ended: make(chan struct{}), log: &transcript{to: p.Progress},
+	}
 	if err := c.startLauncher(ctx, file.Name(), p.Credential); err != nil {
 		return nil, err
 	}
@@ -221,7 +223,8 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 func (c *Cluster) programCommand(ctx context.Context, program string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{program}, args...)...)
 	home := filepath.Join(c.Ready.Dir, "home") // isolates the run from the user's caches and settings
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Ready.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Ready.Kubeconfig, "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,
+		"HELM_DATA_HOME="+home)
 	return cmd
 }
 

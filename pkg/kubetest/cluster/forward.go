@@ -26,8 +26,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwarder connects to pods through the API server. Each connection has an upgraded request to itself: streams of one request share its flow
-// control, so one that is not read would hold up all others. Requests are used again, because an upgrade takes several TLS handshakes.
+// forwarder connects to pods through the API server. Each connection has an upgraded request to itself: streams of one request share its
+// flow control, so one that is not read would hold up all others. Requests are used again, because an upgrade takes several TLS handshakes.
 type forwarder struct {
 	config *rest.Config
 	client kubernetes.Interface
@@ -63,7 +63,8 @@ func newForwarder(config *rest.Config, client kubernetes.Interface) *forwarder {
 	return &forwarder{config: config, client: client, idle: map[types.NamespacedName][]*upgraded{}, resolved: map[string]resolution{}}
 }
 
-// dialService connects to service.namespace:port, or to the address of a pod. A service is one of its ready pods; its port is a name or a number.
+// dialService connects to service.namespace:port, or to the address of a pod. A service is one of its ready pods; its port is a name or a
+// number.
 func (f *forwarder) dialService(ctx context.Context, target string) (net.Conn, error) {
 	f.mu.Lock()
 	known := f.resolved[target]
@@ -99,7 +100,8 @@ func (f *forwarder) resolveTarget(ctx context.Context, target string) ([]podEndp
 }
 
 func (f *forwarder) podOfAddress(ctx context.Context, ip string) (types.NamespacedName, error) {
-	selector := fields.AndSelectors(fields.OneTermEqualSelector("status.podIP", ip), fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)))
+	selector := fields.AndSelectors(fields.OneTermEqualSelector("status.podIP", ip),
+		fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)))
 	pods, err := f.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
 	if err != nil {
 		return types.NamespacedName{}, fmt.Errorf("find the pod: %w", err)
@@ -116,11 +118,13 @@ func (f *forwarder) podsOfService(ctx context.Context, name types.NamespacedName
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port || strconv.Itoa(int(p.Port)) == port })
+	i := slices.IndexFunc(service.Spec.Ports,
+		func(p corev1.ServicePort) bool { return p.Name == port || strconv.Itoa(int(p.Port)) == port })
 	if i < 0 {
 		return nil, fmt.Errorf("service %s has no port %s", name, port)
 	}
-	list, err := f.client.DiscoveryV1().EndpointSlices(name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name})
+	list, err := f.client.DiscoveryV1().EndpointSlices(name.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list endpoints: %w", err)
 	}
@@ -129,7 +133,8 @@ func (f *forwarder) podsOfService(ctx context.Context, name types.NamespacedName
 		number := portOf(&list.Items[j], service.Spec.Ports[i].Name)
 		for _, e := range list.Items[j].Endpoints {
 			if number != "" && e.TargetRef != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
-				found = append(found, podEndpoint{pod: types.NamespacedName{Namespace: name.Namespace, Name: e.TargetRef.Name}, port: number})
+				found = append(found,
+					podEndpoint{pod: types.NamespacedName{Namespace: name.Namespace, Name: e.TargetRef.Name}, port: number})
 			}
 		}
 	}

@@ -20,8 +20,9 @@ import (
 // period of its pods, and the proxies of Envoy Gateway have six minutes.
 const deleteTimeout = 7 * time.Minute
 
-// finalizerTimeout limits the time for which a deleted object waits for its finalizers. Their controller can be a program of the test, which is
-// deleted, too: Envoy Gateway leaves its finalizer on a GatewayClass, and then the CRD remains. A controller that runs needs seconds.
+// finalizerTimeout limits the time for which a deleted object waits for its finalizers. Their controller can be a program of the test,
+// which is deleted, too: Envoy Gateway leaves its finalizer on a GatewayClass, and then the CRD remains. A controller that runs needs
+// seconds.
 const finalizerTimeout = 30 * time.Second
 
 // object identifies an object of any kind.
@@ -36,12 +37,14 @@ type object struct {
 
 // isStuck reports whether a deleted object has waited for its finalizers for a time. A CRD waits for its objects.
 func (o *object) isStuck(timeout time.Duration) bool {
-	return o.deleted != nil && len(o.finalizers) > 0 && time.Since(o.deleted.Time) > timeout && o.resource.Resource != "customresourcedefinitions"
+	return o.deleted != nil && len(o.finalizers) > 0 && time.Since(o.deleted.Time) > timeout &&
+		o.resource.Resource != "customresourcedefinitions"
 }
 
 // isTransient reports whether the objects of a resource appear and disappear on their own.
 func isTransient(r schema.GroupResource) bool {
-	return r.Resource == "events" || r.Group == "metrics.k8s.io" || r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	return r.Resource == "events" || r.Group == "metrics.k8s.io" ||
+		r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
 // listObjects returns the objects of all kinds that can be listed and deleted.
@@ -78,16 +81,16 @@ func listObjects(ctx context.Context, config *rest.Config) ([]object, error) {
 		for i := range found.Items {
 			m := &found.Items[i]
 			all = append(all, object{
-				resource: r, name: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, uid: m.UID, owned: len(m.OwnerReferences) > 0,
-				deleted: m.DeletionTimestamp, finalizers: m.Finalizers,
+				resource: r, name: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, uid: m.UID,
+				owned: len(m.OwnerReferences) > 0, deleted: m.DeletionTimestamp, finalizers: m.Finalizers,
 			})
 		}
 	}
 	return all, nil
 }
 
-// deleteOthers deletes all objects that are not among those given, and waits until they are gone. It removes the finalizers of objects that have
-// waited for them longer than finalizerTimeout.
+// deleteOthers deletes all objects that are not among those given, and waits until they are gone. It removes the finalizers of objects that
+// have waited for them longer than finalizerTimeout.
 func deleteOthers(ctx context.Context, config *rest.Config, keep []object, finalizerTimeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -144,7 +147,8 @@ func removeObject(ctx context.Context, client metadata.Interface, o object) erro
 // removeFinalizers removes the finalizers of an object.
 func removeFinalizers(ctx context.Context, client metadata.Interface, o object) error {
 	patch := fmt.Appendf(nil, `{"metadata": {"uid": %q, "finalizers": null}}`, o.uid)
-	_, err := client.Resource(o.resource).Namespace(o.name.Namespace).Patch(ctx, o.name.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := client.Resource(o.resource).Namespace(o.name.Namespace).Patch(ctx, o.name.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("remove finalizers of %s %s: %w", o.resource.GroupResource(), o.name, err)
 	}

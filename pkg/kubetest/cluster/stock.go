@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
-// Stock lends API servers to the tests of a package, each to one test at a time. An API server takes several seconds to start, so tests reuse
-// them: there are as many as tests that run at the same time.
+// Stock lends API servers to the tests of a package, each to one test at a time. An API server takes several seconds to start, so tests
+// reuse them: there are as many as tests that run at the same time.
 type Stock struct {
 	Prepare func(tb testing.TB, c *Cluster)             // runs after the start of an API server, if set
 	Empty   func(ctx context.Context, c *Cluster) error // deletes everything that a test may have created
@@ -79,9 +79,10 @@ func (s *Stock) giveBack(tb testing.TB, c *Cluster) {
 
 // Suite is the tests of a package that share a Stock. It implements TestingM of goleak.
 type Suite struct {
-	M        *testing.M
-	Stock    *Stock
-	Parallel int // the number of tests that run at the same time, each with an API server, unless -test.parallel is given: tests mostly wait
+	M     *testing.M
+	Stock *Stock
+	// the number of tests that run at the same time, each with an API server, unless -test.parallel is given: tests mostly wait
+	Parallel int
 }
 
 // Run runs the tests, and stops their API servers.

@@ -12,13 +12,14 @@ import (
 var (
 	// Sockets and processes belong to the system lane, and need no bubble to be wrong in the first one.
 	sockets = map[string]string{
-		"net.Listen": useMemory, "net.ListenPacket": useMemory, "net.ListenTCP": useMemory, "net.ListenUDP": useMemory, "net.ListenUnix": useMemory,
-		"net.ListenConfig": useMemory, "net.Dial": useMemory, "net.DialTimeout": useMemory, "net.Dialer": useMemory,
-		"tls.Listen": useMemory, "tls.Dial": useMemory, "tls.Dialer": useMemory, "http.ListenAndServe": useMemory,
+		"net.Listen": useMemory, "net.ListenPacket": useMemory, "net.ListenTCP": useMemory, "net.ListenUDP": useMemory,
+		"net.ListenUnix": useMemory, "net.ListenConfig": useMemory, "net.Dial": useMemory, "net.DialTimeout": useMemory,
+		"net.Dialer": useMemory, "tls.Listen": useMemory, "tls.Dial": useMemory, "tls.Dialer": useMemory, "http.ListenAndServe": useMemory,
 		"httptest.NewServer": useMemory, "httptest.NewTLSServer": useMemory, "httptest.NewUnstartedServer": useMemory,
 	}
 	processes = map[string]string{
-		"exec.Command": useTag, "exec.CommandContext": useTag, "os.StartProcess": useTag, "syscall.Exec": useTag, "syscall.ForkExec": useTag,
+		"exec.Command": useTag, "exec.CommandContext": useTag, "os.StartProcess": useTag, "syscall.Exec": useTag,
+		"syscall.ForkExec": useTag,
 	}
 	// Packages that start processes or API servers.
 	systemPackages = map[string]string{
@@ -33,8 +34,8 @@ var (
 	elapsed = map[string]string{"time.Since": useCount, "time.Until": useCount}
 	// Polling. The third argument is the time limit.
 	polls = map[string]string{
-		"assert.Eventually": usePatience, "require.Eventually": usePatience, "assert.EventuallyWithT": usePatience, "require.EventuallyWithT": usePatience,
-		"assert.Eventuallyf": usePatience, "require.Eventuallyf": usePatience,
+		"assert.Eventually": usePatience, "require.Eventually": usePatience, "assert.EventuallyWithT": usePatience,
+		"require.EventuallyWithT": usePatience, "assert.Eventuallyf": usePatience, "require.Eventuallyf": usePatience,
 	}
 )
 

@@ -60,8 +60,8 @@ func functionsOf(p *testPackage) functions {
 // measurementSpans returns benchmarks, and helpers that only benchmarks use.
 func (fs functions) measurementSpans() spans { return fs.withHelpers(fs.benchmarks) }
 
-// bubbleSpans returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their arguments on
-// to it, other literals of such tests that do not run as subtests, and helpers that are used only from bubbles.
+// bubbleSpans returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their
+// arguments on to it, other literals of such tests that do not run as subtests, and helpers that are used only from bubbles.
 func (fs functions) bubbleSpans() spans {
 	runners := fs.runnerNames()
 	var inside spans

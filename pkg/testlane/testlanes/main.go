@@ -1,5 +1,5 @@
-// Command testlanes checks and lists the lanes of tests (docs/testing.md). The build constraint of a test file decides its lane: files without
-// the tags system and long belong to the first one.
+// Command testlanes checks and lists the lanes of tests (docs/testing.md). The build constraint of a test file decides its lane: files
+// without the tags system and long belong to the first one.
 //
 // Usage:
 //

@@ -9,8 +9,8 @@ import (
 // maxDays is how long a test may stay in quarantine.
 const maxDays = 14
 
-// checkQuarantine checks a quarantine file. An entry is a line with a date, a package and the name of a test. Lines that begin with a blank are
-// the end of the log of its failure. Lines that begin with # are comments.
+// checkQuarantine checks a quarantine file. An entry is a line with a date, a package and the name of a test. Lines that begin with a blank
+// are the end of the log of its failure. Lines that begin with # are comments.
 func checkQuarantine(file string, now time.Time) []string {
 	var problems []string
 	open := "" // an entry whose log is missing

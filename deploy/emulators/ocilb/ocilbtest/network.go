@@ -63,7 +63,8 @@ func (n *Network) open(address string) (*memnet.Listener, error) {
 	return l, nil
 }
 
-// Close closes all ports, and breaks all connections: two ends that close a TLS connection in memory at the same time would wait for each other.
+// Close closes all ports, and breaks all connections: two ends that close a TLS connection in memory at the same time would wait for each
+// other.
 func (n *Network) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,7 +119,10 @@ func (n *Network) serve(t testing.TB, address string, handler http.Handler, serv
 	if err != nil {
 		t.Fatalf("serve %s: %v", address, err)
 	}
-	s := &Server{network: n, address: address, l: l, server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, served: make(chan struct{})}
+	s := &Server{
+		network: n, address: address, l: l, server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute},
+		served: make(chan struct{}),
+	}
 	go func() {
 		defer close(s.served)
 		_ = serve(s.server, l)

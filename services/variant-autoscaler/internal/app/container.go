@@ -107,8 +107,10 @@ func clusterConstructors(cfg *config.Config) []any {
 		// The API server.
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance,
-				Endpoints: cfg.Holds.Follow})
+			return informers.New(informers.Params{
+				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance,
+				Endpoints: cfg.Holds.Follow,
+			})
 		},
 		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {
 			return scale.NewKinds(c.Discovery(), now.Now)
@@ -237,9 +239,8 @@ func newPasses(p passParts) *pass.Passes {
 			Writes:  p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store, Prometheus: p.Prometheus,
-		Actuator: p.Publisher, Reporter: p.Publisher,
-		Meter: p.Metrics, Now: p.Clock.Now,
+		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store,
+		Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher, Meter: p.Metrics, Now: p.Clock.Now,
 	})
 }
 

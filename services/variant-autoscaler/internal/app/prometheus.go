@@ -51,7 +51,8 @@ func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) 
 	in := s.Prometheus()
 	wanted := promclient.Config{
 		URL: in.BaseURL, AllowHTTP: p.allowHTTP, InsecureSkipVerify: in.InsecureSkipVerify, CAFile: in.CACertPath,
-		CertFile: in.ClientCertPath, KeyFile: in.ClientKeyPath, ServerName: in.ServerName, Token: string(in.BearerToken), TokenFile: in.TokenPath,
+		CertFile: in.ClientCertPath, KeyFile: in.ClientKeyPath, ServerName: in.ServerName, Token: string(in.BearerToken),
+		TokenFile: in.TokenPath,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

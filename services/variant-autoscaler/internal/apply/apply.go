@@ -38,8 +38,8 @@ const (
 	// writeTime is how long the writes of a pass may take. It suffices for 500 targets at the default rate of requests: each is read and
 	// written.
 	writeTime = 20 * time.Second
-	// targetTime is how long one target may take, with the time that the API server asks to wait for. A webhook that is slow for all targets
-	// of a namespace takes a quarter of writeTime from a worker, and then others are first.
+	// targetTime is how long one target may take, with the time that the API server asks to wait for. A webhook that is slow for all
+	// targets of a namespace takes a quarter of writeTime from a worker, and then others are first.
 	targetTime = 5 * time.Second
 
 	// maxOverwrites is how often a target is written in overwriteTime although somebody has changed its replicas since the last write. A
@@ -131,7 +131,9 @@ func (a *Applier) outcomeWithoutWrite(v *decision.ActedVariant) (outcome decisio
 	}
 	switch o := a.p.Targets.Ownership(v.Namespace, v.Target); {
 	case o.Follower != "":
-		return decision.Outcome{Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas"}, true
+		return decision.Outcome{
+			Applied: true, Reason: v1alpha1.ReasonPublished, Message: o.Follower + " follows the desired replicas",
+		}, true
 	case o.Problem != nil:
 		return decision.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
 	case v.Desired == v.Current:

@@ -28,8 +28,8 @@ const (
 
 // counted are the figures of rates, in the order of a query.
 var counted = []string{
-	finished, received, inputTokens, inputs, outputTokens, outputs, ttftSum, ttftCount, itlSum, itlCount, prefillSum, prefillCount, cacheHits,
-	cacheLookups,
+	finished, received, inputTokens, inputs, outputTokens, outputs, ttftSum, ttftCount, itlSum, itlCount, prefillSum, prefillCount,
+	cacheHits, cacheLookups,
 }
 
 // engine names the metrics of a model server. Of several names of a figure, the first one that a pod has counts: versions in between

@@ -137,7 +137,9 @@ const (
 // does not honor labels renames the picker's.
 func (s *selection) selectEndpoints(metric string) string {
 	selected := s.selectPool(metric)
-	for _, label := range [][2]string{{ofPod, "pod"}, {ofPod, "exported_pod"}, {ofEndpoint, "endpoint"}, {ofEndpoint, "exported_endpoint"}} {
+	for _, label := range [][2]string{
+		{ofPod, "pod"}, {ofPod, "exported_pod"}, {ofEndpoint, "endpoint"}, {ofEndpoint, "exported_endpoint"},
+	} {
 		selected = fmt.Sprintf(`label_replace(%s, "%s", "$1", "%s", "(.+)")`, selected, label[0], label[1])
 	}
 	return selected

@@ -74,10 +74,11 @@ func Default(environment func(name string) string) *Config {
 	return &Config{
 		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
 		Actuator: ActuatorMetrics,
-		Plan:     snapshot.Settings{Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true},
-		Window:   5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment),
-		Instance:  environment("CONTROLLER_INSTANCE"),
-		Discovery: 30 * time.Second, Holds: Holds{Follow: true},
+		Plan: snapshot.Settings{
+			Split: string(optimizer.SplitObserved), HeadroomPercent: 10, SavingPercent: 5, Percentile: 90, Trials: true,
+		},
+		Window: 5 * time.Minute, Metrics: time.Minute, Namespace: settings.DefaultNamespace(environment),
+		Instance: environment("CONTROLLER_INSTANCE"), Discovery: 30 * time.Second, Holds: Holds{Follow: true},
 	}
 }
 

@@ -166,24 +166,23 @@ func groupsByDemand(s *snapshot.Snapshot, d *decision.Decision) []int {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &s.Groups[a], &s.Groups[b]
-		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Model, y.Model),
-			cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
+		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace),
+			cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
 	})
 	return order
 }
 
 func modelOf(g *snapshot.Group, d *decision.Group) model {
 	m := model{
-		Namespace: cutText(g.Namespace), Pool: cutText(g.Pool), Model: cutText(g.Model), Role: cutText(string(g.Role)), Class: cutText(g.Class),
-		Priority: g.Priority,
-		TTFT:     finiteOrZero(g.Targets.TTFT), ITL: finiteOrZero(g.Targets.ITL), State: g.Load.State, Message: cutText(g.Load.Message),
-		Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
+		Namespace: cutText(g.Namespace), Pool: cutText(g.Pool), Model: cutText(g.Model), Role: cutText(string(g.Role)),
+		Class: cutText(g.Class), Priority: g.Priority, TTFT: finiteOrZero(g.Targets.TTFT), ITL: finiteOrZero(g.Targets.ITL),
+		State: g.Load.State, Message: cutText(g.Load.Message), Served: float64(d.Acted) / million, Plan: float64(d.Share) / million,
 		key: sha256.Sum256([]byte(g.Namespace + "\x00" + g.Pool + "\x00" + g.Model + "\x00" + string(g.Role))),
 	}
 	if m.Known() {
 		m.Rate, m.Demand, m.Queued = float64(g.Load.Rate)/micro, float64(d.Demand)/micro, finiteOrZero(g.Load.Queued)
-		m.Input, m.Output, m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output), finiteOrZero(g.Load.TTFT),
-			finiteOrZero(g.Load.ITL)
+		m.Input, m.Output = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output)
+		m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.TTFT), finiteOrZero(g.Load.ITL)
 	}
 	order := make([]int, len(d.Variants))
 	for i := range d.Variants {

@@ -79,7 +79,8 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 		v := &losers[i]
 		if counts[v.Namespace]++; counts[v.Namespace] <= maxLosers {
 			variants = append(variants, ActedVariant{
-				Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator, Resolution: Suppressed,
+				Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
+				Resolution: Suppressed,
 			})
 		}
 	}
@@ -93,8 +94,8 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 func buildActedVariant(group *snapshot.Group, v *snapshot.Variant, d *Variant) ActedVariant {
 	return ActedVariant{
 		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
-		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided, Reason: d.Reason,
-		Predicted: d.Predicted,
+		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided,
+		Reason: d.Reason, Predicted: d.Predicted,
 	}
 }
 

@@ -108,7 +108,8 @@ func newVariantStates(s *snapshot.Snapshot) [][]variantState {
 		for i := range s.Groups[g].Variants {
 			v := &s.Groups[g].Variants[i]
 			states[g] = append(states[g], variantState{
-				Variant: v, group: g, position: i, number: number, bounds: boundsOf(v, clock.LastInForce(v.Schedule)), capacity: capacities[number],
+				Variant: v, group: g, position: i, number: number, bounds: boundsOf(v, clock.LastInForce(v.Schedule)),
+				capacity: capacities[number],
 			})
 			number++
 		}

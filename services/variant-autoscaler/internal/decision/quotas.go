@@ -181,7 +181,8 @@ func (d *decider) quotaUsage(p *snapshot.Pods) []optimizer.Places {
 	levels := d.quotas.quotaLevels(p)
 	for i := range d.quotaLimits {
 		if d.quotaLimits[i].countsVariant(levels) {
-			usage = append(usage, optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
+			usage = append(usage,
+				optimizer.Places{Limit: len(d.snapshot.Limits) + len(d.places) + i, Amount: min(p.Cards*p.Count, maxCards)})
 		}
 	}
 	return usage

@@ -47,7 +47,8 @@ type Group struct {
 	Acted int64 `json:"acted"` // the share of what is acted on
 	// Stable is what is served at a stable load, if the targets cannot be met for all of the demand.
 	Stable *Served `json:"stable,omitempty"`
-	// Standby is the variant that starts first when a request waits, if the model has no replicas. Empty: it has some, or may not have none.
+	// Standby is the variant that starts first when a request waits, if the model has no replicas. Empty: it has some, or may not have
+	// none.
 	Standby string `json:"standby,omitempty"`
 	// Warm says whether a replica stays because waking costs more. Nil: it is not asked for, or not known.
 	Warm     *Warm     `json:"warm,omitempty"`

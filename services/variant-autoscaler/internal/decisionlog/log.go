@@ -1,7 +1,7 @@
 // Package decisionlog writes, reads and explains decisions.
 //
-//	log.go        the decision log: a line of JSON for each pass, with all that the pass decided on. Read returns the last snapshot, so that
-//	              a decision can be repeated, or made with other settings, without a cluster
+//	log.go        the decision log: a line of JSON for each pass, with all that the pass decided on. Read returns the last snapshot, so
+//	              that a decision can be repeated, or made with other settings, without a cluster
 //	table.go      decisions as tables
 //	whatif.go     changes of a snapshot for questions of the kind "what if"
 //	limits.go     what a raise of each binding limit would change

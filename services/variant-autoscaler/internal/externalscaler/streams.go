@@ -3,8 +3,8 @@ package externalscaler
 import "sync"
 
 const (
-	// maxStreams is the number of streams at a time. A stream takes about 20 KiB, so a caller that opens all takes 40 MiB. From 2.21 on, KEDA
-	// opens two for each ScaledObject.
+	// maxStreams is the number of streams at a time. A stream takes about 20 KiB, so a caller that opens all takes 40 MiB. From 2.21 on,
+	// KEDA opens two for each ScaledObject.
 	maxStreams = 2048
 	// maxStreamsOfNamespace is the part of them that ScaledObjects of a namespace can take: eight namespaces take all.
 	maxStreamsOfNamespace = 256

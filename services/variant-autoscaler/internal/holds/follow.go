@@ -190,7 +190,8 @@ func (f *Follower) dropExcess(pickers map[picker][]snapshot.PoolKey) map[picker]
 	if crowded := kept < total; crowded != f.crowded {
 		if f.crowded = crowded; crowded {
 			f.p.Log.Warn("Left out pickers that are too many to follow: their models start when Prometheus shows that requests wait",
-				zap.Int("pickers", total), zap.Int("followed", kept), zap.Int("most", maxStreams), zap.Int("mostOfNamespace", maxOfNamespace))
+				zap.Int("pickers", total), zap.Int("followed", kept), zap.Int("most", maxStreams),
+				zap.Int("mostOfNamespace", maxOfNamespace))
 		}
 	}
 	return pickers

@@ -69,7 +69,8 @@ func readQueues(page io.Reader) (pageQueues, error) {
 			continue
 		}
 		queues = append(queues, pageQueue{
-			pool: labels["inference_pool"], model: cmp.Or(labels["target_model_name"], labels["model_name"]), requests: int(min(value, maxRequests)),
+			pool: labels["inference_pool"], model: cmp.Or(labels["target_model_name"], labels["model_name"]),
+			requests: int(min(value, maxRequests)),
 		})
 	}
 	return queues, nil

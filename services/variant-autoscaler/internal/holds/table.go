@@ -41,7 +41,9 @@ type hold struct {
 
 // NewTable returns an empty Table.
 func NewTable() *Table {
-	return &Table{known: map[snapshot.ModelKey]bool{}, pools: map[snapshot.PoolKey]map[string]requests{}, ended: map[snapshot.ModelKey]hold{}}
+	return &Table{
+		known: map[snapshot.ModelKey]bool{}, pools: map[snapshot.PoolKey]map[string]requests{}, ended: map[snapshot.ModelKey]hold{},
+	}
 }
 
 // OnHold registers a function to call for the first request that waits for a model. Call it before Observe.

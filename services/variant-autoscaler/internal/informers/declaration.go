@@ -62,9 +62,10 @@ type Declaration struct {
 	Force string
 	// Multiplies reports that the object uses the metric with the type Value, which multiplies the present replicas by it.
 	Multiplies bool
-	// Scales is the workload whose replicas a HorizontalPodAutoscaler or a ScaledObject writes, also one without annotations. Follows reports
-	// that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject. IdleAtZero reports that it does nothing while the
-	// workload has no replicas: a HorizontalPodAutoscaler whose minimum is not 0, which older API servers refuse, or one that says so.
+	// Scales is the workload whose replicas a HorizontalPodAutoscaler or a ScaledObject writes, also one without annotations. Follows
+	// reports that it takes them from this program, and OfKEDA that KEDA made it for a ScaledObject. IdleAtZero reports that it does
+	// nothing while the workload has no replicas: a HorizontalPodAutoscaler whose minimum is not 0, which older API servers refuse, or one
+	// that says so.
 	Scales     Owner
 	Follows    bool
 	OfKEDA     bool

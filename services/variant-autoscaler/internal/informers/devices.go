@@ -70,7 +70,8 @@ func deviceKinds() Devices[kit.Kind] {
 		return optionalKind(groupResource, "v1", resource, name, read)
 	}
 	return Devices[kit.Kind]{
-		ResourceSlices: kind("resourceslices", "ResourceSlice", readSlice), ResourceClaims: kind("resourceclaims", "ResourceClaim", readClaim),
+		ResourceSlices:         kind("resourceslices", "ResourceSlice", readSlice),
+		ResourceClaims:         kind("resourceclaims", "ResourceClaim", readClaim),
 		ResourceClaimTemplates: kind("resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate),
 		DeviceClasses:          kind("deviceclasses", "DeviceClass", readDeviceClass),
 	}
@@ -161,8 +162,10 @@ func readClaim(u *unstructured.Unstructured) any {
 	results := newFields(u).listAt("status", "allocation", "devices", "results")
 	for _, element := range results[:min(len(results), maxDevices)] {
 		if entry := itemOf(element); !entry.flagAt("adminAccess") {
-			c.Devices = append(c.Devices, inventory.DeviceName{Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")),
-				Name: internText(entry.textAt("device"))})
+			c.Devices = append(c.Devices, inventory.DeviceName{
+				Driver: internText(entry.textAt("driver")), Pool: internText(entry.textAt("pool")),
+				Name: internText(entry.textAt("device")),
+			})
 		}
 	}
 	return c

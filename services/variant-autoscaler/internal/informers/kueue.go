@@ -175,7 +175,9 @@ func quotasOf(f *fields) []inventory.FlavorQuota {
 				if r < 0 || len(quotas) == maxFlavors {
 					return
 				}
-				quota := inventory.FlavorQuota{Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(entry.value("nominalQuota"))}
+				quota := inventory.FlavorQuota{
+					Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(entry.value("nominalQuota")),
+				}
 				quota.Borrowing, quota.Lending = readLimit(entry.value("borrowingLimit")), readLimit(entry.value("lendingLimit"))
 				quotas = append(quotas, quota)
 			})

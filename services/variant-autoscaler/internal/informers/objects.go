@@ -97,8 +97,8 @@ func (c *Controller) IsOME() bool { return c.Group == GroupOME && c.Kind == Kind
 // Pod is a pod that serves, or will. The program only needs to know the existence of others, whose Owner and Labels are empty.
 type Pod struct {
 	Identity
-	// Labels are those of a pod that belongs to no Deployment, StatefulSet or LeaderWorkerSet: the selector of its target can tell whether it
-	// serves.
+	// Labels are those of a pod that belongs to no Deployment, StatefulSet or LeaderWorkerSet: the selector of its target can tell whether
+	// it serves.
 	Labels  map[string]string
 	owner   unique.Handle[Owner] // pods of a workload share it
 	created int64                // in seconds, as the API has it

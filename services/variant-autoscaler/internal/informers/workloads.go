@@ -14,7 +14,7 @@ func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	w := newWorkload(u, f, template{f, []string{"spec", "template"}, 1})
 	// OME copies the annotations of an InferenceService to its Deployments. It writes replicas of LeaderWorkerSets in spite of this one.
-	// https://github.com/sgl-project/ome/blob/17b77eda/pkg/controller/v1beta1/inferenceservice/reconcilers/deployment/deployment_reconciler.go
+	// (OME 17b77eda, pkg/controller/v1beta1/inferenceservice/reconcilers/deployment/deployment_reconciler.go)
 	if c := w.Controller; c != nil && c.IsOME() {
 		c.LeavesReplicas = f.annotation(AnnotationOMEAutoscaler) == OMEAutoscalerExternal
 	}

@@ -204,8 +204,8 @@ type usableNodes struct {
 
 func newBuilder(in *Input) *builder {
 	b := &builder{
-		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]VariantUse, len(in.Variants)), bySet: map[string]int{},
-		byShape: map[shapeKey]usableNodes{}, tenantShapes: map[string]map[shapeKey]bool{},
+		in: in, nodes: slices.Clone(in.Nodes), position: map[string]int{}, uses: make([]VariantUse, len(in.Variants)),
+		bySet: map[string]int{}, byShape: map[shapeKey]usableNodes{}, tenantShapes: map[string]map[shapeKey]bool{},
 		queues: newQueues(&in.Kueue), devices: newDevices(&in.Devices),
 	}
 	slices.SortFunc(b.nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })

@@ -7,8 +7,8 @@ type Problem struct{ Reason, Message string }
 
 // Reasons of problems.
 const (
-	// InventoryUnknown: nodes, or the objects of Kueue for a workload that it manages, cannot be read. Remedy: grant the permission, or turn
-	// the limiter off.
+	// InventoryUnknown: nodes, or the objects of Kueue for a workload that it manages, cannot be read. Remedy: grant the permission, or
+	// turn the limiter off.
 	InventoryUnknown = "InventoryUnknown"
 	// InventoryInvalid: a node that the variant could use, or a pod on it, has a number of cards that cannot be true, or a quota of its
 	// ClusterQueue or Cohort. Remedy: correct it, or cordon the node.

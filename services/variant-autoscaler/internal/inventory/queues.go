@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxQuotas is the most quotas of all variants together: of a ClusterQueue and its Cohorts, one for each flavor. Each can become a limit
-	// of the optimizer, and the decision log has them.
+	// maxQuotas is the most quotas of all variants together: of a ClusterQueue and its Cohorts, one for each flavor. Each can become a
+	// limit of the optimizer, and the decision log has them.
 	maxQuotas = 1024
 	// maxQuotaCards is the most cards of a quota with all that its members lend. No cluster has as many.
 	maxQuotaCards = 1e9

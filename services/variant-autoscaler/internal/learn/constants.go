@@ -7,7 +7,8 @@ const (
 	maxPoints = 64
 	// maxAge is a day and some hours, so that the peak of yesterday is known when the peak of today begins.
 	maxAge = 26 * time.Hour
-	// halfLife is the age at which a point counts half of what a new one does. It prevails on points of changed servers within an hour or two.
+	// halfLife is the age at which a point counts half of what a new one does. It prevails on points of changed servers within an hour or
+	// two.
 	halfLife = 2 * time.Hour
 	// oldest bounds the loss of weight by age: the only points with large batches must outweigh the priors in the morning.
 	oldest = 1.0 / 16
@@ -25,8 +26,8 @@ const (
 	maxStep = 0.35
 
 	// exploration is the ratio of the largest batch that the law is trusted with to the largest batch seen. With 2, the episode of
-	// TestEpisode takes 5 % more replicas in its median run. With 4, its worst runs lose twice as many requests: a law that was seen at a few
-	// requests is believed at many.
+	// TestEpisode takes 5 % more replicas in its median run. With 4, its worst runs lose twice as many requests: a law that was seen at a
+	// few requests is believed at many.
 	exploration = 3
 	// smallest is the batch that a replica is trusted with at least. All servers double ITL at a batch of 10 or later.
 	smallest = 4

@@ -120,7 +120,10 @@ func (l *law) fitDecode(points []point, now time.Time, c *center) {
 		// half of it by its context,
 		row{x: [terms]float64{0, -strength, c.context * strength}, w: priorWeight, prior: true},
 		// and a prompt token in a step takes as long as elsewhere.
-		row{x: [terms]float64{3: c.uncached / c.decodes * strength}, y: l.token * c.uncached / c.decodes * strength, w: priorWeight, prior: true},
+		row{
+			x: [terms]float64{3: c.uncached / c.decodes * strength}, y: l.token * c.uncached / c.decodes * strength, w: priorWeight,
+			prior: true,
+		},
 	)
 	k := fitCoefficients(rows)
 	l.alpha, l.batch, l.context, l.chunk = k[0], k[1], k[2], k[3]

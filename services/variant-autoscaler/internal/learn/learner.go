@@ -123,7 +123,9 @@ func (l *Learner) addSample(s *snapshot.Sample) {
 		st.KV = s.KVTokens
 	}
 	if p := s.Picker; p != nil && isUsablePicker(p) {
-		st.Picker, st.Pickers = &snapshot.PickerSample{PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity}, s.Time
+		st.Picker, st.Pickers = &snapshot.PickerSample{
+			PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity,
+		}, s.Time
 	}
 	p, ok := newPoint(s)
 	if !ok {

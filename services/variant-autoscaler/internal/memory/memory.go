@@ -63,8 +63,9 @@ type group struct {
 	total   int // replicas decided
 	changed time.Time
 	serves  time.Time // since when a replica has been ready; zero: none is
-	starts  time.Time // since when there are replicas, of which none is ready, or the last of them was decided; zero: there are none, or one is
-	standby string    // variant that starts first
+	// since when there are replicas, of which none is ready, or the last of them was decided; zero: there are none, or one is
+	starts  time.Time
+	standby string // variant that starts first
 	idle    idleness
 	load    trend
 }

@@ -12,7 +12,8 @@ import (
 const (
 	// million is the number of micro-units in a unit.
 	million = 1e6
-	// maxGroups is the number of groups that have series of their own: the first ones of a decision. Costs, variants and problems count all.
+	// maxGroups is the number of groups that have series of their own: the first ones of a decision. Costs, variants and problems count
+	// all.
 	maxGroups = 4096
 )
 

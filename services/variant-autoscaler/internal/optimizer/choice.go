@@ -60,7 +60,8 @@ func (c *chooser) findChoice() choice {
 	for gap := max(1, math.Abs(c.prices.bound)*first); ; gap *= growth {
 		found := c.searchWithin(min(gap, worst))
 		found.bound = int64(math.Ceil(c.prices.bound - c.prices.tolerance()))
-		if gap >= worst || found.picks != nil && (!found.exact || float64(found.value.cost) <= c.prices.bound+gap || c.isEnough(found.value)) {
+		if gap >= worst ||
+			found.picks != nil && (!found.exact || float64(found.value.cost) <= c.prices.bound+gap || c.isEnough(found.value)) {
 			return found
 		}
 	}

@@ -245,7 +245,8 @@ func (c *coverSearch) walkItems(at int, missing int64, v value) {
 	}
 	for ; n <= i.high-i.low; n++ {
 		next := value{
-			cost: v.cost + i.cost*int64(n), replicas: v.replicas + int64(n), moves: v.moves - absDiff(i.low, i.now) + absDiff(i.low+n, i.now),
+			cost: v.cost + i.cost*int64(n), replicas: v.replicas + int64(n),
+			moves: v.moves - absDiff(i.low, i.now) + absDiff(i.low+n, i.now),
 		}
 		if c.found != nil && cmp.Or(cmp.Compare(next.cost, c.value.cost), cmp.Compare(next.replicas, c.value.replicas)) > 0 {
 			break

@@ -13,8 +13,8 @@
 //	Solve      the best plan of each group by itself; limits that these plans exceed join groups into components (cover.go)
 //	shares     of a component: how well its groups can be served within the limits (shares.go)
 //	options    of a group: the ways to serve it so, of which none is better in everything than another one (options.go)
-//	choice     one option of each group within the limits, at the least cost: prices for what limits count, then dynamic programming over the
-//	           options that the prices cannot rule out (prices.go, choice.go)
+//	choice     one option of each group within the limits, at the least cost: prices for what limits count, then dynamic programming over
+//	           the options that the prices cannot rule out (prices.go, choice.go)
 //	bounds     every search counts its steps, listings too; where they do not suffice, the plan keeps to all limits, is not the best
 //	           for sure, and its Bound is below its cost
 //	Stabilize  hysteresis and stabilization, after the plan and never part of it (stabilize.go)

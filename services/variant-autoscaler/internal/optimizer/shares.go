@@ -230,10 +230,12 @@ func (g *shareSearch) grantedCandidates(cost func(member int, p *point) int64) [
 			}
 			g.steps -= int64(1 + len(kept)/2) // of those it is compared with
 			granted := candidate{value: value{cost: cost(i, p)}, uses: p.uses, replicas: p.replicas}
-			if slices.ContainsFunc(kept, func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.uses, granted.uses) }) {
+			if slices.ContainsFunc(kept,
+				func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.uses, granted.uses) }) {
 				continue
 			}
-			kept = slices.DeleteFunc(kept, func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.uses, k.uses) })
+			kept = slices.DeleteFunc(kept,
+				func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.uses, k.uses) })
 			kept = append(kept, granted)
 		}
 		lists[i] = kept

@@ -40,7 +40,8 @@ func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*
 		cache.ObjectName{Namespace: namespace, Name: claims.Template})
 	name := fmt.Sprintf("ResourceClaimTemplate %s/%s", namespace, claims.Template)
 	switch {
-	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() || !all.DeviceClasses.Listed():
+	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() ||
+		!all.DeviceClasses.Listed():
 		return nil, 0, newProblem(sources.InventoryUnknown,
 			"the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
 				"grant list and watch of them (limiter.enabled of the chart), use Kubernetes 1.34 or newer, or turn the limiter off")

@@ -73,8 +73,8 @@ type localQueues interface {
 type waitCounter interface {
 	// WatchModels sets the models that may have no replicas. A pass calls it first.
 	WatchModels(models []snapshot.ModelKey)
-	// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched
-	// reports whether the picker of its pool is observed.
+	// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one.
+	// watched reports whether the picker of its pool is observed.
 	CountWaiting(k snapshot.ModelKey) (now, since int, watched bool)
 }
 
@@ -166,10 +166,12 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 		p.p.Meter.ObservePart(name, end.Sub(began))
 		began = end
 	}
-	params := sources.Params{PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, CanStop: func(namespace, model string) bool {
-		enabled, _ := s.ScaleToZero(namespace, model)
-		return enabled
-	}}
+	params := sources.Params{
+		PerNamespace: s.MaxVariants, Prices: s.Prices(), Writes: p.p.Writes, CanStop: func(namespace, model string) bool {
+			enabled, _ := s.ScaleToZero(namespace, model)
+			return enabled
+		},
+	}
 	if p.p.Scales != nil {
 		read, end := p.p.Scales.BeginPass(ctx)
 		defer end()

@@ -139,7 +139,9 @@ func (c *Client) sendQuery(ctx context.Context, expr, token string) ([]Series, e
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, c.explainError(ctx, err)

@@ -88,7 +88,9 @@ func New(p Profile, t Traffic) (*Model, error) {
 	if !(t.Input >= 0) || !(t.Output >= 1) || math.IsInf(t.Input, 0) || math.IsInf(t.Output, 0) {
 		return nil, fmt.Errorf("requests of %g input and %g output tokens", t.Input, t.Output)
 	}
-	m := &Model{profile: p, traffic: t, decodes: t.Output - 1, waiting: float64(queuePerSlot * p.MaxBatch), steps: make([]float64, p.MaxBatch)}
+	m := &Model{
+		profile: p, traffic: t, decodes: t.Output - 1, waiting: float64(queuePerSlot * p.MaxBatch), steps: make([]float64, p.MaxBatch),
+	}
 	if t.Input == 0 && t.Output == 1 {
 		m.decodes = 1
 	}
@@ -133,8 +135,8 @@ func (m *Model) FiguresAt(rate, percentile float64) (Figures, error) {
 	}
 	s := m.stationaryAt(rate)
 	f := Figures{
-		Throughput: s.throughput * perSecond, Wait: s.wait, Service: s.service, Sojourn: s.wait + s.service, InService: s.service * s.throughput,
-		Batch: m.batchFor(s.service), Busy: 1 - s.empty, Refused: s.refused,
+		Throughput: s.throughput * perSecond, Wait: s.wait, Service: s.service, Sojourn: s.wait + s.service,
+		InService: s.service * s.throughput, Batch: m.batchFor(s.service), Busy: 1 - s.empty, Refused: s.refused,
 	}
 	f.Utilization = min(f.InService/float64(m.profile.MaxBatch), 1)
 	f.Prefill = m.prefillTime(f.Batch)

@@ -203,7 +203,8 @@ func (p *Publisher) statusInputs(o *pass.Outcome) []StatusInput {
 			v := &o.Sources.Groups[g].Variants[i]
 			v.Variant = group.Variants[i] // with what the pass knows of it
 			add(v, func(in *StatusInput) {
-				in.Load, in.Group, in.Decision, in.Limiting, in.Priority = &group.Load, decided, &decided.Variants[i], limiting, group.Priority
+				in.Load, in.Group, in.Decision = &group.Load, decided, &decided.Variants[i]
+				in.Limiting, in.Priority = limiting, group.Priority
 			})
 		}
 	}

@@ -42,7 +42,8 @@ type StatusInput struct {
 	// Group and Decision are nil if nothing was decided. Then the last decision stands.
 	Group    *decision.Group
 	Decision *decision.Variant
-	// Limiting are the limits that make the plan serve less or cost more, as LimitsOf returns them. Priority is that of the variant's group.
+	// Limiting are the limits that make the plan serve less or cost more, as LimitsOf returns them. Priority is that of the variant's
+	// group.
 	Limiting []snapshot.Limit
 	Priority int
 	// Outcome is what became of the decision. It is empty if there is none.
@@ -151,8 +152,9 @@ func (in *StatusInput) desiredAllocation(reason string) *v1alpha1.OptimizedAlloc
 		return nil
 	}
 	next := &v1alpha1.OptimizedAllocation{
-		LastRunTime: last.LastRunTime.DeepCopy(), Accelerator: cmp.Or(in.Variant.Accelerator, last.Accelerator, v1alpha1.UnknownAccelerator),
-		NumReplicas: n, LastUpdate: last.LastUpdate.DeepCopy(),
+		LastRunTime: last.LastRunTime.DeepCopy(),
+		Accelerator: cmp.Or(in.Variant.Accelerator, last.Accelerator, v1alpha1.UnknownAccelerator), NumReplicas: n,
+		LastUpdate: last.LastUpdate.DeepCopy(),
 	}
 	if u := last.LastUpdate; u != nil && last.NumReplicas != nil && *last.NumReplicas == *n && u.Reason == reason {
 		return next

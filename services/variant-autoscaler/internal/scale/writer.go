@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// writeAttempts limits the writes of one change. A conflict means that another program wrote the object between a read and a write, which
-	// takes milliseconds: a roll-out writes its status several times in a second.
+	// writeAttempts limits the writes of one change. A conflict means that another program wrote the object between a read and a write,
+	// which takes milliseconds: a roll-out writes its status several times in a second.
 	writeAttempts = 4
 	// busyDelay is the time until the next attempt if the API server is busy and says no time.
 	busyDelay = time.Second

@@ -40,7 +40,8 @@ func parseOptimization(data map[string]string, o Options, w *warnings) optimizat
 		case isOptimization(key):
 			values[key] = strings.TrimSpace(data[key])
 		case key != keyFile:
-			unknown = append(unknown, unknownName{name: key, path: key, problem: key + ": unknown key: " + strictyaml.Hint(key, optimizationKeys)})
+			unknown = append(unknown,
+				unknownName{name: key, path: key, problem: key + ": unknown key: " + strictyaml.Hint(key, optimizationKeys)})
 		}
 	}
 	w.addUnknown("", unknown)

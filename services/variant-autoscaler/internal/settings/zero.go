@@ -51,7 +51,9 @@ func parseZero(data map[string]string, w *warnings) zero {
 			continue
 		}
 		name := document.modelName()
-		entry := zeroEntry{enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w)}
+		entry := zeroEntry{
+			enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w),
+		}
 		entry.waiting = parseWaitingCost(key, string(document.WaitingCost), w)
 		if entry.enabled == nil {
 			entry.enabled = document.OldEnable

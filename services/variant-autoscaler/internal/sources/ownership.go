@@ -103,6 +103,7 @@ func watchedReader(world informers.Caches, t snapshot.Target) kit.Reader {
 		return nil
 	}
 	return map[string]kit.Reader{
-		informers.Deployment: world.Deployments, informers.StatefulSet: world.StatefulSets, informers.LeaderWorkerSet: world.LeaderWorkerSets,
+		informers.Deployment: world.Deployments, informers.StatefulSet: world.StatefulSets,
+		informers.LeaderWorkerSet: world.LeaderWorkerSets,
 	}[t.Kind]
 }

@@ -11,27 +11,28 @@ const (
 	// NameConflict: an object of another kind has the same name, so their metrics would be the same series. The order is that of
 	// TargetConflict. Remedy: rename one of them.
 	NameConflict = "NameConflict"
-	// LimitExceeded: the namespace, or all together, have too many variants, and this one is among the newest (rejected); a number is larger
-	// than any that the optimizer accepts (note, or problem if it is a minimum); or the namespaces have too many limits, and this one is
-	// among the newest (problem). Remedy: delete variants, use smaller numbers, or limit fewer namespaces.
+	// LimitExceeded: the namespace, or all together, have too many variants, and this one is among the newest (rejected); a number is
+	// larger than any that the optimizer accepts (note, or problem if it is a minimum); or the namespaces have too many limits, and this
+	// one is among the newest (problem). Remedy: delete variants, use smaller numbers, or limit fewer namespaces.
 	LimitExceeded = "LimitExceeded"
 
 	// TargetNotFound: the target does not exist. Remedy: create it, or correct scaleTargetRef.
 	TargetNotFound = "TargetNotFound"
-	// UnsupportedTarget: the kind of the target has no scale subresource that this program may read, or the cluster does not have it. Remedy:
-	// use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD. With --actuator=scale also:
-	// OME has the replicas of the target. Remedy: the annotation ome.io/autoscalerClass: external on the InferenceService of a Deployment.
+	// UnsupportedTarget: the kind of the target has no scale subresource that this program may read, or the cluster does not have it.
+	// Remedy: use a Deployment, a StatefulSet, a LeaderWorkerSet or a kind with a scale subresource, or install the CRD. With
+	// --actuator=scale also: OME has the replicas of the target. Remedy: the annotation ome.io/autoscalerClass: external on the
+	// InferenceService of a Deployment.
 	UnsupportedTarget = "UnsupportedTarget"
 	// InvalidConfiguration: a field or annotation has no usable value. Remedy: the message names the field, and what it may have.
 	InvalidConfiguration = "InvalidConfiguration"
 	// UnknownAccelerator: the prices of accelerators have no entry for the one of this variant, but for others of its group. Remedy: add it
 	// to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model.
 	UnknownAccelerator = "UnknownAccelerator"
-	// TargetOwnedByAutoscaler: a HorizontalPodAutoscaler or a ScaledObject scales the target, and does not follow this program. A problem only
-	// with --actuator=scale. Remedy: delete it, or let it follow the metric.
+	// TargetOwnedByAutoscaler: a HorizontalPodAutoscaler or a ScaledObject scales the target, and does not follow this program. A problem
+	// only with --actuator=scale. Remedy: delete it, or let it follow the metric.
 	TargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
-	// TargetOwnedByController: an object such as an InferenceService of KServe controls the target, and would undo a change of its replicas.
-	// A problem only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
+	// TargetOwnedByController: an object such as an InferenceService of KServe controls the target, and would undo a change of its
+	// replicas. A problem only with --actuator=scale. Remedy: scale that object, or let an autoscaler follow the metric.
 	TargetOwnedByController = "TargetOwnedByController"
 	// UnsupportedRole: the pods have a role that is not known, that computes no tokens, such as encode, or they have several roles. Remedy:
 	// set the label llm-d.ai/role of the pod template to prefill, decode or both, or declare a variant for the target of each role.
@@ -44,8 +45,8 @@ const (
 	// Paused: KEDA is told not to scale the target, which has no replicas (problem), or keeps some (note). Remedy: remove the annotations
 	// autoscaling.keda.sh/paused of the ScaledObject.
 	Paused = "Paused"
-	// InventoryUnknown: the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that it manages. Remedy: grant
-	// the permission that the message names, or turn the limiter off.
+	// InventoryUnknown: the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that it manages. Remedy:
+	// grant the permission that the message names, or turn the limiter off.
 	InventoryUnknown = inventory.InventoryUnknown
 	// InventoryInvalid: a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards that cannot be true.
 	// Remedy: correct it, or cordon the node.

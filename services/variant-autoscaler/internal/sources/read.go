@@ -269,7 +269,8 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 		w.Ready = 0
 	}
 	role := ""
-	for i, o := range slices.SortedFunc(maps.Keys(workloads), func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
+	for i, o := range slices.SortedFunc(maps.Keys(workloads),
+		func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
 		if named := roleLabel(workloads[o].Labels); i > 0 && named != role {
 			v.rejectWith(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind,
 				v.Target.Name, role, named)

@@ -28,7 +28,8 @@ const (
 var roleNames = map[string]snapshot.Role{
 	"prefill": snapshot.Prefill, "encode-prefill": snapshot.Prefill,
 	"decode": snapshot.Decode, "encode-decode": snapshot.Decode,
-	"": snapshot.Aggregated, "both": snapshot.Aggregated, "prefill-decode": snapshot.Aggregated, "encode-prefill-decode": snapshot.Aggregated,
+	"": snapshot.Aggregated, "both": snapshot.Aggregated, "prefill-decode": snapshot.Aggregated,
+	"encode-prefill-decode": snapshot.Aggregated,
 }
 
 // service is an InferenceService.

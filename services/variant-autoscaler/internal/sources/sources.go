@@ -50,8 +50,8 @@ type Params struct {
 type Result struct {
 	// Groups are ordered by namespace, pool, model and role, and none is empty.
 	Groups []Group
-	// Rejected are variants that are in no group, ordered by namespace, source and name. They have a Problem, no replicas and no bounds, and
-	// their names need not be unique. Nothing is published for them.
+	// Rejected are variants that are in no group, ordered by namespace, source and name. They have a Problem, no replicas and no bounds,
+	// and their names need not be unique. Nothing is published for them.
 	Rejected []Variant
 }
 
@@ -144,7 +144,8 @@ func Collect(world informers.Caches, p Params) (*Result, error) {
 	}
 	result.Groups = c.finishGroups()
 	slices.SortFunc(result.Rejected, func(a, b Variant) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(sourceRank[a.Source], sourceRank[b.Source]),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return result, nil
 }
@@ -172,7 +173,8 @@ func (c *collector) declaredVariants() []*Variant {
 			if d.Spec == nil {
 				continue
 			}
-			if n := informers.FindObject[informers.Namespace](c.world.Namespaces, cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
+			if n := informers.FindObject[informers.Namespace](c.world.Namespaces,
+				cache.ObjectName{Name: d.Namespace}); n != nil && n.Excluded {
 				continue
 			}
 			variants = append(variants, newVariant(d))
@@ -186,7 +188,8 @@ func newVariant(d *informers.Declaration) *Variant {
 		Variant: snapshot.Variant{Namespace: d.Namespace, Name: d.Name, Source: d.Source, Target: targetOf(d.Spec), Cards: 1,
 			Schedule: d.Schedule},
 		Object: corev1.ObjectReference{
-			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.Version,
+			APIVersion: apiVersions[d.Source], Kind: string(d.Source), Namespace: d.Namespace, Name: d.Name, UID: d.UID,
+			ResourceVersion: d.Version,
 		},
 		Generation: d.Generation, Created: d.Created, Status: d.Status, Class: d.Spec.Class, spec: d.Spec, multiplies: d.Multiplies,
 	}

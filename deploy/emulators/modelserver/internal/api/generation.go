@@ -191,7 +191,8 @@ func (s *Server) cut(ctx context.Context, f faults.Fault) error {
 	return errCut
 }
 
-// wake returns when something is due after the elapsed time since the start, 0 for nothing: the next token, or a comment before the first one.
+// wake returns when something is due after the elapsed time since the start, 0 for nothing: the next token, or a comment before the first
+// one.
 func (g *generation) wake(token, elapsed time.Duration) time.Duration {
 	quiet := g.habits.KeepAliveInterval
 	if quiet == 0 || g.emitted > 0 {

@@ -24,7 +24,9 @@ func newResponse(g *generation, status string, texts ...string) response {
 	}
 	for _, text := range texts {
 		u := g.usage()
-		r.Usage = &responseUsage{InputTokens: u.PromptTokens, Details: u.Details, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
+		r.Usage = &responseUsage{
+			InputTokens: u.PromptTokens, Details: u.Details, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
+		}
 		r.Output = append(r.Output, outputMessage{
 			ID: "msg_" + g.id, Type: "message", Status: status, Role: "assistant", Content: []outputText{{Type: "output_text", Text: text}},
 		})
@@ -68,6 +70,7 @@ func (r *responseWriter) response(kind string, v response) {
 }
 
 func (r *responseWriter) event(kind, members string) {
-	r.buf = fmt.Appendf(r.buf, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d,%s}\n\n", kind, kind, r.number, members)
+	r.buf = fmt.Appendf(r.buf, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d,%s}\n\n", kind, kind, r.number,
+		members)
 	r.number++
 }

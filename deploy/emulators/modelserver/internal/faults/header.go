@@ -9,8 +9,8 @@ import (
 // Header is the request header that names the faults of one request.
 const Header = "x-fault"
 
-// WithHeader adds the faults in a request's header to the verdict: slow=FACTOR, a Fault, or both, separated by a comma. The rate of a Fault in a
-// header has no effect.
+// WithHeader adds the faults in a request's header to the verdict: slow=FACTOR, a Fault, or both, separated by a comma. The rate of a Fault
+// in a header has no effect.
 func (v Verdict) WithHeader(value string) (Verdict, error) {
 	rest := strings.ReplaceAll(value, " ", "")
 	if item, others, _ := strings.Cut(rest, ","); strings.HasPrefix(item, "slow=") {

@@ -209,8 +209,9 @@ func (b *builder) cacheConfig(spec engine.Spec) {
 			{"kv_cache_size_tokens", strconv.Itoa(tokens)}, {"kv_offloading_backend", "native"}, {"kv_offloading_size", "None"},
 			{"kv_sharing_fast_prefill", "False"}, {"mamba_block_size", "None"}, {"mamba_cache_dtype", "auto"}, {"mamba_cache_mode", "none"},
 			{"mamba_page_size_padded", "None"}, {"mamba_ssm_cache_dtype", "float32"}, {"prefix_cache_retention_interval", "0"},
-			{"prefix_match_unit", "None"}, {"replayssm_buffer_len", "16"}, {"skip_page_size_padded", "None"}, {"swa_bounded_replay", "True"},
-			{"use_kda_recoverssm", "False"}, {"use_replayssm", "False"}, {"user_specified_block_size", "False"},
+			{"prefix_match_unit", "None"}, {"replayssm_buffer_len", "16"}, {"skip_page_size_padded", "None"},
+			{"swa_bounded_replay", "True"}, {"use_kda_recoverssm", "False"}, {"use_replayssm", "False"},
+			{"user_specified_block_size", "False"},
 		}...)
 	} else {
 		labels = append(labels, []label{
@@ -237,6 +238,7 @@ func (b *builder) pythonFamilies() {
 		}
 	}
 	text += header("python_info", "gauge", "Python platform information") + series("python_info",
-		label{"implementation", "CPython"}, label{"major", "3"}, label{"minor", "12"}, label{"patchlevel", "11"}, label{"version", "3.12.11"}) + "1.0\n"
+		label{"implementation", "CPython"}, label{"major", "3"}, label{"minor", "12"}, label{"patchlevel", "11"},
+		label{"version", "3.12.11"}) + "1.0\n"
 	b.static(text)
 }

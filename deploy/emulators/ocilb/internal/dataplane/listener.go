@@ -37,8 +37,8 @@ type rule struct {
 
 func (p *Plane) newListener(lb *lbapi.LoadBalancer, from *lbapi.Listener) *listener {
 	l := &listener{
-		name: from.Name, port: from.Port, kind: kindOf(from), hosts: lb.HostsOf(from), set: from.DefaultBackendSetName, rules: rules.New(lb.RulesOf(from)),
-		idle: time.Duration(from.IdleTimeout()) * time.Second, tls: p.serverTLS(lb, from),
+		name: from.Name, port: from.Port, kind: kindOf(from), hosts: lb.HostsOf(from), set: from.DefaultBackendSetName,
+		rules: rules.New(lb.RulesOf(from)), idle: time.Duration(from.IdleTimeout()) * time.Second, tls: p.serverTLS(lb, from),
 	}
 	if lb.IsRequestIDEnabled {
 		if l.requestID = lb.RequestIDHeader; l.requestID == "" {

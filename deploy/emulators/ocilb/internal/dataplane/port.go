@@ -90,7 +90,8 @@ func (p *Plane) open(id, address string, number int, k kind) *port {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(k.protocol == lbapi.HTTP2)
 	o.server = &http.Server{
-		Handler: p.handler(id, number), Protocols: protocols, ReadHeaderTimeout: time.Minute, TLSConfig: secure, ErrorLog: zap.NewStdLog(zap.NewNop()),
+		Handler: p.handler(id, number), Protocols: protocols, ReadHeaderTimeout: time.Minute, TLSConfig: secure,
+		ErrorLog: zap.NewStdLog(zap.NewNop()),
 	}
 	go func() {
 		defer close(o.ended)

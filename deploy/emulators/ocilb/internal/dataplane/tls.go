@@ -22,7 +22,9 @@ const handshakeTimeout = 10 * time.Second
 
 // versions returns the lowest and the highest version of a configuration.
 func versions(s *lbapi.SSLConfiguration) (lowest, highest uint16) {
-	numbers := map[string]uint16{lbapi.TLS10: tls.VersionTLS10, lbapi.TLS11: tls.VersionTLS11, lbapi.TLS12: tls.VersionTLS12, lbapi.TLS13: tls.VersionTLS13}
+	numbers := map[string]uint16{
+		lbapi.TLS10: tls.VersionTLS10, lbapi.TLS11: tls.VersionTLS11, lbapi.TLS12: tls.VersionTLS12, lbapi.TLS13: tls.VersionTLS13,
+	}
 	for _, name := range s.Protocols {
 		n := numbers[name]
 		if lowest == 0 || n < lowest {
@@ -121,7 +123,10 @@ func (o *Options) newClientTLS(lb *lbapi.LoadBalancer, s *lbapi.SSLConfiguration
 	if s == nil {
 		return nil
 	}
-	c := &clientTLS{verify: s.VerifyPeerCertificate != nil && *s.VerifyPeerCertificate, name: o.VerifyName, authorities: authorities(lb, s), depth: s.VerifyDepth}
+	c := &clientTLS{
+		verify: s.VerifyPeerCertificate != nil && *s.VerifyPeerCertificate, name: o.VerifyName, authorities: authorities(lb, s),
+		depth: s.VerifyDepth,
+	}
 	c.lowest, c.highest = versions(s)
 	return c
 }

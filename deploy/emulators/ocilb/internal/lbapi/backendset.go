@@ -92,7 +92,8 @@ func (s *BackendSet) validateReferences(lb *LoadBalancer) *Error {
 	var c check
 	c.also(ssl.validateReferences(lb))
 	if valueOr(ssl.VerifyPeerCertificate, false) {
-		known := ssl.CertificateName != nil && lb.Certificates[*ssl.CertificateName] != nil && lb.Certificates[*ssl.CertificateName].CACertificate != ""
+		known := ssl.CertificateName != nil && lb.Certificates[*ssl.CertificateName] != nil &&
+			lb.Certificates[*ssl.CertificateName].CACertificate != ""
 		c.that(known || len(ssl.TrustedCertificateAuthorityIDs) > 0, "Backend set '%s' verifies peer certificates, and has no certificate authority to trust", s.Name)
 	}
 	return c.err

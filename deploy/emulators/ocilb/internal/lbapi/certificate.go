@@ -31,7 +31,8 @@ type CertificateDetails struct {
 func (d *CertificateDetails) Certificate() (*Certificate, *Error) {
 	var c check
 	c.has(d.CertificateName != "", "certificateName")
-	c.that(len(d.CertificateName) <= maxText && plainName.MatchString(d.CertificateName), "Invalid certificate name '%.60s'", d.CertificateName)
+	c.that(len(d.CertificateName) <= maxText && plainName.MatchString(d.CertificateName), "Invalid certificate name '%.60s'",
+		d.CertificateName)
 	c.has(d.PublicCertificate != "" || d.CACertificate != "", "publicCertificate")
 	c.has(d.PublicCertificate == "" || d.PrivateKey != "", "privateKey")
 	c.that(d.PublicCertificate != "" || d.PrivateKey == "", "The private key of certificate '%.60s' has no public certificate", d.CertificateName)
@@ -41,7 +42,8 @@ func (d *CertificateDetails) Certificate() (*Certificate, *Error) {
 	certificate := &Certificate{CertificateName: d.CertificateName, PublicCertificate: d.PublicCertificate, CACertificate: d.CACertificate}
 	if d.CACertificate != "" {
 		certificate.Authorities = x509.NewCertPool()
-		c.that(certificate.Authorities.AppendCertsFromPEM([]byte(d.CACertificate)), "The CA certificate of '%s' has no PEM certificate", d.CertificateName)
+		c.that(certificate.Authorities.AppendCertsFromPEM([]byte(d.CACertificate)), "The CA certificate of '%s' has no PEM certificate",
+			d.CertificateName)
 	}
 	if d.PublicCertificate != "" {
 		key, err := d.key()

@@ -16,7 +16,10 @@ type Limits struct {
 // DefaultLimits returns the limits of a new tenancy. Sources disagree about the backends of all sets: 512 or 1024. The number of
 // load balancers differs between tenancies.
 func DefaultLimits() Limits {
-	return Limits{BackendSets: 16, Listeners: 16, BackendsPerSet: 512, Backends: 512, RulesPerSet: 20, Rules: 50, PathRoutesPerSet: 20, LoadBalancers: 50}
+	return Limits{
+		BackendSets: 16, Listeners: 16, BackendsPerSet: 512, Backends: 512, RulesPerSet: 20, Rules: 50, PathRoutesPerSet: 20,
+		LoadBalancers: 50,
+	}
 }
 
 const (

@@ -20,11 +20,13 @@ const (
 // Cipher suites that every load balancer has.
 var (
 	http2CipherSuites = []string{
-		"oci-default-http2-ssl-cipher-suite-v1", "oci-default-http2-tls-13-ssl-cipher-suite-v1", "oci-default-http2-tls-12-13-ssl-cipher-suite-v1",
+		"oci-default-http2-ssl-cipher-suite-v1", "oci-default-http2-tls-13-ssl-cipher-suite-v1",
+		"oci-default-http2-tls-12-13-ssl-cipher-suite-v1",
 	}
 	predefinedCipherSuites = append([]string{
-		defaultCipherSuite, "oci-modern-ssl-cipher-suite-v1", "oci-compatible-ssl-cipher-suite-v1", "oci-wider-compatible-ssl-cipher-suite-v1",
-		"oci-tls-13-recommended-ssl-cipher-suite-v1", "oci-tls-12-13-wider-ssl-cipher-suite-v1", "oci-tls-11-12-13-wider-ssl-cipher-suite-v1",
+		defaultCipherSuite, "oci-modern-ssl-cipher-suite-v1", "oci-compatible-ssl-cipher-suite-v1",
+		"oci-wider-compatible-ssl-cipher-suite-v1", "oci-tls-13-recommended-ssl-cipher-suite-v1", "oci-tls-12-13-wider-ssl-cipher-suite-v1",
+		"oci-tls-11-12-13-wider-ssl-cipher-suite-v1",
 	}, http2CipherSuites...)
 )
 

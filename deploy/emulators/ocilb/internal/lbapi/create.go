@@ -87,7 +87,8 @@ func (lb *LoadBalancer) validate(reserved []ReservedIP) *Error {
 	for _, ip := range reserved {
 		c.ocids("reservedIps", []string{ip.ID})
 	}
-	c.that(len(lb.FreeformTags) <= maxTags && countTags(lb.DefinedTags) <= maxTags && countTags(lb.SecurityAttributes) <= maxTags, "More than %d tags", maxTags)
+	c.that(len(lb.FreeformTags) <= maxTags && countTags(lb.DefinedTags) <= maxTags && countTags(lb.SecurityAttributes) <= maxTags,
+		"More than %d tags", maxTags)
 	for key, value := range lb.FreeformTags {
 		c.that(key != "" && len(key) <= maxText && len(value) <= maxText, "Invalid tag '%.60s'", key)
 	}
@@ -121,12 +122,18 @@ func (lb *LoadBalancer) Add(o *Objects, policies map[string]*RoutingPolicy, limi
 	var c check
 	c.also(addAll(o.Hostnames, func(h *Hostname) *string { return &h.Name }, func(h *Hostname) *Error { return lb.PutHostname(h, true) }))
 	c.also(addAll(o.Certificates, func(d *CertificateDetails) *string { return &d.CertificateName }, lb.PutCertificate))
-	c.also(addAll(o.SSLCipherSuites, func(s *SSLCipherSuite) *string { return &s.Name }, func(s *SSLCipherSuite) *Error { return lb.PutSSLCipherSuite(s, true) }))
-	c.also(addAll(o.BackendSets, func(d *BackendSetDetails) *string { return &d.Name }, func(d *BackendSetDetails) *Error { return lb.PutBackendSet(d.Name, d, true, limits) }))
-	c.also(addAll(o.PathRouteSets, func(p *PathRouteSet) *string { return &p.Name }, func(p *PathRouteSet) *Error { return lb.PutPathRouteSet(p, true, limits) }))
-	c.also(addAll(o.RuleSets, func(s *RuleSet) *string { return &s.Name }, func(s *RuleSet) *Error { return lb.PutRuleSet(s, true, limits) }))
-	c.also(addAll(policies, func(p *RoutingPolicy) *string { return &p.Name }, func(p *RoutingPolicy) *Error { return lb.PutRoutingPolicy(p, true) }))
-	c.also(addAll(o.Listeners, func(l *Listener) *string { return &l.Name }, func(l *Listener) *Error { return lb.PutListener(l, true, limits) }))
+	c.also(addAll(o.SSLCipherSuites, func(s *SSLCipherSuite) *string { return &s.Name },
+		func(s *SSLCipherSuite) *Error { return lb.PutSSLCipherSuite(s, true) }))
+	c.also(addAll(o.BackendSets, func(d *BackendSetDetails) *string { return &d.Name },
+		func(d *BackendSetDetails) *Error { return lb.PutBackendSet(d.Name, d, true, limits) }))
+	c.also(addAll(o.PathRouteSets, func(p *PathRouteSet) *string { return &p.Name },
+		func(p *PathRouteSet) *Error { return lb.PutPathRouteSet(p, true, limits) }))
+	c.also(addAll(o.RuleSets, func(s *RuleSet) *string { return &s.Name },
+		func(s *RuleSet) *Error { return lb.PutRuleSet(s, true, limits) }))
+	c.also(addAll(policies, func(p *RoutingPolicy) *string { return &p.Name },
+		func(p *RoutingPolicy) *Error { return lb.PutRoutingPolicy(p, true) }))
+	c.also(addAll(o.Listeners, func(l *Listener) *string { return &l.Name },
+		func(l *Listener) *Error { return lb.PutListener(l, true, limits) }))
 	return c.err
 }
 

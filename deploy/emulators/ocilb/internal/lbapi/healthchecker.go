@@ -31,8 +31,8 @@ type HealthCheckerDetails struct {
 	IsForcePlainText  bool    `json:"isForcePlainText"`
 }
 
-// Defaults and bounds of the service. The acceptance tests of Terraform's provider have paths without a slash, and the return code 11. Reads of
-// checks by TCP have the return code 0, so that it must be accepted.
+// Defaults and bounds of the service. The acceptance tests of Terraform's provider have paths without a slash, and the return code 11.
+// Reads of checks by TCP have the return code 0, so that it must be accepted.
 const (
 	defaultReturnCode = 200
 	defaultRetries    = 3
@@ -51,10 +51,10 @@ const (
 // HealthChecker returns the health check of a request.
 func (d *HealthCheckerDetails) HealthChecker() (HealthChecker, *Error) {
 	h := HealthChecker{
-		Protocol: d.Protocol, URLPath: d.URLPath, Port: d.Port, ReturnCode: valueOr(d.ReturnCode, defaultReturnCode), Retries: valueOr(d.Retries, defaultRetries),
-		TimeoutInMillis:  valueOr(d.TimeoutInMillis, int(defaultTimeout.Milliseconds())),
-		IntervalInMillis: valueOr(d.IntervalInMillis, int(defaultInterval.Milliseconds())), ResponseBodyRegex: valueOr(d.ResponseBodyRegex, defaultBody),
-		IsForcePlainText: d.IsForcePlainText,
+		Protocol: d.Protocol, URLPath: d.URLPath, Port: d.Port, ReturnCode: valueOr(d.ReturnCode, defaultReturnCode),
+		Retries: valueOr(d.Retries, defaultRetries), TimeoutInMillis: valueOr(d.TimeoutInMillis, int(defaultTimeout.Milliseconds())),
+		IntervalInMillis:  valueOr(d.IntervalInMillis, int(defaultInterval.Milliseconds())),
+		ResponseBodyRegex: valueOr(d.ResponseBodyRegex, defaultBody), IsForcePlainText: d.IsForcePlainText,
 	}
 	var c check
 	c.has(h.Protocol != "", "protocol")

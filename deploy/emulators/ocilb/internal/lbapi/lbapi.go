@@ -102,9 +102,9 @@ const (
 // New returns an active load balancer without listeners and backend sets.
 func New(id, compartment, name, created string) *LoadBalancer {
 	lb := &LoadBalancer{
-		ID: id, CompartmentID: compartment, DisplayName: name, LifecycleState: Active, TimeCreated: created, ShapeName: FlexibleShape, IPMode: IPv4,
-		ShapeDetails: &ShapeDetails{MinimumBandwidthInMbps: 10, MaximumBandwidthInMbps: 100},
-		SubnetIDs:    []string{}, NetworkSecurityGroupIDs: []string{}, FreeformTags: map[string]string{}, DefinedTags: Tags{}, SecurityAttributes: Tags{},
+		ID: id, CompartmentID: compartment, DisplayName: name, LifecycleState: Active, TimeCreated: created, ShapeName: FlexibleShape,
+		IPMode: IPv4, ShapeDetails: &ShapeDetails{MinimumBandwidthInMbps: 10, MaximumBandwidthInMbps: 100}, SubnetIDs: []string{},
+		NetworkSecurityGroupIDs: []string{}, FreeformTags: map[string]string{}, DefinedTags: Tags{}, SecurityAttributes: Tags{},
 	}
 	lb.IPAddresses = lb.addresses(nil)
 	return lb.without()
@@ -126,8 +126,8 @@ func (lb *LoadBalancer) addresses(reserved []ReservedIP) []IPAddress {
 func (lb *LoadBalancer) without() *LoadBalancer {
 	c := *lb
 	c.Listeners, c.Hostnames, c.Certificates = map[string]*Listener{}, map[string]*Hostname{}, map[string]*Certificate{}
-	c.BackendSets, c.RoutingPolicies, c.SSLCipherSuites = map[string]*BackendSet{}, map[string]*RoutingPolicy{}, map[string]*SSLCipherSuite{}
-	c.PathRouteSets, c.RuleSets = map[string]*PathRouteSet{}, map[string]*RuleSet{}
+	c.BackendSets, c.RoutingPolicies = map[string]*BackendSet{}, map[string]*RoutingPolicy{}
+	c.SSLCipherSuites, c.PathRouteSets, c.RuleSets = map[string]*SSLCipherSuite{}, map[string]*PathRouteSet{}, map[string]*RuleSet{}
 	return &c
 }
 
@@ -176,9 +176,10 @@ func Resource(kind, name string) string { return kind + "/" + name }
 func Changed(before, after *LoadBalancer) []string {
 	changed := slices.Concat(
 		changedIn(KindBackendSets, before.BackendSets, after.BackendSets), changedIn(KindListeners, before.Listeners, after.Listeners),
-		changedIn(KindRoutingPolicies, before.RoutingPolicies, after.RoutingPolicies), changedIn(KindHostnames, before.Hostnames, after.Hostnames),
-		changedIn(KindCertificates, before.Certificates, after.Certificates), changedIn(KindRuleSets, before.RuleSets, after.RuleSets),
-		changedIn(KindPathRouteSets, before.PathRouteSets, after.PathRouteSets), changedIn(KindSSLCipherSuites, before.SSLCipherSuites, after.SSLCipherSuites),
+		changedIn(KindRoutingPolicies, before.RoutingPolicies, after.RoutingPolicies),
+		changedIn(KindHostnames, before.Hostnames, after.Hostnames), changedIn(KindCertificates, before.Certificates, after.Certificates),
+		changedIn(KindRuleSets, before.RuleSets, after.RuleSets), changedIn(KindPathRouteSets, before.PathRouteSets, after.PathRouteSets),
+		changedIn(KindSSLCipherSuites, before.SSLCipherSuites, after.SSLCipherSuites),
 	)
 	if !reflect.DeepEqual(before.without(), after.without()) {
 		changed = append(changed, Itself)

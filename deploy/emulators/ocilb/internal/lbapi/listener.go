@@ -191,7 +191,8 @@ func (l *Listener) validateCookies(lb *LoadBalancer) *Error {
 	var c check
 	for _, name := range lb.Targets(l) {
 		s := lb.BackendSets[name]
-		c.that(s == nil || s.LBCookieSessionPersistenceConfiguration == nil || !valueOr(s.LBCookieSessionPersistenceConfiguration.IsSecure, false),
+		c.that(s == nil || s.LBCookieSessionPersistenceConfiguration == nil ||
+			!valueOr(s.LBCookieSessionPersistenceConfiguration.IsSecure, false),
 			"Listener '%s' has no TLS, which the secure cookie of backend set '%s' needs", l.Name, name)
 	}
 	return c.err

@@ -46,7 +46,8 @@ func (lb *LoadBalancer) PutPathRouteSet(p *PathRouteSet, create bool, limits Lim
 	}
 	var c check
 	c.has(p.Name != "", "name")
-	c.that(len(p.Name) <= maxName && !strings.HasPrefix(p.Name, ".") && !strings.ContainsAny(p.Name, notInNames), "Invalid path route set name '%.60s'", p.Name)
+	c.that(len(p.Name) <= maxName && !strings.HasPrefix(p.Name, ".") && !strings.ContainsAny(p.Name, notInNames),
+		"Invalid path route set name '%.60s'", p.Name)
 	c.has(len(p.PathRoutes) > 0, "pathRoutes")
 	c.limit(len(p.PathRoutes), limits.PathRoutesPerSet, "path-routes-per-path-route-set")
 	if c.err != nil {
@@ -72,7 +73,8 @@ func (r *PathRoute) validate(p *PathRouteSet, lb *LoadBalancer) *Error {
 	c.has(r.Path != "", "path")
 	c.that(validPath(r.Path), "Invalid path '%.60s' in path route set '%s'", r.Path, p.Name)
 	c.has(r.PathMatchType.MatchType != "", "matchType")
-	c.that(routing.IsMatchType(r.PathMatchType.MatchType), "Invalid matchType '%.60s' in path route set '%s'", r.PathMatchType.MatchType, p.Name)
+	c.that(routing.IsMatchType(r.PathMatchType.MatchType), "Invalid matchType '%.60s' in path route set '%s'", r.PathMatchType.MatchType,
+		p.Name)
 	c.has(r.BackendSetName != "", "backendSetName")
 	c.that(lb.BackendSets[r.BackendSetName] != nil, "Path route set '%s' refers to backend set '%.60s', which does not exist in load balancer %s", p.Name, r.BackendSetName, lb.ID)
 	return c.err

@@ -87,7 +87,8 @@ func (p *RoutingPolicy) Validate(lb *LoadBalancer) *Error {
 	names, conditions := map[string]bool{}, 0
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		c.that(len(r.Name) <= maxName && ruleName.MatchString(r.Name) && !names[r.Name], "Invalid rule name '%.60s' in routing policy '%s'", r.Name, p.Name)
+		c.that(len(r.Name) <= maxName && ruleName.MatchString(r.Name) && !names[r.Name],
+			"Invalid rule name '%.60s' in routing policy '%s'", r.Name, p.Name)
 		names[r.Name] = true
 		n, err := r.validate(p.Name, lb)
 		c.also(err)

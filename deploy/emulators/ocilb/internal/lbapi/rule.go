@@ -144,7 +144,8 @@ func (c *check) header(r *Rule) {
 	c.that(len(r.Header) <= maxText && token.MatchString(r.Header), "Invalid header '%.60s' of a rule", r.Header)
 	for _, value := range []string{r.Value, r.Prefix, r.Suffix} {
 		bad := strings.ContainsFunc(value, func(x rune) bool { return x < ' ' && x != '\t' || x == 0x7f })
-		c.that(len(value) <= maxPath && !bad && !headerVariable.MatchString(value), "Invalid value '%.60s' for header '%.60s'", value, r.Header)
+		c.that(len(value) <= maxPath && !bad && !headerVariable.MatchString(value), "Invalid value '%.60s' for header '%.60s'", value,
+			r.Header)
 	}
 }
 
@@ -168,7 +169,8 @@ func (r *Rule) validateAllow() *Error {
 	}
 	slices.Sort(names)
 	allowed := [][]string{{SourceAddress}, {SourceVCN}, {SourceVCN, SourceVCNAddress}}
-	c.that(slices.ContainsFunc(allowed, func(a []string) bool { return slices.Equal(a, names) }), "Action %s cannot have these conditions", r.Action)
+	c.that(slices.ContainsFunc(allowed, func(a []string) bool { return slices.Equal(a, names) }), "Action %s cannot have these conditions",
+		r.Action)
 	return c.err
 }
 
@@ -190,7 +192,8 @@ func (r *Rule) validateMethods() *Error {
 func (r *Rule) validateRedirect() *Error {
 	var c check
 	c.has(len(r.Conditions) > 0, "conditions")
-	c.that(len(r.Conditions) == 1 && r.Conditions[0].AttributeName == RequestPath, "A rule with action %s needs one condition %s", r.Action, RequestPath)
+	c.that(len(r.Conditions) == 1 && r.Conditions[0].AttributeName == RequestPath, "A rule with action %s needs one condition %s",
+		r.Action, RequestPath)
 	if c.err != nil {
 		return c.err
 	}
@@ -211,8 +214,10 @@ func (u *RedirectURI) validate() *Error {
 	}
 	var c check
 	protocol := valueOr(u.Protocol, redirect.Protocol)
-	c.that(protocol == redirect.Protocol || strings.EqualFold(protocol, "HTTP") || strings.EqualFold(protocol, "HTTPS"), "Invalid protocol '%.60s' of a redirect", protocol)
-	host, path, query, port := valueOr(u.Host, redirect.Host), valueOr(u.Path, redirect.Path), valueOr(u.Query, redirect.Query), valueOr(u.Port, 1)
+	c.that(protocol == redirect.Protocol || strings.EqualFold(protocol, "HTTP") || strings.EqualFold(protocol, "HTTPS"),
+		"Invalid protocol '%.60s' of a redirect", protocol)
+	host, path, query, port := valueOr(u.Host,
+		redirect.Host), valueOr(u.Path, redirect.Path), valueOr(u.Query, redirect.Query), valueOr(u.Port, 1)
 	c.that(port >= 1 && port <= maxPort, "Invalid port %d of a redirect", port)
 	c.that(host != "", "Invalid host '' of a redirect")
 	c.that(path == "" || strings.HasPrefix(path, "/") || strings.HasPrefix(path, redirect.Path), "Invalid path '%.60s' of a redirect", path)

@@ -52,7 +52,8 @@ func (s *LBCookieSessionPersistenceConfiguration) validate() *Error {
 		c.that(len(*s.Domain) <= maxText && cookieDomain.MatchString(*s.Domain), "Invalid domain '%.60s' of the cookie", *s.Domain)
 	}
 	if s.Path != nil {
-		c.that(len(*s.Path) <= maxPath && strings.HasPrefix(*s.Path, "/") && !strings.ContainsFunc(*s.Path, notInPath), "Invalid path '%.60s' of the cookie", *s.Path)
+		c.that(len(*s.Path) <= maxPath && strings.HasPrefix(*s.Path, "/") && !strings.ContainsFunc(*s.Path, notInPath),
+			"Invalid path '%.60s' of the cookie", *s.Path)
 	}
 	return c.err
 }

@@ -40,7 +40,8 @@ func (s *SSLConfiguration) validate() *Error {
 	c.that(valueOr(s.CipherSuiteName, "") != cipherSuiteOfReads, "Cipher suite '%s' cannot be used in a request", cipherSuiteOfReads)
 	depth := valueOr(s.VerifyDepth, defaultVerifyDepth)
 	c.that(depth >= 1 && depth <= maxVerifyDepth, "Invalid verifyDepth %d", depth)
-	c.that(slices.Contains([]string{"", "ENABLED", "DISABLED"}, s.ServerOrderPreference), "Invalid serverOrderPreference '%.60s'", s.ServerOrderPreference)
+	c.that(slices.Contains([]string{"", "ENABLED", "DISABLED"}, s.ServerOrderPreference), "Invalid serverOrderPreference '%.60s'",
+		s.ServerOrderPreference)
 	c.that(len(s.CertificateIDs) <= 1, "More than one certificate in 'certificateIds'")
 	c.ocids("certificateIds", s.CertificateIDs)
 	c.ocids("trustedCertificateAuthorityIds", s.TrustedCertificateAuthorityIDs)

@@ -63,7 +63,8 @@ func (lb *LoadBalancer) UpdateShape(d *UpdateShapeDetails) *Error {
 		return c.err
 	}
 	shape := *d.ShapeDetails
-	c.that(shape.MinimumBandwidthInMbps >= minBandwidth && shape.MinimumBandwidthInMbps <= shape.MaximumBandwidthInMbps && shape.MaximumBandwidthInMbps <= maxBandwidth,
+	c.that(shape.MinimumBandwidthInMbps >= minBandwidth && shape.MinimumBandwidthInMbps <= shape.MaximumBandwidthInMbps &&
+		shape.MaximumBandwidthInMbps <= maxBandwidth,
 		"Invalid bandwidths %d and %d of the shape: they must be between %d and %d", shape.MinimumBandwidthInMbps, shape.MaximumBandwidthInMbps, minBandwidth, maxBandwidth)
 	lb.ShapeName, lb.ShapeDetails = FlexibleShape, &shape
 	return c.err

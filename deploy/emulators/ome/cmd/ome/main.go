@@ -32,7 +32,9 @@ type settings struct {
 }
 
 func defaults() settings {
-	return settings{ome: ome.DefaultOptions(), kube: kube.DefaultOptions(), http: httpserver.DefaultOptions(), logging: logging.DefaultOptions()}
+	return settings{
+		ome: ome.DefaultOptions(), kube: kube.DefaultOptions(), http: httpserver.DefaultOptions(), logging: logging.DefaultOptions(),
+	}
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {

@@ -69,7 +69,9 @@ type kindState struct {
 
 // NewStore returns a Store with the settings that are in force without any ConfigMap. Run starts it.
 func NewStore(p Params) *Store {
-	s := &Store{p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*kindState{}}
+	s := &Store{
+		p: p, builder: settings.NewBuilder(p.Options), found: map[string]*corev1.ConfigMap{}, states: map[settings.Kind]*kindState{},
+	}
 	s.current.Store(s.builder.Settings())
 	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{},
 		kube.InformerOptions{Transform: s.stripConfigMap})
@@ -287,7 +289,8 @@ func (s *Store) reportLoaded(cm *corev1.ConfigMap, warnings []settings.Warning) 
 		if problem == "" && w.Reason != settings.ReasonUnknown {
 			problem = "ConfigMap " + s.fullName(cm.Name) + ": " + w.String()
 		}
-		s.p.Log.Warn("Refused part of the configuration", s.nameField(cm.Name), zap.String("reason", w.Reason), zap.String("warning", w.String()))
+		s.p.Log.Warn("Refused part of the configuration", s.nameField(cm.Name), zap.String("reason", w.Reason),
+			zap.String("warning", w.String()))
 		s.p.Recorder.Event(about, corev1.EventTypeWarning, w.Reason, w.String())
 	}
 	s.p.Observer.Configured(s.fullName(cm.Name), problem)
