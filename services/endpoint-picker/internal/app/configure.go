@@ -45,9 +45,7 @@ func (p *parts) prepareConfig(c *pluginconfig.Config) (publish func(), err error
 	}
 	size := estimate.CacheSize{Blocks: c.Prefix.CacheBlocks, FromPage: c.Prefix.AutoTune}
 	return func() {
-		p.ExtProc.WantHeaders(c.Headers)
-		p.Decision.WantHeaders(c.Headers)
-		p.Proxy.WantHeaders(c.Headers)
+		p.Request.Wanted.SetFurther(c.Headers)
 		p.Pools.ApplyPlan(plan, size)
 	}, nil
 }

@@ -26,7 +26,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/pools"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
-
+	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
@@ -51,9 +51,10 @@ type parts struct {
 	Pools    *pools.Registry
 	Replicas *replicas.Node // nil if replicas tell each other nothing
 	Events   *pools.Events
+	Request  request.Options
 	Reloader *reload.Reloader
 	ExtProc  *extproc.Server
-	Decision *decisionapi.Listener
+	Decision *decisionapi.Server
 	Health   *grpcserver.HealthServer
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder // nil without a recording
@@ -94,6 +95,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		newCertificates,
 		newProtection,
 		newLedger,
+		newRequestOptions,
 		newExtProc,
 		newDecision,
 		newProxy,
@@ -123,47 +125,54 @@ type listenerParts struct {
 	Config       *config.Config
 	Log          *zap.Logger
 	Pools        *pools.Registry
-	Tracer       *tracing.Tracer
+	Request      request.Options
 	Certificates *certificates
 	Ledger       *limits.Ledger
 	Registry     *prometheus.Registry
-	Clock        clock.RealClock
+}
+
+// newRequestOptions returns the options that the listeners for requests share.
+func newRequestOptions(cfg *config.Config, t *tracing.Tracer, c clock.RealClock) request.Options {
+	return request.Options{
+		Tracer: enabledTracer(t), Now: c.Now, NewID: uuid.NewString, Wanted: &request.WantedHeaders{}, ReportEndpoint: cfg.ExtProc.ReportEndpoint,
+	}
 }
 
 func newExtProc(p listenerParts) *extproc.Server {
-	cfg := p.Config
+	cfg := p.Config.ExtProc
 	return extproc.NewServer(extproc.Params{
 		Options: extproc.Options{
-			BodyMode:       cfg.ExtProc.BodyMode,
-			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
-			BodyTimeout:    cfg.ExtProc.BodyTimeout,
-			IdleTimeout:    cfg.ExtProc.IdleTimeout,
-			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
-			IgnoreSubset:   cfg.ExtProc.IgnoreSubset,
-			LeaveEarly:     cfg.ExtProc.LeaveEarly,
-			EmitScores:     cfg.ExtProc.EmitScores,
+			Options:        p.Request,
+			BodyMode:       cfg.BodyMode,
+			MaxRequestBody: int(cfg.MaxRequestBody),
+			BodyTimeout:    cfg.BodyTimeout,
+			IdleTimeout:    cfg.IdleTimeout,
+			IgnoreSubset:   cfg.IgnoreSubset,
+			LeaveEarly:     cfg.LeaveEarly,
+			EmitScores:     cfg.EmitScores,
 		},
-		Log: p.Log.Named("extproc"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Clock: p.Clock, NewID: uuid.NewString,
+		Log: p.Log.Named("extproc"), Pools: p.Pools,
 	})
 }
 
-func newDecision(p listenerParts) *decisionapi.Listener {
+func newDecision(p listenerParts) *decisionapi.Server {
 	cfg := p.Config
 	params := decisionapi.Params{
-		Options: decisionapi.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout},
-		Log:     p.Log.Named("decision"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+		Options: decisionapi.Options{
+			Options: p.Request, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address,
+			MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout,
+		},
+		Log: p.Log.Named("decision"), Pools: p.Pools, Ledger: p.Ledger,
 	}
-	if cfg.Decision.IsEnabled() {
-		params.Observer = metrics.NewDecisions(p.Registry)
-	}
-	listener := decisionapi.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address, Server: decisionapi.New(params)}
 	if cfg.Decision.TLS {
-		listener.TLS = p.Certificates.forGateways()
+		params.Options.TLS = p.Certificates.forGateways()
 	}
-	server := decisionapi.NewListener(listener)
-	if cfg.Decision.IsEnabled() {
-		metrics.RegisterDecisions(p.Registry, server.ListenerStats)
+	if !cfg.Decision.IsEnabled() {
+		return decisionapi.New(params)
 	}
+	params.Observer = metrics.NewDecisions(p.Registry)
+	server := decisionapi.New(params)
+	metrics.RegisterDecisions(p.Registry, server.PickStats)
 	return server
 }
 
@@ -171,6 +180,7 @@ func newProxy(p listenerParts) *httpproxy.Server {
 	cfg := p.Config
 	server := httpproxy.New(httpproxy.Params{
 		Options: httpproxy.Options{
+			Options:        p.Request,
 			Address:        cfg.Proxy.Address,
 			TLS:            p.Certificates.forProxy(cfg.Proxy),
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
@@ -180,9 +190,8 @@ func newProxy(p listenerParts) *httpproxy.Server {
 			Forwarded:      cfg.Proxy.Forwarded,
 			MaxServerConns: cfg.Proxy.MaxServerConns,
 			MaxAttempts:    cfg.Proxy.MaxAttempts,
-			ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 		},
-		Log: p.Log.Named("proxy"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock, NewID: uuid.NewString,
+		Log: p.Log.Named("proxy"), Pools: p.Pools, Ledger: p.Ledger,
 	})
 	if cfg.Proxy.Address != "" {
 		metrics.RegisterProxy(p.Registry, server.ProxyStats)

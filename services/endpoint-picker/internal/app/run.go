@@ -153,7 +153,7 @@ func (p *parts) drainServers(work context.Context) {
 	p.Proxy.StartDraining()
 	p.Decision.StartDraining()
 	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks",
-		p.Decision.ListenerStats().Open),
+		p.Decision.PickStats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))
 	select {
 	case <-p.Clock.After(limits.Delay):

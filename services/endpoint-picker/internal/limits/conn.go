@@ -18,7 +18,7 @@ const HTTP2Window = 256 << 10
 const HeaderGrowth = 16
 
 const (
-	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package proxy: 21
+	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package httpproxy: 21
 	// kB while it is idle).
 	connBytes = 20 << 10
 	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block.
@@ -30,17 +30,17 @@ const (
 // errBeyondShare ends the connection of a client beyond its share. net/http closes it without an answer.
 var errBeyondShare = &net.OpError{Op: "read", Err: ErrTooManyBytes}
 
-// A Conn is a connection of a client, in plaintext or decrypted.
+// A Conn is a connection of a client to an HTTPListener, in plaintext or decrypted.
 type Conn struct {
 	net.Conn // counted, or of TLS over that
 
-	gate    *Gate
-	account *Account
-	active  atomic.Int32 // requests in progress
-	reading atomic.Int64 // bytes that count for headers that arrive
-	http2   atomic.Bool
-	refused atomic.Bool
-	once    sync.Once
+	listener *HTTPListener
+	account  *Account
+	active   atomic.Int32 // requests in progress
+	reading  atomic.Int64 // bytes that count for headers that arrive
+	http2    atomic.Bool
+	refused  atomic.Bool
+	once     sync.Once
 
 	mu      sync.Mutex // guards the following
 	framing framingParser
@@ -113,7 +113,7 @@ func (r countedConn) Read(b []byte) (int, error) {
 		c.account.AddUse(Bytes, int64(n)*HeaderGrowth)
 		if c.account.IsOverdrawn() {
 			if !c.refused.Swap(true) { // net/http may read again: when it looks for the preface of HTTP/2 first
-				c.gate.refused.Add(1)
+				c.listener.refused.Add(1)
 			}
 			return 0, errBeyondShare
 		}
@@ -125,7 +125,7 @@ func (r countedConn) Read(b []byte) (int, error) {
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.gate.open.Add(-1)
+		c.listener.open.Add(-1)
 		c.releaseAccount()
 	})
 	return err
@@ -210,12 +210,12 @@ func HeadersSize(h http.Header) (size int) {
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// WithConn makes a connection of a Gate known to its requests.
-func WithConn(ctx context.Context, c net.Conn) context.Context {
+// withConn makes a connection known to its requests.
+func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// ConnOf returns the connection of a request, nil if it is not one of a Gate.
+// ConnOf returns the connection of a request, nil if it is not one of an HTTPListener.
 func ConnOf(r *http.Request) *Conn {
 	c, _ := r.Context().Value(connKey{}).(*Conn)
 	return c

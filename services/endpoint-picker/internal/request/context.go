@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -37,10 +36,12 @@ type Tracer interface {
 
 // Options are the options that all requests share.
 type Options struct {
-	Tracer  Tracer // nil if tracing is disabled
-	Now     func() time.Time
-	NewID   func() string // identifies requests whose gateway did not; nil: they have no identifier
-	Ranking int           // see PickInput.RankingSize
+	Tracer         Tracer // nil if tracing is disabled
+	Now            func() time.Time
+	NewID          func() string  // identifies requests whose gateway did not; nil: they have no identifier
+	Wanted         *WantedHeaders // for carriers, which read them
+	Ranking        int            // see PickInput.RankingSize; carriers set it
+	ReportEndpoint bool           // name the picked endpoint in the response's headers
 }
 
 // A Context is one request in progress, from its headers to the end of its response. It is not safe for concurrent use.
@@ -168,11 +169,22 @@ func (rc *Context) OnResponseHeaders(r *ResponseHeaders) {
 		return
 	}
 	rc.ConfirmSent() // whoever has a response has sent the request
+	rc.reportEndpoints()
 	rc.responseObserver.ObserveResponder()
 	if !r.Hidden {
 		rc.stage = responding
 	}
 	rc.ReportHealth(rc.signalOfStatus(r.Status))
+}
+
+// reportEndpoints adds the endpoints that the response names to its headers.
+func (rc *Context) reportEndpoints() {
+	if rc.options.ReportEndpoint {
+		rc.Reply = append(rc.Reply, api.Header{Name: HeaderPicked, Value: rc.Endpoint.Address()})
+	}
+	if rc.Conformance && rc.Served != "" { // else the echo server's own header stays
+		rc.Reply = append(rc.Reply, api.Header{Name: HeaderServed, Value: rc.Served})
+	}
 }
 
 // OnFailedAttempt records that an attempt at a server failed, with the status of the response, 0 if there was none, and that the request

@@ -1,4 +1,4 @@
-// Package decision serves picks over HTTP, for load balancers that can call HTTP but not ext_proc. A load balancer asks for
+// Package decisionapi serves picks over HTTP, for load balancers that can call HTTP but not ext_proc. A load balancer asks for
 // the endpoint of each request, sends the request there itself, and reports what became of it.
 //
 //	POST /v1/pick      a request, or a digest of its prompt  ->  endpoints, best first, and an id

@@ -177,7 +177,7 @@ func TestLimits_OutcomesBeyondTheShare(t *testing.T) {
 			conns = append(conns, c)
 		}
 		synctest.Wait()
-		assert.Greater(t, l.ListenerStats().RefusedConnections, int64(10))
+		assert.Greater(t, l.PickStats().RefusedConnections, int64(10))
 		status, _ := callAt(t, n, good, PathPick, "{}")
 		assert.NotZero(t, status, "another client has a connection")
 		for _, c := range conns {
@@ -201,7 +201,7 @@ func callAt(t *testing.T, memory *memnet.Listener, client, path, body string) (s
 }
 
 // awaitClosed waits until the listener has no connection.
-func awaitClosed(t *testing.T, l *Listener) {
+func awaitClosed(t *testing.T, l *Server) {
 	t.Helper()
-	require.Eventually(t, func() bool { return l.gate.OpenConns() == 0 }, kubetest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return l.OpenConns() == 0 }, kubetest.Patience, time.Millisecond)
 }

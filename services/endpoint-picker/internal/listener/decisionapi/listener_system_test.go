@@ -13,23 +13,23 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
+func onAnyPort(o *Options) { o.Address = "127.0.0.1:0" }
+
 // listenTCP serves the API on a port, until the test ends.
-func (r *rig) listenTCP(t testing.TB) *Listener {
+func (r *rig) listenTCP(t testing.TB) *Server {
 	t.Helper()
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "127.0.0.1:0", Server: r.Server})
-	require.NoError(t, l.OpenListener())
-	run(t, l)
-	return l
+	require.NoError(t, r.OpenListener())
+	run(t, r.Server)
+	return r.Server
 }
 
 func TestListener_Port(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, onAnyPort)
 	used := r.listenTCP(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Post("http://"+used.ListenAddress()+PathPick, "application/json", strings.NewReader("{}"))
@@ -37,7 +37,7 @@ func TestListener_Port(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: used.ListenAddress(), Server: r.Server})
+	l := newRig(t, func(o *Options) { o.Address = used.ListenAddress() }).Server
 	require.ErrorContains(t, l.OpenListener(), "listen on --flag "+used.ListenAddress())
 	l.Close()
 }
@@ -52,7 +52,7 @@ func BenchmarkMemoryOfCalls(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				r := newLimitedRig(b, limits.Limits{})
+				r := newLimitedRig(b, limits.Limits{}, onAnyPort)
 				l := r.listenTCP(b)
 				var before, after runtime.MemStats
 				runtime.GC()

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/memnet"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
@@ -32,16 +31,15 @@ func connect(t *testing.T, memory *memnet.Listener, client string) net.Conn {
 }
 
 // listen serves the API in memory, until the bubble ends.
-func (r *rig) listen(t testing.TB) (*Listener, *memnet.Listener) {
+func (r *rig) listen(t testing.TB) (*Server, *memnet.Listener) {
 	t.Helper()
 	n := memnet.Listen()
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Flag: "flag", Address: "memory", Server: r.Server})
-	l.listener = l.gate.CountingListener(n, nil)
-	run(t, l)
-	return l, n
+	r.AttachListener(n)
+	run(t, r.Server)
+	return r.Server, n
 }
 
-func run(t testing.TB, l *Listener) {
+func run(t testing.TB, l *Server) {
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run() }()
 	t.Cleanup(func() {
@@ -59,13 +57,13 @@ func TestListener(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status)
 		l.Close()
 		assert.Equal(t, 1, r.results.of(resultStopped))
-		assert.Zero(t, l.ListenerStats().Open)
+		assert.Zero(t, l.PickStats().Open)
 	})
 }
 
 func TestListener_Disabled(t *testing.T) {
 	t.Parallel()
-	l := NewListener(ListenerParams{Log: zap.NewNop(), Server: newRig(t).Server})
+	l := newRig(t).Server
 	require.NoError(t, l.OpenListener())
 	assert.Empty(t, l.ListenAddress())
 	require.NoError(t, l.Run())

@@ -227,7 +227,7 @@ func TestDrain(t *testing.T) {
 		r := newRig(t)
 		one, two := r.pick("", "{}"), r.pick("", "{}")
 		left := make(chan int, 1)
-		go func() { left <- r.DrainPicks(t.Context()) }()
+		go func() { left <- r.drainPicks(t.Context()) }()
 		synctest.Wait()
 		status, _ := r.call(PathPick, "{}")
 		assert.Equal(t, http.StatusServiceUnavailable, status)
@@ -248,7 +248,7 @@ func TestDrainCountsPicks(t *testing.T) {
 		defer r.openPicks.startCall()()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.Equal(t, 1, r.DrainPicks(ctx))
+		assert.Equal(t, 1, r.drainPicks(ctx))
 	})
 }
 

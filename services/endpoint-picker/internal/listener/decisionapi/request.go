@@ -94,7 +94,7 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*pickRequest, *Problem) 
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
 		for _, value := range values {
-			if p := q.addHeader(s.wanted.Load(), name, value); p != nil {
+			if p := q.addHeader(s.options.Wanted, name, value); p != nil {
 				return nil, p
 			}
 		}
@@ -210,8 +210,9 @@ func (s *Server) readHeader(r *fieldReader, name string, q *pickRequest) {
 
 // readHeaderValue reads one value of a header. One that has no effect may have any length.
 func (s *Server) readHeaderValue(r *fieldReader, name string, q *pickRequest) {
-	field, wanted := "headers."+name, s.wanted.Load()
-	if !wanted.isWanted(name) {
+	field, wanted := "headers."+name, s.options.Wanted
+	name = strings.ToLower(name)
+	if name != request.HeaderRequestID && name != request.HeaderTrace && wanted.FindHeader([]byte(name)) == nil {
 		if r.expectKind(field, api.String, "a string, or a list of strings") {
 			r.SkipValue()
 		}
@@ -220,28 +221,25 @@ func (s *Server) readHeaderValue(r *fieldReader, name string, q *pickRequest) {
 	value := r.readText(field, maxHeader)
 	if strings.ContainsFunc(value, unicode.IsControl) {
 		r.setProblem(fieldProblem(field, "it contains control characters"))
-	} else if p := q.addHeader(wanted, strings.ToLower(name), value); p != nil {
+	} else if p := q.addHeader(wanted, name, value); p != nil {
 		r.setProblem(p)
 	}
 }
 
 // addHeader adds a header in lower case, if it is needed.
-func (q *pickRequest) addHeader(wanted *wantedHeaders, name, value string) *Problem {
-	switch c, ok := (*wanted)[name]; {
+func (q *pickRequest) addHeader(wanted *request.WantedHeaders, name, value string) *Problem {
+	switch h := wanted.FindHeader([]byte(name)); {
 	case name == request.HeaderRequestID:
 		q.ID = value
 	case name == request.HeaderTrace:
 		q.TraceParent = value
-	case !ok:
+	case h == nil:
 	case len(value) > maxHeader:
 		return fieldProblem(name, "it is longer than %d bytes", maxHeader)
 	case len(q.Headers) == maxHeaders:
 		return fieldProblem(name, "more than %d headers have an effect on the pick", maxHeaders)
 	default:
-		q.Headers = append(q.Headers, api.Header{Name: name, Value: value})
-		if c.Private && !slices.Contains(q.Private, name) {
-			q.Private = append(q.Private, name)
-		}
+		q.AddHeader(h, value)
 	}
 	return nil
 }

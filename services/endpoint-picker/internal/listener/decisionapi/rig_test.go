@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -185,12 +184,14 @@ func newRig(t testing.TB, changes ...func(o *Options)) *rig {
 // newLimitedRig is newRig with limits for all clients.
 func newLimitedRig(t testing.TB, l limits.Limits, changes ...func(o *Options)) *rig {
 	t.Helper()
-	o := Options{MaxBody: 1 << 20, Timeout: time.Minute, BodyTimeout: 10 * time.Second}
+	o := Options{
+		Options: request.Options{Now: time.Now, Wanted: &request.WantedHeaders{}}, Flag: "flag", MaxBody: 1 << 20, Timeout: time.Minute, BodyTimeout: 10 * time.Second,
+	}
 	for _, change := range changes {
 		change(&o)
 	}
 	r := &rig{t: t, pool: newFakePool(), ledger: limits.NewLedger(l), results: &results{counts: map[string]int{}}}
-	r.Server = New(Params{Options: o, Log: zap.NewNop(), Pools: r.pool, Ledger: r.ledger, Observer: r.results, Clock: clock.RealClock{}})
+	r.Server = New(Params{Options: o, Log: zap.NewNop(), Pools: r.pool, Ledger: r.ledger, Observer: r.results})
 	t.Cleanup(func() {
 		r.Server.Close()
 		r.assertNothingHeld()

@@ -2,6 +2,7 @@ package decisionapi
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
@@ -9,10 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/limits"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -25,6 +24,19 @@ const (
 	maxEndpoints = 16
 )
 
+const (
+	// headerTimeout is the maximum time to receive the headers of a call, and for a TLS handshake.
+	headerTimeout = 10 * time.Second
+	// writeTimeout is the maximum time for a client to take an answer, which is a few KiB: the same as for ext_proc's replies.
+	writeTimeout = 30 * time.Second
+	// idleTimeout is the time after which an unused connection is closed. Load balancers keep theirs for about a minute.
+	idleTimeout = 2 * time.Minute
+	// closeTimeout is the time for calls in progress at the end. They take milliseconds, unless their client stopped.
+	closeTimeout = time.Second
+	// maxHeaderBytes is the maximum size of a call's headers: those of the request, in the raw form.
+	maxHeaderBytes = 64 << 10
+)
+
 // Paths of the calls.
 const (
 	PathPick    = "/v1/pick"
@@ -33,6 +45,11 @@ const (
 
 // Options configures the decision API.
 type Options struct {
+	request.Options
+
+	Flag        string        // that sets the address, for messages
+	Address     string        // empty: the API is off
+	TLS         *tls.Config   // nil for plaintext
 	MaxBody     int           // of a request, in bytes
 	Timeout     time.Duration // of a pick without an outcome
 	BodyTimeout time.Duration // maximum time to receive a call
@@ -52,16 +69,16 @@ type observer interface {
 	ObserveDecision(result string)
 }
 
-// Server is the decision API, without its port. It is an http.Handler.
+// Server is the decision API. It is an http.Handler, and its HTTPListener has the port.
 type Server struct {
-	options        Options
-	log            *zap.Logger
-	pools          pools
-	ledger         *limits.Ledger
-	observer       observer
-	requestOptions request.Options
-	wanted         atomic.Pointer[wantedHeaders]
-	mux            http.ServeMux
+	*limits.HTTPListener
+
+	options  Options
+	pools    pools
+	ledger   *limits.Ledger
+	observer observer
+	server   *http.Server
+	mux      http.ServeMux
 
 	openPicks                  *openPicks
 	draining                   atomic.Bool
@@ -75,19 +92,22 @@ type Params struct {
 	Pools    pools
 	Ledger   *limits.Ledger
 	Observer observer
-	Tracer   request.Tracer // nil if tracing is disabled
-	Clock    clock.PassiveClock
-	NewID    func() string // identifies requests without x-request-id; may be nil
 }
 
-// New returns a Server.
+// New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
-	s := &Server{
-		options: p.Options, log: p.Log, pools: p.Pools, ledger: p.Ledger, observer: p.Observer,
-		requestOptions: request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID, Ranking: maxEndpoints},
-		openPicks:      newOpenPicks(),
+	s := &Server{options: p.Options, pools: p.Pools, ledger: p.Ledger, observer: p.Observer, openPicks: newOpenPicks()}
+	s.options.Ranking = maxEndpoints
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
+	timeout := p.Options.BodyTimeout
+	s.server = &http.Server{
+		Handler: s, Protocols: &protocols, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
 	}
-	s.WantHeaders(nil)
+	s.HTTPListener = limits.NewHTTPListener(limits.HTTPParams{
+		Log: p.Log, Ledger: p.Ledger, Flag: p.Options.Flag, Address: p.Options.Address, TLS: p.Options.TLS, Protocols: []string{"http/1.1"}, Server: s.server,
+	})
 	s.mux.HandleFunc("POST "+PathPick, s.countCalls(s.servePick))
 	s.mux.HandleFunc("POST "+PathOutcome, s.countCalls(s.serveOutcome))
 	for _, path := range []string{PathPick, PathOutcome} {
@@ -97,11 +117,9 @@ func New(p Params) *Server {
 	return s
 }
 
-// WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
-func (s *Server) WantHeaders(names []string) { s.wanted.Store(newWantedHeaders(names)) }
-
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.MarkResponse(w)
 	if c := limits.ConnOf(r); c != nil { // requests of tests have none
 		c.BeginRequest(r)
 		defer c.EndRequest()
@@ -114,12 +132,14 @@ type Stats struct {
 	Open               int   // picks without an outcome
 	RefusedPicks       int64 // because of too many open requests
 	RefusedBytes       int64 // because of too many bytes
-	RefusedConnections int64 // of a Listener, because of too many bytes
+	RefusedConnections int64 // because of too many bytes
 }
 
 // PickStats returns current figures.
 func (s *Server) PickStats() Stats {
-	return Stats{Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load()}
+	return Stats{
+		Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load(), RefusedConnections: s.RefusedConns(),
+	}
 }
 
 var (
@@ -159,7 +179,7 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 		return
 	}
 	p := &openPick{account: s.ledger.OpenAccount(c.account.Address)}
-	p.requestContext.StartRequest(pool, &s.requestOptions)
+	p.requestContext.StartRequest(pool, &s.options.Options)
 	p.requestContext.Input = request.PickInput{LateFirst: !o.firstToken, Blind: true, MaxWait: o.wait}
 	if problem := s.placePick(p, c); problem != nil {
 		p.requestContext.EndRequest(nil)
@@ -189,7 +209,7 @@ func (s *Server) placePick(p *openPick, c *call) *Problem {
 	rc.SetRequestHeaders(&q.IncomingHeaders)
 	rc.Input.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
 	refusal := rc.PickEndpoint(c.Context(), q.body)
-	_ = c.control.SetWriteDeadline(s.requestOptions.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
+	_ = c.control.SetWriteDeadline(s.options.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
 	if refusal != nil {
 		return toProblem(refusal)
 	}
@@ -227,7 +247,7 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 		return
 	}
 	rc.ConfirmSent()
-	p.answered = s.requestOptions.Now()
+	p.answered = s.options.Now()
 	p.expires = p.answered.Add(s.options.Timeout)
 	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expirePick(p) })
 }
@@ -265,7 +285,7 @@ func (s *Server) applyOutcome(o *outcome) *Problem {
 	case o.endpoint != "" && !slices.Contains(p.endpoints, o.endpoint):
 		return fieldProblem("endpoint", "it is not one of the endpoints of the pick")
 	}
-	if now := s.requestOptions.Now(); p.applyReport(o, now) {
+	if now := s.options.Now(); p.applyReport(o, now) {
 		s.endPick(p, o.event)
 	} else {
 		p.expires = now.Add(s.options.Timeout)
@@ -294,7 +314,7 @@ func (s *Server) expirePick(p *openPick) {
 	if p.isEnded {
 		return
 	}
-	now := s.requestOptions.Now()
+	now := s.options.Now()
 	if left := p.expires.Sub(now); left > 0 {
 		if p.isAbsent() {
 			p.requestContext.MarkNotReceived()
@@ -305,9 +325,16 @@ func (s *Server) expirePick(p *openPick) {
 	s.endPick(p, resultExpired)
 }
 
-// DrainPicks refuses picks, and waits until the last open one has its outcome, or until ctx ends. It returns the number of open
-// picks.
-func (s *Server) DrainPicks(ctx context.Context) int {
+// DrainAll refuses picks, waits until the last open one has its outcome, and then until clients have left their connections. It returns
+// the number of picks that were still open when ctx ended. Then Close cuts what is open.
+func (s *Server) DrainAll(ctx context.Context) int {
+	n := s.drainPicks(ctx)
+	s.DrainConns(ctx)
+	return n
+}
+
+// drainPicks refuses picks, and waits until the last open one has its outcome, or until ctx ends. It returns the number of open picks.
+func (s *Server) drainPicks(ctx context.Context) int {
 	s.draining.Store(true)
 	for s.openPicks.pendingCount() > 0 {
 		select {
@@ -319,8 +346,12 @@ func (s *Server) DrainPicks(ctx context.Context) int {
 	return 0
 }
 
-// Close ends all open picks. No call is in progress or comes later.
+// Close stops the server, and ends the open picks.
 func (s *Server) Close() {
+	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = s.server.Shutdown(bounded)
+	s.HTTPListener.Close() // it cuts the connections of calls that are in progress after the timeout
 	for _, p := range s.openPicks.listPicks() {
 		p.mu.Lock()
 		if !p.isEnded {

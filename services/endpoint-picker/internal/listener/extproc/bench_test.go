@@ -8,7 +8,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
 )
@@ -24,7 +23,7 @@ func BenchmarkMachine(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				picker.asked, picker.shown = picker.asked[:0], picker.shown[:0]
-				m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 20, Options: life})
+				m := NewMachine(picker, pool, &Options{MaxRequestBody: 1 << 20, Options: life})
 				for i := range pieces {
 					var err error
 					in := pieces[i] // the machine takes its body
@@ -46,9 +45,7 @@ func BenchmarkStream(b *testing.B) {
 	for _, bench := range []struct{ body, tokens int }{{0, 1}, {5_000, 1}, {67_000, 1}, {5_000, 200}} {
 		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
 			picker := newOne()
-			r := &rig{Server: NewServer(Params{
-				Options: Options{MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker, Clock: clocktesting.NewFakeClock(noon),
-			})}
+			r := &rig{Server: NewServer(Params{Options: Options{Options: life, MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker})}
 			r.dial(b, grpcserver.Limits{})
 			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
 			request := []*extprocv3.ProcessingRequest{toEnvoy(&first)}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/pkg/protoscan"
-	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -20,9 +18,9 @@ var errMalformed = protoscan.ErrMalformed
 // decoder reads a gateway's messages in the wire format. It skips unneeded fields, and does not copy bodies: they stay in
 // the buffer of their message.
 type decoder struct {
-	bodyMode      BodyMode // of gateways that do not send protocol_config
-	ignoreSubset  bool
-	wantedHeaders *atomic.Pointer[headerFilter]
+	bodyMode     BodyMode // of gateways that do not send protocol_config
+	ignoreSubset bool
+	wanted       *request.WantedHeaders
 }
 
 // decodeMessage reads a ProcessingRequest. The receiver must free its body.
@@ -129,13 +127,8 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 		r.HasDestination = true
 	default:
 		r.readFormatHeader(key, value)
-		c, ok := d.wantedHeaders.Load().findHeader(key)
-		if !ok {
-			return
-		}
-		r.Headers = append(r.Headers, api.Header{Name: c.Name, Value: string(value)})
-		if c.Private && !slices.Contains(r.Private, c.Name) {
-			r.Private = append(r.Private, c.Name)
+		if h := d.wanted.FindHeader(key); h != nil {
+			r.AddHeader(h, string(value))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func FuzzExchange(f *testing.F) {
 		if s.random.IntN(8) == 0 {
 			picker.refusal = request.Unavailable(scheduling.ErrNoEndpoints)
 		}
-		m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 18, Options: life})
+		m := NewMachine(picker, pool, &Options{MaxRequestBody: 1 << 18, Options: life})
 		g := strictGateway()
 		for i := range messages {
 			if g.ImmediateResponse() != nil {
@@ -67,7 +67,7 @@ func FuzzAnyOrder(f *testing.F) {
 	f.Add([]byte{6, 2, 2, 8, 3, 12}, uint8(3))
 	f.Fuzz(func(t *testing.T, program []byte, mode uint8) {
 		picker := newOne()
-		m := NewMachine(picker, pool, &MachineOptions{MaxBody: 1 << 10, Options: life})
+		m := NewMachine(picker, pool, &Options{MaxRequestBody: 1 << 10, Options: life})
 		var headerReplies, immediates, ends int
 		for _, op := range program {
 			in := Message{

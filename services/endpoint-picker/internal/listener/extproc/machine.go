@@ -44,19 +44,9 @@ const (
 	responseDone
 )
 
-// MachineOptions are the options that all streams share.
-type MachineOptions struct {
-	request.Options
-
-	MaxBody        int  // maximum size of a request body, in bytes
-	ReportEndpoint bool // name the picked endpoint in the response's headers
-	LeaveEarly     bool // end the stream after the pick
-	EmitScores     bool // send the scores of candidates to the gateway
-}
-
 // A Machine is one stream, without I/O. It is not safe for concurrent use.
 type Machine struct {
-	options        *MachineOptions
+	options        *Options
 	request        requestState
 	response       responseState
 	modes          Modes
@@ -68,7 +58,7 @@ type Machine struct {
 }
 
 // NewMachine returns a Machine for a new stream to a pool. It takes memory for bodies from buffers.
-func NewMachine(p request.Pool, buffers mem.BufferPool, o *MachineOptions) *Machine {
+func NewMachine(p request.Pool, buffers mem.BufferPool, o *Options) *Machine {
 	m := &Machine{options: o}
 	m.requestContext.StartRequest(p, &o.Options)
 	m.body.bufferPool = buffers
@@ -198,8 +188,8 @@ func (m *Machine) requestTrailers(ctx context.Context, out []Reply) []Reply {
 
 // storePiece stores a piece of a body, or returns the reason why it cannot.
 func (m *Machine) storePiece(in *Message) *request.Refusal {
-	if m.body.size+in.bodySize() > m.options.MaxBody {
-		return request.TooLarge(m.options.MaxBody)
+	if m.body.size+in.bodySize() > m.options.MaxRequestBody {
+		return request.TooLarge(m.options.MaxRequestBody)
 	}
 	m.body.addPiece(in.detachBody())
 	m.requestContext.RequestBytes = m.body.size

@@ -170,9 +170,9 @@ func refused(r *request.Refusal) []Reply { return []Reply{{Kind: Immediate, Refu
 var none []Reply
 
 // life are the options of requests at noon.
-var life = request.Options{Now: now}
+var life = request.Options{Now: now, Wanted: &request.WantedHeaders{}}
 
-func options() *MachineOptions { return &MachineOptions{MaxBody: 100, Options: life} }
+func options() *Options { return &Options{MaxRequestBody: 100, Options: life} }
 
 func now() time.Time { return noon }
 
@@ -544,7 +544,7 @@ func TestLargeMessagesAreCut(t *testing.T) {
 	t.Parallel()
 	pool := &leakPool{}
 	large := bytes.Repeat([]byte("x"), 2*maxChunk+1)
-	m := NewMachine(newOne(), pool, &MachineOptions{MaxBody: 1 << 20, Options: life})
+	m := NewMachine(newOne(), pool, &Options{MaxRequestBody: 1 << 20, Options: life})
 	_, err := m.Step(context.Background(), &Message{Kind: RequestHeaders}, nil)
 	require.NoError(t, err)
 	got, err := m.Step(context.Background(), &Message{Kind: RequestBody, Body: pool.copy(large), EndOfStream: true}, nil)
@@ -572,15 +572,15 @@ func TestLargeMessagesAreCut(t *testing.T) {
 
 func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 	t.Parallel()
-	m := NewMachine(newOne(), pool, &MachineOptions{ReportEndpoint: true, Options: life})
+	m := NewMachine(newOne(), pool, &Options{Options: request.Options{Now: now, ReportEndpoint: true}})
 	for _, in := range []Message{headersEnd(FullDuplex), reply()} {
 		got, err := m.Step(context.Background(), &in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
-			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: api.Headers{{Name: headerPicked, Value: address}}}}}, got)
+			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: api.Headers{{Name: request.HeaderPicked, Value: address}}}}}, got)
 		}
 	}
-	m = NewMachine(newOne(), pool, &MachineOptions{ReportEndpoint: true, Options: life})
+	m = NewMachine(newOne(), pool, &Options{Options: request.Options{Now: now, ReportEndpoint: true}})
 	in := reply()
 	got, err := m.Step(context.Background(), &in, nil)
 	require.NoError(t, err)
@@ -708,7 +708,7 @@ func TestLeaseOfAStream(t *testing.T) {
 }
 
 // play steps a machine through messages and returns what it replied, and the machine.
-func play(t *testing.T, p request.Pool, o *MachineOptions, messages ...Message) ([]Reply, *Machine) {
+func play(t *testing.T, p request.Pool, o *Options, messages ...Message) ([]Reply, *Machine) {
 	t.Helper()
 	m := NewMachine(p, pool, o)
 	var all []Reply
@@ -987,20 +987,6 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 			assert.Equal(t, tt.want, got[1].Headers)
 		})
 	}
-}
-
-func TestWantedHeadersAreKept(t *testing.T) {
-	t.Parallel()
-	w := newHeaderFilter([]string{"x-session-id"})
-	for name, want := range map[string]string{
-		"x-session-id": "x-session-id", "X-Session-ID": "x-session-id", "x-llm-d-inference-objective": "x-llm-d-inference-objective", "x-session-ie": "", "accept": "",
-	} {
-		c, ok := w.findHeader(lowerKey([]byte(name)))
-		assert.Equal(t, want, c.Name)
-		assert.Equal(t, want != "", ok)
-	}
-	c, _ := w.findHeader([]byte("x-prefiller-host-port"))
-	assert.True(t, c.Private)
 }
 
 // traced is a tracer of which every request is a part.

@@ -36,5 +36,3 @@ const (
 	contentGRPC  = "application/grpc"
 	encodingNone = "identity"
 )
-
-const headerPicked = request.HeaderPicked

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -56,19 +55,12 @@ func (m *Machine) responseHeaders(in *request.ResponseHeaders) Reply {
 	if rc.Placements.AnsweringLease() == nil {
 		return r
 	}
-	set := rc.Reply
-	if m.options.ReportEndpoint {
-		set = append(set, api.Header{Name: headerPicked, Value: rc.Endpoint.Address()})
-	}
-	if rc.Conformance && in.Served != "" { // else the echo server's own header stays
-		set = append(set, api.Header{Name: request.HeaderServed, Value: in.Served})
-	}
 	var remove []string
 	if rc.Restore != nil {
 		remove = []string{headerContentLength} // the length changes
 	}
-	if len(set) > 0 || len(remove) > 0 {
-		r.Headers = &Headers{Set: set, Remove: remove}
+	if len(rc.Reply) > 0 || len(remove) > 0 {
+		r.Headers = &Headers{Set: rc.Reply, Remove: remove}
 	}
 	return r
 }

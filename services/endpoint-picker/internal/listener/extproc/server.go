@@ -7,18 +7,18 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"k8s.io/utils/clock"
 
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // Options configures the handling of streams.
 type Options struct {
+	request.Options
+
 	BodyMode       BodyMode      // of gateways that do not send protocol_config
 	MaxRequestBody int           // bytes
 	BodyTimeout    time.Duration // maximum time to receive the headers, and to receive the body
 	IdleTimeout    time.Duration // maximum time between two messages after that; 0 for no limit
-	ReportEndpoint bool          // name the picked endpoint in the response's headers
 	IgnoreSubset   bool          // ignore the subset hint of the gateway
 	LeaveEarly     bool          // end streams after the pick
 	EmitScores     bool          // send the scores of candidates to gateways
@@ -32,12 +32,11 @@ type poolFinder interface {
 
 // Server answers the streams of gateways.
 type Server struct {
-	log           *zap.Logger
-	pools         poolFinder
-	decoder       decoder
-	wantedHeaders atomic.Pointer[headerFilter]
-	machine       MachineOptions
-	states        streamStates
+	log     *zap.Logger
+	pools   poolFinder
+	options Options
+	decoder decoder
+	states  streamStates
 
 	inFlight atomic.Int64
 }
@@ -47,46 +46,26 @@ type Params struct {
 	Options Options
 	Log     *zap.Logger
 	Pools   poolFinder
-	Tracer  request.Tracer // nil if tracing is disabled
-	Clock   clock.PassiveClock
-	NewID   func() string // identifies requests without x-request-id; may be nil
 }
 
 // NewServer returns a Server. It serves after Register.
 func NewServer(p Params) *Server {
-	s := &Server{
-		log:   p.Log,
-		pools: p.Pools,
-		machine: MachineOptions{
-			Options:        request.Options{Tracer: p.Tracer, Now: p.Clock.Now, NewID: p.NewID},
-			MaxBody:        p.Options.MaxRequestBody,
-			ReportEndpoint: p.Options.ReportEndpoint, LeaveEarly: p.Options.LeaveEarly, EmitScores: p.Options.EmitScores,
-		},
-		states: newStreamStates(&p.Options),
+	return &Server{
+		log: p.Log, pools: p.Pools, options: p.Options, states: newStreamStates(&p.Options),
+		decoder: decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: p.Options.Wanted},
 	}
-	s.decoder = decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wantedHeaders: &s.wantedHeaders}
-	s.WantHeaders(nil)
-	return s
-}
-
-// WantHeaders sets the request headers, in lower case, that the picker needs besides those for every pick.
-func (s *Server) WantHeaders(names []string) { s.wantedHeaders.Store(newHeaderFilter(names)) }
-
-// streamHandler is the interface for the gRPC server.
-type streamHandler interface {
-	handleStream(stream grpc.ServerStream) error
 }
 
 // service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package grpcserver with NewCodec.
 var service = grpc.ServiceDesc{
 	ServiceName: ServiceName,
-	HandlerType: (*streamHandler)(nil),
+	HandlerType: (*any)(nil),
 	Streams: []grpc.StreamDesc{{
 		StreamName:    "Process",
 		ServerStreams: true,
 		ClientStreams: true,
 		Handler: func(srv any, stream grpc.ServerStream) error {
-			return srv.(streamHandler).handleStream(stream)
+			return srv.(*Server).handleStream(stream)
 		},
 	}},
 	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",

@@ -26,7 +26,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/structpb"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
@@ -74,9 +73,8 @@ func newLimitedRig(t testing.TB, o Options, limits grpcserver.Limits) *rig {
 		o.MaxRequestBody = maxBodyHere
 	}
 	r := &rig{picker: newOne(), logs: logs}
-	r.Server = NewServer(Params{
-		Options: o, Log: zap.New(core), Pools: r.picker, Clock: clocktesting.NewFakeClock(noon),
-	})
+	o.Now, o.Wanted = now, &request.WantedHeaders{}
+	r.Server = NewServer(Params{Options: o, Log: zap.New(core), Pools: r.picker})
 	r.dial(t, limits)
 	return r
 }
@@ -414,8 +412,8 @@ func TestSubsetHint(t *testing.T) {
 			first := headersEnd(FullDuplex)
 			in := toEnvoy(&first)
 			in.MetadataContext = tt.give
-			assert.Equal(t, tt.want, decoded(t, decoder{wantedHeaders: allWanted()}, in).Request.Subset)
-			assert.Nil(t, decoded(t, decoder{ignoreSubset: true, wantedHeaders: allWanted()}, in).Request.Subset)
+			assert.Equal(t, tt.want, decoded(t, decoder{wanted: &request.WantedHeaders{}}, in).Request.Subset)
+			assert.Nil(t, decoded(t, decoder{ignoreSubset: true, wanted: &request.WantedHeaders{}}, in).Request.Subset)
 		})
 	}
 }
@@ -439,14 +437,14 @@ func TestHeadersOfGatewaysWithTheirOwnStyle(t *testing.T) {
 			in := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
 				RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: tt.give}},
 			}}
-			assert.Equal(t, tt.want, decoded(t, decoder{wantedHeaders: allWanted()}, in).Request.ID)
+			assert.Equal(t, tt.want, decoded(t, decoder{wanted: &request.WantedHeaders{}}, in).Request.ID)
 		})
 	}
 }
 
 func TestServedEndpointAndStatus(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Options{ReportEndpoint: true})
+	r := newRig(t, Options{Options: request.Options{ReportEndpoint: true}})
 	g := r.open(t)
 	g.send(headersEnd(FullDuplex))
 	g.receive(1)
@@ -455,7 +453,7 @@ func TestServedEndpointAndStatus(t *testing.T) {
 	require.NoError(t, err)
 	set := out.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()
 	require.Len(t, set, 1)
-	assert.Equal(t, headerPicked, set[0].GetHeader().GetKey())
+	assert.Equal(t, request.HeaderPicked, set[0].GetHeader().GetKey())
 	assert.Equal(t, address, string(set[0].GetHeader().GetRawValue()))
 	g.end()
 	assert.Equal(t, []result{{Outcome: request.Completed, Status: 200, Moved: true}}, r.picker.ended(t, 1))

@@ -59,7 +59,7 @@ func (s *Server) openStream(gs grpc.ServerStream) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine := NewMachine(s.pools.FindPool(gs.Context()), inner.BufferPool(), &s.machine)
+	machine := NewMachine(s.pools.FindPool(gs.Context()), inner.BufferPool(), &s.options)
 	return &stream{Stream: inner, server: s, machine: machine, state: s.states.headers}, nil
 }
 
@@ -168,7 +168,7 @@ func (t *stream) refusalOf(err error) *request.Refusal {
 	case isError[*grpcserver.TimeoutError](err):
 		return request.TimedOut()
 	case isError[*grpcserver.MessageSizeError](err):
-		return request.TooLarge(t.server.machine.MaxBody)
+		return request.TooLarge(t.server.options.MaxRequestBody)
 	case errors.Is(err, limits.ErrTooManyBytes):
 		return request.Exhausted(err)
 	}

@@ -1,4 +1,4 @@
-// Package proxy serves the requests of clients that have no gateway: plain HTTP in, the same pick as over ext_proc, and a
+// Package httpproxy serves the requests of clients that have no gateway: plain HTTP in, the same pick as over ext_proc, and a
 // reverse proxy to the picked model server. Any load balancer can be in front of it, or none.
 //
 // One request:

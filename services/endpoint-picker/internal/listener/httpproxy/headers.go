@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -60,53 +59,22 @@ func removeHopByHop(h http.Header) {
 	}
 }
 
-// wantedHeaders are the request headers that picks read, and those that clients must not set.
-type wantedHeaders struct {
-	names []wantedHeader
-}
-
-type wantedHeader struct {
-	api.Control
-
-	canonical string // its name in http.Header
-}
-
-// newWantedHeaders returns the headers for every pick, and further ones.
-func newWantedHeaders(further []string) *wantedHeaders {
-	w, known := &wantedHeaders{}, map[string]bool{}
-	add := func(c api.Control) {
-		if !known[c.Name] {
-			known[c.Name] = true
-			w.names = append(w.names, wantedHeader{c, textproto.CanonicalMIMEHeaderKey(c.Name)})
+// readHeaders reads what the picker needs of a request's headers.
+func (s *Server) readHeaders(r *http.Request) *request.IncomingHeaders {
+	in := &request.IncomingHeaders{
+		Path: r.URL.RequestURI(), ID: r.Header.Get(request.HeaderRequestID), TraceParent: r.Header.Get(request.HeaderTrace),
+	}
+	for _, h := range s.options.Wanted.ListHeaders() {
+		for _, value := range r.Header[h.Canonical] {
+			in.AddHeader(h, value)
 		}
 	}
-	for _, c := range api.Controls() {
-		add(c)
-	}
-	for _, name := range further {
-		add(api.Control{Name: name})
-	}
-	return w
-}
-
-// readHeaders returns the headers of a request that picks read, and the names of those to hide from model servers.
-func (w *wantedHeaders) readHeaders(h http.Header) (headers api.Headers, private []string) {
-	for i := range w.names {
-		n := &w.names[i]
-		values := h[n.canonical]
-		for _, v := range values {
-			headers = append(headers, api.Header{Name: n.Name, Value: v})
-		}
-		if n.Private && len(values) > 0 {
-			private = append(private, n.Name)
-		}
-	}
-	return headers, private
+	return in
 }
 
 // removeShadows removes headers whose names differ only by underscores from headers that the picker sets, removes or reads: CGI and WSGI have
 // one variable for both, so a client could set X_Forwarded_For beside X-Forwarded-For.
-func (w *wantedHeaders) removeShadows(h http.Header) {
+func removeShadows(h http.Header, wanted []*request.WantedHeader) {
 	for name := range h {
 		if !strings.Contains(name, "_") {
 			continue
@@ -114,7 +82,7 @@ func (w *wantedHeaders) removeShadows(h http.Header) {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 		_, both := h[plain]
 		if both || plain == headerForwarded || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
-			slices.Contains(reservedHeaders, plain) || slices.ContainsFunc(w.names, func(n wantedHeader) bool { return n.canonical == plain }) {
+			slices.Contains(reservedHeaders, plain) || slices.ContainsFunc(wanted, func(w *request.WantedHeader) bool { return w.Canonical == plain }) {
 			delete(h, name)
 		}
 	}
@@ -143,7 +111,7 @@ func (t *transfer) outgoingHeaders() http.Header {
 		h.Set(header.Name, header.Value)
 	}
 	t.server.options.Forwarded.setHeaders(h, t.request, t.account.Address.String())
-	t.server.wanted.Load().removeShadows(h)
+	removeShadows(h, t.server.options.Wanted.ListHeaders())
 	if _, ok := h[headerUserAgent]; !ok {
 		h[headerUserAgent] = nil // or else the transport adds its own
 	}

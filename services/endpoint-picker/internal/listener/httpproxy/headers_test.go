@@ -77,7 +77,7 @@ func TestHeadersForModelServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, testOptions(), limits.Limits{})
-		r.WantHeaders([]string{"x-session", api.HeaderFairness})
+		r.options.Wanted.SetFurther([]string{"x-session", api.HeaderFairness})
 		got := make(chan *http.Request, 1)
 		r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
 		r.pool.decision = request.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}
@@ -258,14 +258,15 @@ func TestAnnounced(t *testing.T) {
 // TestShadowsOfHeaders has headers whose names differ by underscores from those of the picker, or of a proxy.
 func TestShadowsOfHeaders(t *testing.T) {
 	t.Parallel()
-	w := newWantedHeaders([]string{"x-session"})
+	var w request.WantedHeaders
+	w.SetFurther([]string{"x-session"})
 	for name, removed := range map[string]bool{
 		"X_Forwarded_For": true, "X_forwarded-Proto": true, "X-Forwarded_Port": true, "Forwarded_": false, "X_Real_Ip": true, "X_Request_Id": true, "Traceparent": false,
 		"X_Gateway_Destination_Endpoint": true, "X_Prefiller_Host_Port": true, "X_Session": true, "Transfer_Encoding": true, "Content_Length": true,
 		"Openai_Organization": false, "X_Own": false, "X_Twice": true,
 	} {
 		h := http.Header{"X-Twice": {"a"}, textproto.CanonicalMIMEHeaderKey(name): {"b"}}
-		w.removeShadows(h)
+		removeShadows(h, w.ListHeaders())
 		_, kept := h[textproto.CanonicalMIMEHeaderKey(name)]
 		assert.Equal(t, removed, !kept, name)
 		assert.Contains(t, h, "X-Twice")

@@ -106,12 +106,6 @@ func (a *attempt) sendHeaders() {
 	for _, header := range rc.Reply {
 		h.Set(header.Name, header.Value)
 	}
-	if a.server.options.ReportEndpoint {
-		h.Set(request.HeaderPicked, rc.Endpoint.Address())
-	}
-	if rc.Conformance {
-		h.Set(request.HeaderServed, rc.Served)
-	}
 	if rc.Restore != nil {
 		h.Del(headerContentLength) // the length changes
 	}

@@ -132,11 +132,11 @@ func TestLeave(t *testing.T) {
 		for _, c := range []*http.Client{one, two} {
 			assert.False(t, mustClose(t, r, c))
 		}
-		assert.Equal(t, 2, r.gate.OpenConns())
+		assert.Equal(t, 2, r.OpenConns())
 		r.StartDraining()
 		assert.True(t, mustClose(t, r, one), "HTTP/1.1 has a header")
 		assert.False(t, mustClose(t, r, two), "HTTP/2 has none")
-		await(t, func() bool { return r.gate.OpenConns() == 0 })
+		await(t, func() bool { return r.OpenConns() == 0 })
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/memnet"
@@ -149,6 +148,7 @@ type rig struct {
 
 func testOptions() Options {
 	return Options{
+		Options: request.Options{Now: time.Now, Wanted: &request.WantedHeaders{}},
 		Address: "127.0.0.1:0", MaxRequestBody: 1 << 20, BodyTimeout: time.Minute, IdleTimeout: time.Hour, SendTimeout: 30 * time.Second, MaxAttempts: 3,
 	}
 }
@@ -159,7 +159,7 @@ func start(t testing.TB, o Options, l limits.Limits) *rig {
 	t.Helper()
 	r := newRig(t, o, l)
 	memory, backs := memnet.Listen(), map[string]*memnet.Listener{}
-	r.listener = r.gate.CountingListener(memory, nil)
+	r.AttachListener(memory)
 	r.address, r.connect = "proxy.example", memory.From(netip.MustParseAddrPort("192.0.2.1:1000"))
 	r.listenBack = func() (net.Listener, string) {
 		address := "10.0.0." + strconv.Itoa(len(backs)+1) + ":8000"
@@ -180,7 +180,7 @@ func start(t testing.TB, o Options, l limits.Limits) *rig {
 func newRig(t testing.TB, o Options, l limits.Limits) *rig {
 	pool, ledger := &fakePool{}, limits.NewLedger(l)
 	return &rig{t: t, pool: pool, ledger: ledger, Server: New(Params{
-		Options: o, Log: zap.NewNop(), Pools: pool, Ledger: ledger, Clock: clock.RealClock{},
+		Options: o, Log: zap.NewNop(), Pools: pool, Ledger: ledger,
 	})}
 }
 
@@ -194,7 +194,7 @@ func (r *rig) run() {
 		await(r.t, func() bool {
 			return r.ledger.TotalUse(limits.Bytes) == 0 && r.ledger.TotalUse(limits.Streams) == 0
 		})
-		await(r.t, func() bool { return r.gate.OpenConns() == 0 && len(r.upstream.serverStats()) == 0 })
+		await(r.t, func() bool { return r.OpenConns() == 0 && len(r.upstream.serverStats()) == 0 })
 	})
 }
 

@@ -56,10 +56,10 @@ type Stats struct {
 func (s *Server) ProxyStats() Stats {
 	c := &s.counters
 	return Stats{
-		Connections: s.gate.OpenConns(),
+		Connections: s.OpenConns(),
 		Servers:     s.upstream.serverStats(),
 
-		RefusedConnections: s.gate.RefusedConns(),
+		RefusedConnections: s.RefusedConns(),
 		Retries:            c.retries.Load(),
 		Attempts: map[Result]int64{
 			Answered: c.answered.Load(), Unconnected: c.unconnected.Load(), Broken: c.broken.Load(), Silent: c.silent.Load(), Gone: c.leaving.Load(),

@@ -63,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveRequest handles the request. It returns false if the client must see that the response is not complete.
 func (t *transfer) serveRequest() (complete bool) {
 	rc, s, r := &t.requestContext, t.server, t.request
-	rc.StartRequest(s.pools.FindHost(r.Host), &s.requestOptions)
+	rc.StartRequest(s.pools.FindHost(r.Host), &s.options.Options)
 	defer func() {
 		if t.isClientGone() {
 			rc.OnClientGone()
@@ -71,15 +71,11 @@ func (t *transfer) serveRequest() (complete bool) {
 		rc.EndRequest(nil)
 	}()
 	defer t.freeBody()
-	s.connections.MarkResponse(t.writer)
+	s.MarkResponse(t.writer)
 	if isWebSocket(r) {
 		t.writer.Header().Set(headerConnection, tokenClose) // if it is declined
 	}
-	headers, private := s.wanted.Load().readHeaders(r.Header)
-	rc.SetRequestHeaders(&request.IncomingHeaders{
-		Path: r.URL.RequestURI(), ID: r.Header.Get(request.HeaderRequestID), TraceParent: r.Header.Get(request.HeaderTrace),
-		Headers: headers, Private: private,
-	})
+	rc.SetRequestHeaders(s.readHeaders(r))
 	refusal := t.admitRequest()
 	if refusal == nil {
 		var err error

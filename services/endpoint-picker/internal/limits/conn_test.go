@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -13,15 +14,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a server behind a gate.
+// rig is a server with a listener that counts.
 type rig struct {
-	*Gate
+	*HTTPListener
 
 	server *http.Server
 	ledger *Ledger
@@ -30,10 +32,10 @@ type rig struct {
 	memory *memnet.Listener
 }
 
-func newRig(limit int) *rig {
+func newRig(limit int, secure *tls.Config) *rig {
 	l := NewLedger(Limits{Bytes: limit})
-	r := &rig{Gate: NewGate(l), ledger: l, counts: make(chan [2]int64, 1), next: make(chan struct{})}
-	r.server = &http.Server{ConnContext: WithConn, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+	r := &rig{ledger: l, counts: make(chan [2]int64, 1), next: make(chan struct{})}
+	r.server = &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		c := ConnOf(q)
 		before := c.Account().CurrentUse(Bytes)
 		c.BeginRequest(q)
@@ -41,20 +43,24 @@ func newRig(limit int) *rig {
 		r.counts <- [2]int64{before, c.Account().CurrentUse(Bytes)}
 		<-r.next
 	})}
+	r.server.Protocols = &http.Protocols{}
+	r.server.Protocols.SetHTTP1(true)
+	r.server.Protocols.SetUnencryptedHTTP2(true)
+	r.HTTPListener = NewHTTPListener(HTTPParams{
+		Log: zap.NewNop(), Ledger: l, Address: "127.0.0.1:0", TLS: secure, Protocols: []string{"h2", "http/1.1"}, Server: r.server,
+	})
 	return r
 }
 
 // start runs a server in memory until the end of a bubble, when nothing may be counted anymore.
 func start(t *testing.T, limit int) *rig {
 	t.Helper()
-	r := newRig(limit)
+	r := newRig(limit, nil)
 	r.memory = memnet.Listen()
-	r.server.Protocols = &http.Protocols{}
-	r.server.Protocols.SetHTTP1(true)
-	r.server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = r.server.Serve(r.Gate.CountingListener(r.memory, nil)) }()
+	r.AttachListener(r.memory)
+	go func() { _ = r.Run() }()
 	t.Cleanup(func() {
-		_ = r.server.Close()
+		r.Close()
 		synctest.Wait()
 		assert.Zero(t, r.OpenConns())
 		assert.Zero(t, r.ledger.TotalUse(Bytes))

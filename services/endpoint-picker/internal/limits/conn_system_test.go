@@ -20,23 +20,19 @@ import (
 // overTLS serves over TLS, until the test ends, when nothing may be counted anymore. It returns the address.
 func overTLS(t *testing.T) (r *rig, address string) {
 	t.Helper()
-	r = newRig(0)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
 	config := certificate.TLS
 	certificate.Close()
-	r.server.Protocols = &http.Protocols{}
-	r.server.Protocols.SetHTTP1(true)
-	r.server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = r.server.Serve(r.Gate.CountingListener(l, config, "h2", "http/1.1")) }()
+	r = newRig(0, config)
+	require.NoError(t, r.OpenListener())
+	go func() { _ = r.Run() }()
 	t.Cleanup(func() {
-		_ = r.server.Close()
+		r.Close()
 		require.Eventually(t, func() bool { return r.OpenConns() == 0 && r.ledger.TotalUse(Bytes) == 0 }, kubetest.Patience,
 			time.Millisecond)
 	})
-	return r, l.Addr().String()
+	return r, r.ListenAddress()
 }
 
 // TestHTTP2OverTLS counts as TestHTTP2 does: the connection of a request is that within TLS.
