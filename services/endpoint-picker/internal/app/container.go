@@ -206,14 +206,10 @@ func newHealth(r *pools.Registry) *grpcserver.HealthServer {
 // replyTimeout is the time for a gateway to read a reply, and to send the rest of a message.
 const replyTimeout = 30 * time.Second
 
-// limitsOf returns the limits that the listeners for requests share.
-func limitsOf(cfg *config.Config) grpcserver.Limits {
-	return grpcserver.Limits{
-		MaxBytes: int(cfg.ExtProc.MaxBuffered), MaxStreams: cfg.ExtProc.MaxStreams, MessageTimeout: replyTimeout, SendTimeout: replyTimeout,
-	}
+// newLedger returns what the clients of all listeners for requests hold.
+func newLedger(cfg *config.Config) *limits.Ledger {
+	return limits.NewLedger(limits.Limits{Connections: grpcserver.MaxConnections, Streams: cfg.ExtProc.MaxStreams, Bytes: int(cfg.ExtProc.MaxBuffered)})
 }
-
-func newLedger(cfg *config.Config) *limits.Ledger { return grpcserver.NewLedger(limitsOf(cfg)) }
 
 func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 	cfg := p.Config
@@ -222,8 +218,8 @@ func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
 	listener := grpcserver.New(grpcserver.Params{
-		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Service: s, Options: options.ServerOptions(),
-		Codec: extproc.NewCodec(), Limits: limitsOf(cfg), Ledger: p.Ledger,
+		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Ledger: p.Ledger, Options: options.ServerOptions(),
+		MessageTimeout: replyTimeout, SendTimeout: replyTimeout, Codec: extproc.NewCodec(), Register: s.Register,
 	})
 	metrics.RegisterGateways(p.Registry, listener.GatewayStats)
 	return extProcListener{listener}
@@ -240,9 +236,9 @@ const (
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *grpcserver.HealthServer) healthListener {
 	return healthListener{grpcserver.New(grpcserver.Params{
-		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Service: h,
+		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Register: h.Register,
 		Options: grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
-		Limits:  grpcserver.Limits{MaxStreams: maxHealthStreams, MaxBytes: maxHealthBytes},
+		Ledger:  limits.NewLedger(limits.Limits{Connections: grpcserver.MaxConnections, Streams: maxHealthStreams, Bytes: maxHealthBytes}),
 	})}
 }
 

@@ -8,8 +8,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-
-	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
 )
 
 // BenchmarkMachine is what a request costs without gRPC and without the wire.
@@ -46,7 +44,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprintf("body=%d/tokens=%d", bench.body, bench.tokens), func(b *testing.B) {
 			picker := newOne()
 			r := &rig{Server: NewServer(Params{Options: Options{Options: life, MaxRequestBody: maxBodyHere}, Log: zap.NewNop(), Pools: picker})}
-			r.dial(b, grpcserver.Limits{})
+			r.dial(b)
 			first, begin, token, last := headers(FullDuplex), reply(), piece("data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n"), pieceEnd("data: [DONE]\n\n")
 			request := []*extprocv3.ProcessingRequest{toEnvoy(&first)}
 			pieces := inChunks(noise(bench.body), 16<<10)

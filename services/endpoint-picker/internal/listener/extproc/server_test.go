@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*Server
 
-	peers  *grpcserver.ClientServers
+	peers  *grpcserver.Server
 	picker *one
 	logs   *zaptest.ObservedLogs
 	client extprocv3.ExternalProcessorClient
@@ -64,9 +65,7 @@ func (o *one) ended(t *testing.T, n int) []result {
 	return results
 }
 
-func newRig(t testing.TB, o Options) *rig { return newLimitedRig(t, o, grpcserver.Limits{}) }
-
-func newLimitedRig(t testing.TB, o Options, limits grpcserver.Limits) *rig {
+func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	core, logs := zaptest.New(zap.DebugLevel)
 	if o.MaxRequestBody == 0 {
@@ -75,26 +74,27 @@ func newLimitedRig(t testing.TB, o Options, limits grpcserver.Limits) *rig {
 	r := &rig{picker: newOne(), logs: logs}
 	o.Now, o.Wanted = now, &request.WantedHeaders{}
 	r.Server = NewServer(Params{Options: o, Log: zap.New(core), Pools: r.picker})
-	r.dial(t, limits)
+	r.dial(t)
 	return r
 }
 
 // dial serves s until the test ends.
-func (r *rig) dial(t testing.TB, limits grpcserver.Limits) {
+func (r *rig) dial(t testing.TB) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	r.peers = grpcserver.NewClientServers(grpcserver.ClientServersParams{Log: zap.NewNop(), Limits: limits, Codec: NewCodec(), Register: r.Register})
+	r.peers = grpcserver.New(grpcserver.Params{Log: zap.NewNop(), Ledger: limits.NewLedger(limits.Limits{}), Codec: NewCodec(), Register: r.Register})
+	r.peers.AttachListener(listener)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = r.peers.Serve(listener)
+		_ = r.peers.Run()
 	}()
 	conn, err := grpc.NewClient("passthrough:bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return listener.Dial() }))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
-		r.peers.Stop()
+		r.peers.Close()
 		<-done
 	})
 	r.client = extprocv3.NewExternalProcessorClient(conn)
@@ -529,6 +529,6 @@ func TestConnectionThatBreaks(t *testing.T) {
 	assert.NotEqual(t, request.Completed, r.picker.ended(t, 1)[0].Outcome)
 	assert.Zero(t, r.picker.placed, "the gateway does not have the pick")
 	assert.Zero(t, r.picker.inFlight())
-	require.Eventually(t, func() bool { s := r.peers.TotalStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience,
+	require.Eventually(t, func() bool { s := r.peers.GatewayStats(); return s.Bytes == 0 && s.Streams == 0 }, kubetest.Patience,
 		time.Millisecond)
 }

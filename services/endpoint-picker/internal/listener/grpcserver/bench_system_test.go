@@ -82,7 +82,7 @@ func servePlain(b *testing.B) string {
 	return l.Addr().String()
 }
 
-func servePeers(b *testing.B, o Limits) (*rig, string) {
+func servePeers(b *testing.B, o testLimits) (*rig, string) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -91,7 +91,7 @@ func servePeers(b *testing.B, o Limits) (*rig, string) {
 
 // BenchmarkStream is a request with a body of 5 kB and an answer, client included, by a plain gRPC server and by this package.
 func BenchmarkStream(b *testing.B) {
-	limits := Limits{MaxBytes: 256 << 20, MaxStreams: 32 << 10, MessageTimeout: time.Minute, SendTimeout: 20 * time.Second}
+	limits := testLimits{MaxBytes: 256 << 20, MaxStreams: 32 << 10, MessageTimeout: time.Minute, SendTimeout: 20 * time.Second}
 	for name, serve := range map[string]func(b *testing.B) string{
 		"plain": servePlain,
 		"peers": func(b *testing.B) string { _, address := servePeers(b, limits); return address },
@@ -171,12 +171,12 @@ func BenchmarkMemory(b *testing.B) {
 	const n = 500
 	b.Run("peer", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Limits{}, grpc.NumStreamWorkers(16))
+			r := overLoopback(b, testLimits{}, grpc.NumStreamWorkers(16))
 			before := inUse()
 			for i := range n {
 				r.dialRaw(b, fmt.Sprintf("127.0.%d.%d", 1+i/250, 1+i%250), http2Window)
 			}
-			for r.TotalStats().Connections < n {
+			for r.GatewayStats().Connections < n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -185,12 +185,12 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("connection", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Limits{})
+			r := overLoopback(b, testLimits{})
 			before := inUse()
 			for range n {
 				r.dialRaw(b, good, http2Window)
 			}
-			for r.TotalStats().Connections < n {
+			for r.GatewayStats().Connections < n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -199,14 +199,14 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("stream", func(b *testing.B) {
 		for b.Loop() {
-			r := overLoopback(b, Limits{})
+			r := overLoopback(b, testLimits{})
 			x := r.dialRaw(b, good, http2Window)
 			x.read()
 			before := inUse()
 			for range 20 * n {
 				x.open()
 			}
-			for r.TotalStats().Streams < 20*n {
+			for r.GatewayStats().Streams < 20*n {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond)

@@ -29,7 +29,7 @@ func BenchmarkAdmit(b *testing.B) {
 		used  int64
 	}{{"within", 1, 0}, {"beyond", 1, 2}, {"beyond of 300", 300, 2}} {
 		b.Run(tt.name, func(b *testing.B) {
-			r := NewClientServers(ClientServersParams{Limits: Limits{MaxBytes: 1}})
+			r := New(Params{Ledger: limits.NewLedger(limits.Limits{Bytes: 1})})
 			for i := range tt.peers {
 				cl := newClient(r, connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}))
 				cl.account.AddUse(limits.Bytes, tt.used)
@@ -68,7 +68,7 @@ func BenchmarkPool(b *testing.B) {
 func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{1000, 32_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			r := NewClientServers(ClientServersParams{})
+			r := New(Params{Ledger: limits.NewLedger(limits.Limits{})})
 			cl := r.clientOf(connlimit.AddressOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}))
 			for range n {
 				s := newStream(b.Context(), cl, nil)

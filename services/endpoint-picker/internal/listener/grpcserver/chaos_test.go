@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
 // TestCountersReturnToZero has hostile clients that do random things, beside a good one that is always served.
@@ -21,7 +23,7 @@ func TestCountersReturnToZero(t *testing.T) {
 // randomPeers returns how often the good client was served beside the others.
 func randomPeers(t *testing.T, over overNetwork) (asked int) {
 	t.Helper()
-	r := over(t, Limits{MaxBytes: 4 << 20, MaxStreams: 64, MessageTimeout: time.Second, SendTimeout: time.Second})
+	r := over(t, testLimits{MaxBytes: 4 << 20, MaxStreams: 64, MessageTimeout: time.Second, SendTimeout: time.Second})
 	actions := []func(x *raw, id uint32, random *rand.Rand){
 		func(x *raw, id uint32, _ *rand.Rand) { x.send(id, message("headers"), 100) },
 		func(x *raw, id uint32, random *rand.Rand) { x.send(id, message("headers")[:random.IntN(12)], 1) },
@@ -68,16 +70,18 @@ func randomPeers(t *testing.T, over overNetwork) (asked int) {
 			r.pass(sweepInterval / 10)
 		}
 	}
-	t.Logf("the good peer asked %d times; %+v", asked, r.TotalStats())
+	t.Logf("the good peer asked %d times; %+v", asked, r.GatewayStats())
 	r.await(t, "the end of all streams", func() bool {
 		for _, cl := range *r.allClients.Load() {
 			cl.closeConns() // again, because some connections were not accepted yet
 		}
-		return r.TotalStats().Streams == 0 && r.TotalStats().Connections == 0
+		return r.GatewayStats().Streams == 0 && r.GatewayStats().Connections == 0
 	})
 	r.collected(t)
-	for _, p := range r.ClientStats() {
-		assert.Equal(t, ClientStats{Address: p.Address}, p)
+	for _, cl := range *r.allClients.Load() {
+		for _, resource := range []limits.Resource{limits.Connections, limits.Streams, limits.Bytes} {
+			assert.Zero(t, cl.account.CurrentUse(resource), cl.account.Address)
+		}
 	}
 	return asked
 }

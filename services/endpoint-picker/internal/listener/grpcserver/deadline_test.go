@@ -9,12 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
 // late is how much later than its deadline a stream may end, and this be noticed.
 const late = 3*sweepInterval + 50*time.Millisecond
 
-var timeouts = Limits{MessageTimeout: 10 * time.Second, SendTimeout: 20 * time.Second}
+var timeouts = testLimits{MessageTimeout: 10 * time.Second, SendTimeout: 20 * time.Second}
 
 // trickle sends one byte per second until the stream has ended.
 func (x *raw) trickle(id uint32, data []byte) {
@@ -127,7 +129,7 @@ func TestEveryStateHasADeadline(t *testing.T) {
 				assert.GreaterOrEqual(t, x.replies[id], len("refused: timeout of "), "the stream ended with a reason")
 				x.mu.Unlock()
 				time.Sleep(time.Second)
-				stats := r.TotalStats()
+				stats := r.GatewayStats()
 				assert.Equal(t, int64(1), stats.ExpiredStreams)
 				assert.Zero(t, stats.Streams)
 			})
@@ -152,21 +154,21 @@ func TestReaderThatStops(t *testing.T) {
 		}()
 		time.Sleep(timeouts.SendTimeout - time.Second)
 		assert.Empty(t, r.service.ended())
-		assert.Greater(t, r.TotalStats().Bytes, 400<<10)
+		assert.Greater(t, r.GatewayStats().Bytes, 400<<10)
 		time.Sleep(time.Second + late)
 		require.Len(t, r.service.ended(), 1)
 		var timeout *TimeoutError
 		require.ErrorAs(t, r.service.ended()[0], &timeout)
 		assert.Equal(t, "unread reply", timeout.State)
 
-		stats := r.TotalStats()
+		stats := r.GatewayStats()
 		assert.Equal(t, 1, stats.Streams, "gRPC keeps the stream for its unread replies")
 		assert.Greater(t, stats.Bytes, 100<<10, "and the first of them")
 		assert.Less(t, stats.Bytes, 200<<10, "but not those that were not sent")
 		x.reset(id)
 		time.Sleep(time.Second)
-		assert.Zero(t, r.TotalStats().Streams)
-		assert.Zero(t, r.TotalStats().Bytes)
+		assert.Zero(t, r.GatewayStats().Streams)
+		assert.Zero(t, r.GatewayStats().Bytes)
 	})
 }
 
@@ -194,14 +196,14 @@ func TestDeadlinesRestart(t *testing.T) {
 		_, err = receive(s)
 		require.Error(t, err)
 		assert.Equal(t, []error{nil}, r.service.ended())
-		assert.Zero(t, r.TotalStats().ExpiredStreams)
+		assert.Zero(t, r.GatewayStats().ExpiredStreams)
 	})
 }
 
 func TestNoDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		s, cancel := r.gateway(t, good).open()
 		send(t, s, "headers", "end")
 		_, err := receive(s)
@@ -217,7 +219,7 @@ func TestNoDeadline(t *testing.T) {
 func TestClockOfAStalledProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := NewClientServers(ClientServersParams{})
+		s := New(Params{Ledger: limits.NewLedger(limits.Limits{})})
 		s.sweepOnce(nil)
 		time.Sleep(sweepInterval)
 		s.sweepOnce(nil)

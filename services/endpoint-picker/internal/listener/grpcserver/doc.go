@@ -1,8 +1,7 @@
-// Package grpcserver runs the gRPC servers of the picker: their ports and certificates (server.go), health checks (health.go), and servers
-// for gateways of which none can hurt the others. A client is the IP address of a gateway: of
-// one pod, in a cluster.
+// Package grpcserver serves gRPC to gateways of which none can hurt the others, and answers health checks (health.go). A client is the IP
+// address of a gateway: of one pod, in a cluster.
 //
-// ClientServers accept connections and give each client a gRPC server of its own. All that a client makes the process hold is counted
+// A Server accepts connections and gives each client a gRPC server of its own. All that a client makes the process hold is counted
 // for the client: its connections, its streams, and the bytes of its messages, from the first byte of a frame that arrives
 // (half messages included) to the last byte of a reply that the client has read. A handler opens its Stream with OpenStream,
 // and counts what it stores elsewhere with Stream.BufferPool or Stream.AddHeldBytes.
@@ -22,9 +21,9 @@
 // Every state of a stream has a deadline:
 //
 //	silence, part of a length       StreamState.Timeout
-//	half a message                  Limits.MessageTimeout
-//	a reply that nobody reads       Limits.SendTimeout
-//	the same, the stream has ended  Limits.SendTimeout, while the client has more streams than its share
+//	half a message                  Params.MessageTimeout
+//	a reply that nobody reads       Params.SendTimeout
+//	the same, the stream has ended  Params.SendTimeout, while the client has more streams than its share
 //	a connection that nobody reads  20 s for a write; after 1 s new streams are refused
 //	a connection without a preface  grpc.ConnectionTimeout
 //

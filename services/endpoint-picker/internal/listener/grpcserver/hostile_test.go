@@ -21,7 +21,7 @@ import (
 const served = "ok"
 
 // overNetwork is overMemory or overLoopback.
-type overNetwork func(t testing.TB, o Limits, options ...grpc.ServerOption) *rig
+type overNetwork func(t testing.TB, o testLimits, options ...grpc.ServerOption) *rig
 
 // holdStreams opens streams that stay open.
 func (g *gateway) holdStreams(n int) (replies []string) {
@@ -43,7 +43,7 @@ func TestSilentStreamsDoNotStopOthers(t *testing.T) {
 func silentStreams(t *testing.T, over overNetwork) {
 	t.Helper()
 	const limit = 100
-	r := over(t, Limits{MaxStreams: limit})
+	r := over(t, testLimits{MaxStreams: limit})
 	x := r.dialRaw(t, hostile, http2Window)
 	x.read()
 	for range 3 * limit {
@@ -53,7 +53,7 @@ func silentStreams(t *testing.T, over overNetwork) {
 	for _, err := range r.service.ended() {
 		require.ErrorIs(t, err, limits.ErrTooManyStreams)
 	}
-	assert.Equal(t, limit, r.TotalStats().Streams)
+	assert.Equal(t, limit, r.GatewayStats().Streams)
 
 	g := r.gateway(t, good)
 	for i, reply := range g.holdStreams(limit / 2) {
@@ -61,7 +61,7 @@ func silentStreams(t *testing.T, over overNetwork) {
 	}
 	r.pass(limits.LevelAge)
 	assert.Equal(t, "refused: "+limits.ErrTooManyStreams.Error(), g.holdStreams(2)[1], "it has its half now")
-	assert.LessOrEqual(t, r.TotalStats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
+	assert.LessOrEqual(t, r.GatewayStats().Streams, limit+limit/2+2, "limit x (1 + 1/2)")
 }
 
 // TestStreamsOfManyPeers checks the bound of the total: limit x (1 + 1/2 + ... + 1/n).
@@ -69,7 +69,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 60
-		r := overMemory(t, Limits{MaxStreams: limit})
+		r := overMemory(t, testLimits{MaxStreams: limit})
 		bound := 0
 		for n := range 5 {
 			g := r.gateway(t, fmt.Sprintf("10.0.0.%d", n+1))
@@ -82,7 +82,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, got, limit/(n+1), "peer %d", n)
 			bound += limit/(n+1) + 1
-			assert.LessOrEqual(t, r.TotalStats().Streams, bound)
+			assert.LessOrEqual(t, r.GatewayStats().Streams, bound)
 		}
 	})
 }
@@ -96,21 +96,21 @@ func TestUnreadRefusalsEnd(t *testing.T) {
 func unreadRefusals(t *testing.T, over overNetwork) {
 	t.Helper()
 	const limit, n = 50, 1000
-	r := over(t, Limits{MaxStreams: limit})
+	r := over(t, testLimits{MaxStreams: limit})
 	x := r.dialRaw(t, hostile, 0)
 	x.read()
 	for range n {
 		x.open()
 	}
-	r.await(t, "refusals without a body", func() bool { return r.TotalStats().RefusedStreams == n-limit-maxRefused })
-	assert.Equal(t, limit, r.TotalStats().Streams)
+	r.await(t, "refusals without a body", func() bool { return r.GatewayStats().RefusedStreams == n-limit-maxRefused })
+	assert.Equal(t, limit, r.GatewayStats().Streams)
 	r.await(t, "refusals by handlers", func() bool { return len(r.service.ended()) == maxRefused })
 	x.open()
-	r.await(t, "a refusal", func() bool { return r.TotalStats().RefusedStreams == n-limit-maxRefused+1 })
+	r.await(t, "a refusal", func() bool { return r.GatewayStats().RefusedStreams == n-limit-maxRefused+1 })
 	assert.Equal(t, served, r.gateway(t, good).ask(10))
 	require.NoError(t, x.net.Close())
 	cl := (*r.allClients.Load())[0]
-	r.await(t, "the end of streams that wait for nobody", func() bool { return len(cl.allStreams(nil)) == 0 && r.TotalStats().Streams == 0 })
+	r.await(t, "the end of streams that wait for nobody", func() bool { return len(cl.allStreams(nil)) == 0 && r.GatewayStats().Streams == 0 })
 	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
 
@@ -119,7 +119,7 @@ func TestUnreadStreamsMakeRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 20
-		r := overMemory(t, Limits{MaxStreams: limit, SendTimeout: 20 * time.Second})
+		r := overMemory(t, testLimits{MaxStreams: limit, SendTimeout: 20 * time.Second})
 		x := r.dialRaw(t, hostile, 0)
 		x.read()
 		for range limit {
@@ -129,13 +129,13 @@ func TestUnreadStreamsMakeRoom(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		assert.Len(t, r.service.ended(), limit)
-		assert.Equal(t, limit, r.TotalStats().Streams)
-		assert.Zero(t, r.TotalStats().BlockedConnections, "nobody needs the room")
+		assert.Equal(t, limit, r.GatewayStats().Streams)
+		assert.Zero(t, r.GatewayStats().BlockedConnections, "nobody needs the room")
 
 		assert.NotContains(t, r.gateway(t, good).holdStreams(limit/2), "refused: "+limits.ErrTooManyStreams.Error())
 		time.Sleep(2 * sweepInterval)
-		assert.Equal(t, int64(1), r.TotalStats().BlockedConnections)
-		assert.Equal(t, limit/2, r.TotalStats().Streams)
+		assert.Equal(t, int64(1), r.GatewayStats().BlockedConnections)
+		assert.Equal(t, limit/2, r.GatewayStats().Streams)
 		assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 	})
 }
@@ -203,7 +203,7 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 // run attacks while a good client sends requests.
 func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 	t.Helper()
-	r := over(t, Limits{MaxBytes: a.limit, MessageTimeout: time.Minute})
+	r := over(t, testLimits{MaxBytes: a.limit, MessageTimeout: time.Minute})
 	g := r.gateway(t, good)
 	body := a.limit / 8
 	require.Equal(t, served, g.ask(body))
@@ -213,10 +213,10 @@ func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 		x.read()
 		halfMessages(t, x, a.streams/conns, a.size, a.frame)
 	}
-	r.await(t, "the attack", func() bool { return r.TotalStats().Bytes > a.limit/2 })
+	r.await(t, "the attack", func() bool { return r.GatewayStats().Bytes > a.limit/2 })
 	largest := 0
 	for range requests {
-		largest = max(largest, r.TotalStats().Bytes)
+		largest = max(largest, r.GatewayStats().Bytes)
 		require.Equal(t, served, g.ask(body))
 		r.pass(limits.LevelAge)
 	}
@@ -233,7 +233,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 600 << 10 // the first half of the message goes beyond it, and not so far that reading pauses
-		r := overMemory(t, Limits{MaxBytes: limit})
+		r := overMemory(t, testLimits{MaxBytes: limit})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		halfMessages(t, x, 1, maxBody, 0)
@@ -245,7 +245,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 		time.Sleep(discardTimeout + 2*sweepInterval)
 		require.Len(t, r.service.ended(), 1)
 		require.ErrorIs(t, r.service.ended()[0], limits.ErrTooManyBytes)
-		assert.Zero(t, r.TotalStats().EvictedStreams)
+		assert.Zero(t, r.GatewayStats().EvictedStreams)
 	})
 }
 
@@ -253,7 +253,7 @@ func TestLargeMessagesAreRefusedWithin(t *testing.T) {
 func TestRefusalsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		ids := []uint32{x.open(), x.open()}
@@ -266,9 +266,9 @@ func TestRefusalsLeaveNothingBehind(t *testing.T) {
 		assert.Len(t, r.service.ended(), 1, "the stream that the peer has ended")
 		time.Sleep(discardTimeout + 3*sweepInterval)
 		assert.Len(t, r.service.ended(), 2)
-		assert.Zero(t, r.TotalStats().Bytes)
-		assert.Zero(t, r.TotalStats().Streams)
-		assert.Zero(t, r.TotalStats().ExpiredStreams)
+		assert.Zero(t, r.GatewayStats().Bytes)
+		assert.Zero(t, r.GatewayStats().Streams)
+		assert.Zero(t, r.GatewayStats().ExpiredStreams)
 	})
 }
 
@@ -276,7 +276,7 @@ func TestRefusalsLeaveNothingBehind(t *testing.T) {
 func TestLostBuffersDoNotRefuse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{MaxBytes: 1 << 20})
+		r := overMemory(t, testLimits{MaxBytes: 1 << 20})
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(100<<10))
 		pool := (*r.allClients.Load())[0].account.BufferPool()
@@ -286,7 +286,7 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		}
 		assert.Equal(t, "refused: "+limits.ErrTooManyBytes.Error(), g.ask(100<<10))
 		runtime.KeepAlive(buffers)
-		r.await(t, "a collection", func() bool { return r.TotalStats().Bytes < 1<<19 }) // it goes on beside
+		r.await(t, "a collection", func() bool { return r.GatewayStats().Bytes < 1<<19 }) // it goes on beside
 		assert.Equal(t, served, g.ask(100<<10))
 	})
 }
@@ -296,7 +296,7 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 func TestSmallFramesCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		const pieces = 10
@@ -306,7 +306,7 @@ func TestSmallFramesCount(t *testing.T) {
 			x.send(id, []byte{1}, 1)
 		}
 		synctest.Wait()
-		assert.Equal(t, pieces*(pieceSize+limits.BlockOverhead)+pieceSize*frameOverhead, r.TotalStats().Bytes)
+		assert.Equal(t, pieces*(pieceSize+limits.BlockOverhead)+pieceSize*frameOverhead, r.GatewayStats().Bytes)
 	})
 }
 
@@ -315,7 +315,7 @@ func TestSmallFramesCount(t *testing.T) {
 func TestSmallFramesThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		x := r.dialRaw(t, hostile, 0)
 		x.read()
 		id := x.open()
@@ -325,13 +325,13 @@ func TestSmallFramesThatNobodyReads(t *testing.T) {
 		}
 		x.sendInWindow(id, message("end"))
 		time.Sleep(2 * sweepInterval)
-		before := r.TotalStats().Bytes
+		before := r.GatewayStats().Bytes
 		const frames = 20_000
 		for range frames {
 			x.send(id, []byte{1}, 1)
 		}
 		synctest.Wait()
-		got := r.TotalStats().Bytes - before
+		got := r.GatewayStats().Bytes - before
 		assert.GreaterOrEqual(t, got, frames-1024)
 		assert.Less(t, got, 4*frames)
 		assert.EqualValues(t, backlogBytes, (*r.allClients.Load())[0].uncounted)
@@ -343,7 +343,7 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit, size, n = 18 << 20, 32 << 10, 140 // with the pieces that they wait for, less than what pauses
-		r := overMemory(t, Limits{MaxBytes: limit})
+		r := overMemory(t, testLimits{MaxBytes: limit})
 		responding := r.gateway(t, hostile)
 		require.Equal(t, []string{served}, responding.holdStreams(1))
 		x := r.dialRaw(t, hostile, http2Window)
@@ -355,15 +355,15 @@ func TestEvictionTakesTheOldest(t *testing.T) {
 			x.send(id, append(message("headers"), append(head(size), make([]byte, size-1)...)...), 16<<10)
 			time.Sleep(time.Millisecond)
 		}
-		assert.Greater(t, r.TotalStats().Bytes, limit)
-		assert.Zero(t, r.TotalStats().EvictedStreams)
+		assert.Greater(t, r.GatewayStats().Bytes, limit)
+		assert.Zero(t, r.GatewayStats().EvictedStreams)
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(maxBody))
 		time.Sleep(evictAfter + 2*sweepInterval)
 		assert.Equal(t, served, g.ask(maxBody))
 
 		synctest.Wait()
-		stats := r.TotalStats()
+		stats := r.GatewayStats()
 		assert.LessOrEqual(t, stats.Bytes, limit)
 		evicted := int(stats.EvictedStreams)
 		assert.GreaterOrEqual(t, evicted, 8, "what is beyond the share")
@@ -388,7 +388,7 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4 << 20
-		r := overMemory(t, Limits{MaxBytes: limit, SendTimeout: time.Minute})
+		r := overMemory(t, testLimits{MaxBytes: limit, SendTimeout: time.Minute})
 		g := r.gateway(t, good)
 		waiting, _ := g.open()
 		send(t, waiting, "headers", "end")
@@ -405,11 +405,11 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		assert.Greater(t, r.TotalStats().Bytes, limit/2)
+		assert.Greater(t, r.GatewayStats().Bytes, limit/2)
 		slow, _ := g.open()
 		send(t, slow, "headers", strings.Repeat("a", maxBody))
 		time.Sleep(time.Second)
-		assert.Greater(t, r.TotalStats().Bytes, limit)
+		assert.Greater(t, r.GatewayStats().Bytes, limit)
 		for range 20 {
 			require.Equal(t, served, g.ask(100<<10))
 			time.Sleep(closeAfter / 16)
@@ -419,7 +419,7 @@ func TestPeerThatDoesNotReturnMemoryIsClosed(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 
-		assert.Equal(t, int64(1), r.TotalStats().ClosedClients)
+		assert.Equal(t, int64(1), r.GatewayStats().ClosedClients)
 		x.mu.Lock()
 		closed := x.broken != nil
 		x.mu.Unlock()
@@ -448,7 +448,7 @@ func TestOnePeerOverload(t *testing.T) {
 func onePeerOverload(t *testing.T, over overNetwork) {
 	t.Helper()
 	const requests = 20
-	r := over(t, Limits{MaxBytes: 4 * maxBody})
+	r := over(t, testLimits{MaxBytes: 4 * maxBody})
 	g := r.gateway(t, good)
 	var mu sync.Mutex
 	results := map[string]int{}
@@ -472,7 +472,7 @@ func onePeerOverload(t *testing.T, over overNetwork) {
 	assert.Equal(t, requests, results[served], results)
 	assert.Positive(t, results[refused+limits.ErrTooManyBytes.Error()], results)
 	assert.Len(t, results, 2, results)
-	assert.Zero(t, r.TotalStats().ClosedClients)
+	assert.Zero(t, r.GatewayStats().ClosedClients)
 	r.collected(t)
 	for _, err := range r.service.ended() {
 		assert.True(t, err == nil || errors.Is(err, limits.ErrTooManyBytes), err)

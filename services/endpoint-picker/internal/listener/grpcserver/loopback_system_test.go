@@ -17,7 +17,7 @@ import (
 )
 
 // overLoopback is for tests with real connections.
-func overLoopback(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
+func overLoopback(t testing.TB, o testLimits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestLoopback(t *testing.T) {
 // TestHalfMessagesInTheHeap looks at the heap: nothing is held beside the count.
 func TestHalfMessagesInTheHeap(t *testing.T) {
 	const limit = 16 << 20
-	r := overLoopback(t, Limits{MaxBytes: limit})
+	r := overLoopback(t, testLimits{MaxBytes: limit})
 	before := heap()
 	x := r.dialRaw(t, hostile, http2Window)
 	x.read()
@@ -63,16 +63,16 @@ func TestHalfMessagesInTheHeap(t *testing.T) {
 	halfMessages(t, x, 700, 60<<10, 0)
 	halfMessages(t, r.dialRaw(t, hostile, http2Window), 200, 60<<10, 1)
 	r.await(t, "all streams, and bytes of them", func() bool {
-		s := r.TotalStats()
+		s := r.GatewayStats()
 		return len(r.service.ended())+s.Streams == 32+700+200 && s.Bytes > limit/2
 	})
-	r.await(t, "an end of what is beyond the limit", func() bool { return r.TotalStats().Bytes < 3*limit/2 })
+	r.await(t, "an end of what is beyond the limit", func() bool { return r.GatewayStats().Bytes < 3*limit/2 })
 	var held int64
 	assert.Eventually(t, func() bool {
 		held = heap() - before
 		return held < limit
 	}, kubetest.Patience, 100*time.Millisecond, "what arrives is in the heap until it is refused")
-	t.Logf("%d KiB in the heap, %d KiB counted", held>>10, r.TotalStats().Bytes>>10)
+	t.Logf("%d KiB in the heap, %d KiB counted", held>>10, r.GatewayStats().Bytes>>10)
 }
 
 // heap returns the bytes of the heap that are in use. A sync.Pool keeps its content for one collection.

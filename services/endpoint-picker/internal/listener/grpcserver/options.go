@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxStreams allows gateways to send all requests on one connection. Package peers limits the streams of a gateway.
+	// maxStreams allows gateways to send all requests on one connection. The ledger limits the streams of a gateway.
 	maxStreams = 1 << 20
 	// messageRoom is for headers and metadata beside the largest body. Handlers that do not use Stream get no larger message: for a
 	// body that is larger than that, gRPC breaks the stream, so a gateway gets no 413.

@@ -216,9 +216,15 @@ func (n *network) dial(ctx context.Context, from string) (net.Conn, error) {
 	}
 }
 
+// testLimits are the limits of a rig.
+type testLimits struct {
+	MaxBytes, MaxStreams        int
+	MessageTimeout, SendTimeout time.Duration
+}
+
 // rig is a running server.
 type rig struct {
-	*ClientServers
+	*Server
 	service *service
 	logs    *observer.ObservedLogs
 	dial    func(ctx context.Context, from string) (net.Conn, error)
@@ -228,27 +234,29 @@ type rig struct {
 	await func(t *testing.T, what string, cond func() bool)
 }
 
-func newRig(t testing.TB, l net.Listener, o Limits, options ...grpc.ServerOption) *rig {
+func newRig(t testing.TB, l net.Listener, o testLimits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{service: &service{}, logs: logs}
-	r.ClientServers = NewClientServers(ClientServersParams{
-		Log: zap.New(core), Limits: o, Codec: rawCodec{}, Register: r.service.register,
+	r.Server = New(Params{
+		Log: zap.New(core), Ledger: limits.NewLedger(limits.Limits{Connections: MaxConnections, Streams: o.MaxStreams, Bytes: o.MaxBytes}),
+		MessageTimeout: o.MessageTimeout, SendTimeout: o.SendTimeout, Codec: rawCodec{}, Register: r.service.register,
 		Options: append([]grpc.ServerOption{
 			grpc.NumStreamWorkers(16), grpc.StaticStreamWindowSize(256 << 10), grpc.StaticConnWindowSize(4 << 20),
 		}, options...),
 	})
 	done := make(chan error, 1)
-	go func() { done <- r.Serve(l) }()
+	r.AttachListener(l)
+	go func() { done <- r.Run() }()
 	t.Cleanup(func() {
-		r.Stop()
+		r.Close()
 		require.NoError(t, <-done)
 	})
 	return r
 }
 
 // overMemory is for tests within a synctest bubble.
-func overMemory(t testing.TB, o Limits, options ...grpc.ServerOption) *rig {
+func overMemory(t testing.TB, o testLimits, options ...grpc.ServerOption) *rig {
 	t.Helper()
 	n := newNetwork()
 	r := newRig(t, n, o, options...)
@@ -536,7 +544,7 @@ func (r *rig) collected(t *testing.T) {
 	const frame = 16<<10 + limits.BlockOverhead
 	r.await(t, "the end of buffers that were lost", func() bool {
 		runtime.GC()
-		stats := r.TotalStats()
+		stats := r.GatewayStats()
 		return stats.Bytes <= stats.Connections*frame
 	})
 }

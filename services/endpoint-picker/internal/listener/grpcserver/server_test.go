@@ -34,6 +34,7 @@ import (
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/servingcert"
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
 // watchable is a service with streams that stay open until the client ends them.
@@ -52,10 +53,10 @@ type memory struct {
 func start(t *testing.T, options ...grpc.ServerOption) memory {
 	t.Helper()
 	m := memory{
-		Server:   New(Params{Log: zap.NewNop(), Options: options, Service: watchable{health.NewServer()}}),
+		Server:   New(Params{Log: zap.NewNop(), Options: options, Register: watchable{health.NewServer()}.Register, Ledger: limits.NewLedger(limits.Limits{})}),
 		listener: bufconn.Listen(1 << 16),
 	}
-	m.Server.listener = m.listener
+	m.AttachListener(m.listener)
 	run(t, m.Server)
 	return m
 }

@@ -156,7 +156,7 @@ var unsent = &StreamState{Name: "unsent reply"}
 
 // Close must be called at the end of the handler. The stream counts for its client until the last reply is sent.
 func (s *Stream) Close() {
-	s.deadline.Store(s.deadlineAfter(s.client.server.params.Limits.SendTimeout)) // first: the old one may have passed
+	s.deadline.Store(s.deadlineAfter(s.client.server.params.SendTimeout)) // first: the old one may have passed
 	s.state.Store(unsent)
 	if s.waits.Add(-1) == 0 {
 		s.removeFromClient()
@@ -260,7 +260,7 @@ func (s *Stream) ReceiveMessage() (mem.Buffer, error) {
 		return nil, &MessageSizeError{Size: size, Limit: limit}
 	}
 	ofState := s.deadline.Load()
-	if ofMessage := s.deadlineAfter(s.client.server.params.Limits.MessageTimeout); ofMessage != 0 && (ofState == 0 || ofMessage < ofState) {
+	if ofMessage := s.deadlineAfter(s.client.server.params.MessageTimeout); ofMessage != 0 && (ofState == 0 || ofMessage < ofState) {
 		s.deadline.Store(ofMessage)
 	}
 	message, err := s.readMessage(size)
@@ -360,7 +360,7 @@ var sending = &StreamState{Name: "unread reply"}
 func (s *Stream) SendReply(message any) error {
 	state, ofState := s.state.Load(), s.deadline.Load()
 	s.state.Store(sending)
-	s.deadline.Store(s.deadlineAfter(s.client.server.params.Limits.SendTimeout))
+	s.deadline.Store(s.deadlineAfter(s.client.server.params.SendTimeout))
 	s.reply.message = message
 	err := s.inner.SendMsg(&s.reply)
 	s.reply.message = nil

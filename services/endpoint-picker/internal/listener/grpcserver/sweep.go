@@ -42,7 +42,7 @@ const (
 )
 
 // sweepUntilStopped checks deadlines and shares until the server has stopped.
-func (s *ClientServers) sweepUntilStopped() {
+func (s *Server) sweepUntilStopped() {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	var scratch []*Stream
@@ -57,7 +57,7 @@ func (s *ClientServers) sweepUntilStopped() {
 }
 
 // sweepOnce checks everything once.
-func (s *ClientServers) sweepOnce(scratch []*Stream) []*Stream {
+func (s *Server) sweepOnce(scratch []*Stream) []*Stream {
 	s.advanceClock()
 	for _, cl := range *s.allClients.Load() {
 		scratch = cl.allStreams(scratch[:0])
@@ -84,14 +84,14 @@ func (cl *client) estimateUncounted(all []*Stream) {
 }
 
 // advanceClock advances the clock.
-func (s *ClientServers) advanceClock() {
+func (s *Server) advanceClock() {
 	now := time.Now()
 	s.now.Add(int64(min(now.Sub(s.swept), maxTick)))
 	s.swept = now
 }
 
 // expireStreams ends the streams of a client whose deadline has passed.
-func (s *ClientServers) expireStreams(cl *client, all []*Stream) {
+func (s *Server) expireStreams(cl *client, all []*Stream) {
 	now := s.now.Load()
 	for _, stream := range all {
 		stream.removeUnopened()
@@ -113,7 +113,7 @@ func (s *ClientServers) expireStreams(cl *client, all []*Stream) {
 
 // expireUnsent closes the connection of a stream that has ended and whose replies the client does not read, if the client has too
 // many streams. gRPC has no other way to end such a stream, and the connection may have other streams.
-func (s *ClientServers) expireUnsent(cl *client, stream *Stream) {
+func (s *Server) expireUnsent(cl *client, stream *Stream) {
 	if cl.account.IsBeyondShare(limits.Streams) {
 		s.counters.blocked.Add(1)
 		_ = stream.conn.Close()
@@ -121,7 +121,7 @@ func (s *ClientServers) expireUnsent(cl *client, stream *Stream) {
 }
 
 // closeBlockedConns closes the connections of a client that does not read them.
-func (s *ClientServers) closeBlockedConns(cl *client) {
+func (s *Server) closeBlockedConns(cl *client) {
 	for _, c := range cl.allConns() {
 		if c.blockedFor() > closeBlocked {
 			s.counters.blocked.Add(1)
@@ -132,7 +132,7 @@ func (s *ClientServers) closeBlockedConns(cl *client) {
 
 // enforceShare makes a client that is beyond its share of bytes return memory. What the client has parked at another listener cannot be
 // returned here.
-func (s *ClientServers) enforceShare(cl *client, all []*Stream) {
+func (s *Server) enforceShare(cl *client, all []*Stream) {
 	if !cl.account.IsOverdrawn() {
 		cl.beyondSince = 0
 		return
@@ -155,7 +155,7 @@ func (s *ClientServers) enforceShare(cl *client, all []*Stream) {
 }
 
 // evictStreams ends as many evictable streams of a client as it takes to return to its share if all hold the same, oldest first.
-func (s *ClientServers) evictStreams(cl *client, all []*Stream) {
+func (s *Server) evictStreams(cl *client, all []*Stream) {
 	evictable := slices.DeleteFunc(all, func(stream *Stream) bool {
 		return !stream.state.Load().Evictable || stream.ctx.Err() != nil
 	})
@@ -173,7 +173,7 @@ func (s *ClientServers) evictStreams(cl *client, all []*Stream) {
 }
 
 // closeClient closes all connections of a client.
-func (s *ClientServers) closeClient(cl *client) {
+func (s *Server) closeClient(cl *client) {
 	s.counters.closedClients.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
 		zap.String("peer", cl.account.Address.String()), zap.Int64("bytes", cl.account.CurrentUse(limits.Bytes)),
@@ -183,7 +183,7 @@ func (s *ClientServers) closeClient(cl *client) {
 }
 
 // retireClient stops the server of a client that has had no connections for a while, and forgets the client when it holds nothing.
-func (s *ClientServers) retireClient(cl *client) {
+func (s *Server) retireClient(cl *client) {
 	if cl.account.CurrentUse(limits.Connections) > 0 {
 		cl.idle.Store(0)
 		return

@@ -15,11 +15,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
 func TestPort(t *testing.T) {
 	t.Parallel()
-	s := New(Params{Log: zap.NewNop(), Options: Options{}.ServerOptions(), Service: watchable{health.NewServer()}})
+	s := New(Params{Log: zap.NewNop(), Options: Options{}.ServerOptions(), Register: watchable{health.NewServer()}.Register, Ledger: limits.NewLedger(limits.Limits{})})
 	require.NoError(t, s.OpenListener())
 	run(t, s)
 	_, port, err := net.SplitHostPort(s.ListenAddress())
@@ -33,7 +35,7 @@ func TestPort(t *testing.T) {
 
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
-	second := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Port: n, Service: watchable{health.NewServer()}})
+	second := New(Params{Log: zap.NewNop(), Flag: "grpc-port", Port: n, Register: watchable{health.NewServer()}.Register, Ledger: limits.NewLedger(limits.Limits{})})
 	require.ErrorContains(t, second.OpenListener(), fmt.Sprintf("listen on --grpc-port %d:", n), "the port is in use")
 	second.Close()
 }

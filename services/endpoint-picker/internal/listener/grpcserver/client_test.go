@@ -29,7 +29,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 )
 
-func newTestPeer() *client { return newClient(NewClientServers(ClientServersParams{}), netip.Addr{}) }
+func newTestPeer() *client {
+	return newClient(New(Params{Ledger: limits.NewLedger(limits.Limits{})}), netip.Addr{})
+}
 
 // TestManyConnections has a hostile client with many connections.
 func TestManyConnections(t *testing.T) {
@@ -40,14 +42,14 @@ func TestManyConnections(t *testing.T) {
 		perPeer int64
 		want    int // connections of the hostile client
 	}{
-		{name: "limit of a peer", total: maxConnections, perPeer: 20, want: 20},
+		{name: "limit of a peer", total: MaxConnections, perPeer: 20, want: 20},
 		{name: "limit of all", total: 30, perPeer: maxConnectionsOfClient, want: 31},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Limits{})
+				r := overMemory(t, testLimits{})
 				r.ledger, r.maxConnsOfClient = limits.NewLedger(limits.Limits{Connections: tt.total}), tt.perPeer
 				var conns []*raw
 				for range 60 {
@@ -56,8 +58,8 @@ func TestManyConnections(t *testing.T) {
 					conns = append(conns, x)
 					time.Sleep(limits.LevelAge)
 				}
-				assert.Equal(t, tt.want, r.TotalStats().Connections)
-				assert.Equal(t, int64(60-tt.want), r.TotalStats().RefusedConnections)
+				assert.Equal(t, tt.want, r.GatewayStats().Connections)
+				assert.Equal(t, int64(60-tt.want), r.GatewayStats().RefusedConnections)
 				for i, x := range conns {
 					x.mu.Lock()
 					assert.Equal(t, i >= tt.want, x.broken != nil, "connection %d", i)
@@ -86,7 +88,7 @@ func TestManyConnections(t *testing.T) {
 func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		x := r.dialRaw(t, hostile, 1<<30) // and x.read() is not called
 		for range 5 {
 			id := x.open()
@@ -96,22 +98,22 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(sweepInterval)
 		}
-		assert.Zero(t, r.TotalStats().RefusedStreams)
+		assert.Zero(t, r.GatewayStats().RefusedStreams)
 		time.Sleep(2 * maxBlocked)
-		streamsBefore := r.TotalStats().Streams
+		streamsBefore := r.GatewayStats().Streams
 		assert.Positive(t, streamsBefore)
 		for range 10 {
 			x.open()
 		}
 		synctest.Wait()
-		assert.Equal(t, int64(10), r.TotalStats().RefusedStreams)
-		assert.Equal(t, streamsBefore, r.TotalStats().Streams)
+		assert.Equal(t, int64(10), r.GatewayStats().RefusedStreams)
+		assert.Equal(t, streamsBefore, r.GatewayStats().Streams)
 		assert.Equal(t, served, r.gateway(t, good).ask(1000))
 		assert.Equal(t, served, r.gateway(t, hostile).ask(1000), "other connections of the peer are served")
 
 		time.Sleep(closeBlocked)
-		assert.Equal(t, int64(1), r.TotalStats().BlockedConnections)
-		assert.Zero(t, r.TotalStats().Streams)
+		assert.Equal(t, int64(1), r.GatewayStats().BlockedConnections)
+		assert.Zero(t, r.GatewayStats().Streams)
 		assert.Error(t, x.data(1, make([]byte, pipeSize+1)), "the connection is closed")
 	})
 }
@@ -120,7 +122,7 @@ func TestPeerThatDoesNotReadItsConnection(t *testing.T) {
 func TestIdlePeers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		instances := func() int {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -132,7 +134,7 @@ func TestIdlePeers(t *testing.T) {
 		}
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(0))
-		assert.Equal(t, 11, r.TotalStats().Clients)
+		assert.Equal(t, 11, r.GatewayStats().Clients)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 11, instances(), "connected peers stay")
 		g.close()
@@ -140,9 +142,9 @@ func TestIdlePeers(t *testing.T) {
 		assert.Equal(t, 11, instances())
 		time.Sleep(4 * sweepInterval)
 		assert.Equal(t, 10, instances())
-		assert.Equal(t, 10, r.TotalStats().Clients)
+		assert.Equal(t, 10, r.GatewayStats().Clients)
 		assert.Equal(t, served, r.gateway(t, good).ask(0))
-		assert.Equal(t, 11, r.TotalStats().Clients)
+		assert.Equal(t, 11, r.GatewayStats().Clients)
 	})
 }
 
@@ -150,7 +152,7 @@ func TestIdlePeers(t *testing.T) {
 func TestConnectionForEachRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		var first *clientServer
 		for range 100 {
 			g := r.gateway(t, good)
@@ -165,8 +167,8 @@ func TestConnectionForEachRequest(t *testing.T) {
 			r.mu.Unlock()
 			g.close()
 			time.Sleep(time.Second)
-			assert.Zero(t, r.TotalStats().Connections)
-			assert.Zero(t, r.TotalStats().Streams)
+			assert.Zero(t, r.GatewayStats().Connections)
+			assert.Zero(t, r.GatewayStats().Streams)
 		}
 	})
 }
@@ -200,7 +202,7 @@ func TestMessageSizesOfAStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Limits{})
+				r := overMemory(t, testLimits{})
 				s, cancel := r.gateway(t, good).open()
 				send(t, s, tt.give...)
 				reply, err := receive(s)
@@ -214,7 +216,7 @@ func TestMessageSizesOfAStream(t *testing.T) {
 				}
 				require.ErrorIs(t, err, io.EOF)
 				cancel()
-				r.await(t, "nothing is held", func() bool { return r.TotalStats().Streams == 0 && r.TotalStats().Bytes == 0 })
+				r.await(t, "nothing is held", func() bool { return r.GatewayStats().Streams == 0 && r.GatewayStats().Bytes == 0 })
 			})
 		})
 	}
@@ -240,7 +242,7 @@ func TestBrokenMessages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := overMemory(t, Limits{})
+				r := overMemory(t, testLimits{})
 				x := r.dialRaw(t, hostile, http2Window)
 				x.read()
 				id := x.open(tt.header)
@@ -249,7 +251,7 @@ func TestBrokenMessages(t *testing.T) {
 				x.until("end of the stream", func() bool { return x.ended[id] })
 				assert.Equal(t, tt.want, x.code(id))
 				time.Sleep(time.Second)
-				assert.Zero(t, r.TotalStats().Streams)
+				assert.Zero(t, r.GatewayStats().Streams)
 				r.collected(t)
 			})
 		})
@@ -260,14 +262,14 @@ func TestBrokenMessages(t *testing.T) {
 func TestStreamsWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		g := r.gateway(t, good)
 		for _, method := range []string{"/test.Service/Unknown", "/unknown/Stream", "nonsense"} {
 			err := g.conn.Invoke(t.Context(), method, "a", new([]byte))
 			assert.Equal(t, codes.Unimplemented, status.Code(err), method)
 		}
 		time.Sleep(2 * sweepInterval)
-		assert.Zero(t, r.TotalStats().Streams)
+		assert.Zero(t, r.GatewayStats().Streams)
 	})
 }
 
@@ -334,7 +336,7 @@ func TestTLSOfAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "picker", servingcert.Options{}, time.Now())
 		require.NoError(t, err)
-		r := overMemory(t, Limits{}, grpc.Creds(credentials.NewTLS(store.TLS(servingcert.Options{}))))
+		r := overMemory(t, testLimits{}, grpc.Creds(credentials.NewTLS(store.TLS(servingcert.Options{}))))
 		conn, err := grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, good) }),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
@@ -342,7 +344,7 @@ func TestTLSOfAStream(t *testing.T) {
 		g := &gateway{t, conn}
 		assert.Equal(t, served, g.ask(maxBody))
 		require.NoError(t, conn.Close())
-		r.await(t, "nothing is held", func() bool { return r.TotalStats() == Stats{Clients: 1} })
+		r.await(t, "nothing is held", func() bool { return r.GatewayStats() == Stats{Clients: 1} })
 	})
 }
 
@@ -370,7 +372,7 @@ func TestAcceptErrors(t *testing.T) {
 			l.errs <- &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		}
 		began := time.Now()
-		r := newRig(t, l, Limits{})
+		r := newRig(t, l, testLimits{})
 		r.dial = n.dial
 		assert.Equal(t, served, r.gateway(t, good).ask(0))
 		assert.InDelta(t, 3.275, time.Since(began).Seconds(), 0.01, "5 ms, 10 ms, ... 1 s")
@@ -378,18 +380,20 @@ func TestAcceptErrors(t *testing.T) {
 	broken := errors.New("broken")
 	l := brokenListener{newNetwork(), make(chan error, 1)}
 	l.errs <- broken
-	s := NewClientServers(ClientServersParams{Log: zap.NewNop()})
-	require.ErrorIs(t, s.Serve(l), broken)
-	s.Stop()
+	s := New(Params{Log: zap.NewNop(), Ledger: limits.NewLedger(limits.Limits{})})
+	s.AttachListener(l)
+	require.ErrorIs(t, s.Run(), broken)
+	s.Close()
 }
 
 func TestStopBeforeServe(t *testing.T) {
 	t.Parallel()
-	s := NewClientServers(ClientServersParams{Log: zap.NewNop()})
-	s.Stop()
-	s.GracefulStop()
+	s := New(Params{Log: zap.NewNop(), Ledger: limits.NewLedger(limits.Limits{})})
+	s.Close()
+	s.stopServers((*grpc.Server).GracefulStop)
 	l := newNetwork()
-	require.NoError(t, s.Serve(l))
+	s.AttachListener(l)
+	require.NoError(t, s.Run())
 	_, err := l.Accept()
 	assert.ErrorIs(t, err, net.ErrClosed)
 }
@@ -398,16 +402,16 @@ func TestStopBeforeServe(t *testing.T) {
 func TestStopWhilePaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{MaxBytes: 1 << 20})
+		r := overMemory(t, testLimits{MaxBytes: 1 << 20})
 		x := r.dialRaw(t, hostile, http2Window)
 		x.read()
 		halfMessages(t, x, 40, 40<<10, 0)
 		synctest.Wait()
-		assert.Greater(t, r.TotalStats().Bytes, 1<<20)
+		assert.Greater(t, r.GatewayStats().Bytes, 1<<20)
 		r.dialRaw(t, hostile, http2Window) // does not get past the preface
 		synctest.Wait()
 		began := time.Now()
-		r.Stop()
+		r.Close()
 		assert.Zero(t, time.Since(began))
 	})
 }
@@ -416,7 +420,7 @@ func TestStopWhilePaused(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		var waiting []grpc.ClientStream
 		for _, from := range []string{good, hostile} {
 			s, _ := r.gateway(t, from).open()
@@ -425,7 +429,7 @@ func TestGracefulStop(t *testing.T) {
 		}
 		synctest.Wait()
 		stopped := make(chan struct{})
-		go func() { defer close(stopped); r.GracefulStop() }()
+		go func() { defer close(stopped); r.DrainStreams(context.Background()) }()
 		time.Sleep(time.Second)
 		_, err := r.dial(t.Context(), good)
 		require.Error(t, err, "nothing new is accepted")
@@ -449,14 +453,14 @@ func TestGracefulStop(t *testing.T) {
 func TestStopShortensGracefulStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := overMemory(t, Limits{})
+		r := overMemory(t, testLimits{})
 		s, _ := r.gateway(t, good).open()
 		send(t, s, "headers")
 		synctest.Wait()
 		stopped := make(chan struct{})
-		go func() { defer close(stopped); r.GracefulStop() }()
+		go func() { defer close(stopped); r.DrainStreams(context.Background()) }()
 		time.Sleep(time.Second)
-		r.Stop()
+		r.Close()
 		<-stopped
 		_, err := receive(s)
 		assert.Equal(t, codes.Unavailable, status.Code(err))

@@ -41,7 +41,7 @@ var (
 // A client is one gateway, by its IP address. It has a gRPC server of its own, so that limits and the buffer pool of gRPC apply
 // to this client alone.
 type client struct {
-	server  *ClientServers
+	server  *Server
 	account *limits.Account
 
 	mu      sync.Mutex // guards the following
@@ -63,7 +63,7 @@ type clientServer struct {
 	listener *handoverListener
 }
 
-func newClient(s *ClientServers, address netip.Addr) *client {
+func newClient(s *Server, address netip.Addr) *client {
 	return &client{server: s, account: s.ledger.OpenAccount(address), conns: map[*clientConn]struct{}{}}
 }
 
