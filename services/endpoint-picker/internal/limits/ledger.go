@@ -2,7 +2,9 @@ package limits
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -71,10 +73,7 @@ func (l *Ledger) OpenAccount(address netip.Addr) *Account {
 
 // publishAccounts makes the accounts known to readers without mu. The caller holds it.
 func (l *Ledger) publishAccounts() {
-	all := make([]*Account, 0, len(l.accounts))
-	for _, a := range l.accounts {
-		all = append(all, a)
-	}
+	all := slices.Collect(maps.Values(l.accounts))
 	l.allAccounts.Store(&all)
 }
 

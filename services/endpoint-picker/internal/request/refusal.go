@@ -3,7 +3,10 @@ package request
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
+
+	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
 // Reasons for dropped requests, in a header for clients.
@@ -12,7 +15,7 @@ const (
 	ReasonSaturated   = "rejected-saturated"
 )
 
-// A Refusal is an HTTP response instead of a model server's. EncodeBody encodes it for its client.
+// A Refusal is an HTTP response instead of a model server's. EncodeResponse encodes it for its client.
 type Refusal struct {
 	Code       int
 	Reason     string        // why the request was dropped; may be empty
@@ -58,6 +61,19 @@ func TimedOut() *Refusal {
 // NoAnswer is the response, with a status of 500 or more, to a request that no model server has answered.
 func NoAnswer(code int, err error) *Refusal {
 	return &Refusal{Code: code, Text: err.Error(), Cause: err}
+}
+
+// EncodeResponse returns the headers and the body of the response.
+func (r *Refusal) EncodeResponse(f ErrorFormat) (api.Headers, []byte) {
+	body, contentType := r.EncodeBody(f)
+	headers := api.Headers{{Name: "content-type", Value: contentType}}
+	if r.Reason != "" {
+		headers = append(headers, api.Header{Name: HeaderDropped, Value: r.Reason})
+	}
+	if r.RetryAfter > 0 {
+		headers = append(headers, api.Header{Name: "retry-after", Value: strconv.Itoa(int(r.RetryAfter / time.Second))})
+	}
+	return headers, body
 }
 
 // Message returns what the client reads: what is wrong, and what to do.

@@ -2,6 +2,8 @@ package decisionapi
 
 import (
 	"crypto/rand"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,11 +112,7 @@ func (o *openPicks) openCount() int {
 func (o *openPicks) listPicks() []*openPick {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var list []*openPick
-	for _, p := range o.picks {
-		list = append(list, p)
-	}
-	return list
+	return slices.Collect(maps.Values(o.picks))
 }
 
 // pickSize returns the memory of a pick, in bytes.

@@ -119,11 +119,11 @@ func (d decoder) readRequestHeader(key, value []byte, r *Request) {
 	switch string(key) {
 	case headerPath:
 		setIfEmpty(&r.Path, value)
-	case headerRequestID:
+	case request.HeaderRequestID:
 		setIfEmpty(&r.ID, value)
-	case headerTrace:
+	case request.HeaderTrace:
 		setIfEmpty(&r.TraceParent, value)
-	case headerDestination:
+	case request.HeaderDestination:
 		r.HasDestination = true
 	default:
 		r.readFormatHeader(key, value)

@@ -2,8 +2,6 @@ package extproc
 
 import (
 	"slices"
-	"strconv"
-	"time"
 
 	"google.golang.org/grpc/mem"
 
@@ -66,7 +64,7 @@ func (w *messageWriter) writeHeaders(r *Reply) {
 	}
 	mutation := w.beginField(commonHeaders)
 	if r.Destination != "" {
-		w.setHeader(headerDestination, r.Destination)
+		w.setHeader(request.HeaderDestination, r.Destination)
 	}
 	if r.Headers != nil {
 		for _, h := range r.Headers.Set {
@@ -116,7 +114,7 @@ func (w *messageWriter) writeMetadata(r *Reply) {
 	metadata := w.beginField(outDynamicMetadata)
 	namespace := w.beginEntry(lbNamespace)
 	inner := w.beginField(valueStruct)
-	endpoint := w.beginEntry(headerDestination)
+	endpoint := w.beginEntry(request.HeaderDestination)
 	w.writeText(valueText, r.Destination)
 	w.endEntry(endpoint)
 	if len(r.Scores) > 0 {
@@ -136,19 +134,15 @@ func (w *messageWriter) writeMetadata(r *Reply) {
 }
 
 func encodeRefusal(r *request.Refusal, f request.ErrorFormat) mem.BufferSlice {
-	body, contentType := r.EncodeBody(f)
+	set, body := r.EncodeResponse(f)
 	w := newMessageWriter(len(body) + 384)
 	reply := w.beginField(outImmediateResponse)
 	code := w.beginField(immediateStatus)
 	w.writeVarint(statusCode, uint64(r.Code))
 	w.endField(code)
 	headers := w.beginField(immediateHeaders)
-	w.setHeader(headerContentType, contentType)
-	if r.Reason != "" {
-		w.setHeader(headerDroppedReason, r.Reason)
-	}
-	if r.RetryAfter > 0 {
-		w.setHeader(headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
+	for _, h := range set {
+		w.setHeader(h.Name, h.Value)
 	}
 	w.endField(headers)
 	w.writeBytes(immediateBody, body)

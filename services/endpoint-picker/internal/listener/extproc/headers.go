@@ -1,12 +1,14 @@
 package extproc
 
+import "fairlead.dev/services/endpoint-picker/internal/request"
+
 // replyBeforePick answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
 // with the pick cannot change headers any more, and the gateway would use the client's destination.
 func (m *Machine) replyBeforePick(r *Request) Reply {
 	reply := Reply{Kind: RequestHeaders}
 	remove := r.Private
 	if m.requestContext.Remove = nil; r.HasDestination {
-		remove = append(remove, headerDestination)
+		remove = append(remove, request.HeaderDestination)
 	}
 	if len(remove) > 0 {
 		reply.Headers = &Headers{Remove: remove}

@@ -862,9 +862,9 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 		{name: "none"},
 		{name: "private", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}},
 			want: &Headers{Remove: []string{"x-private"}}},
-		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{headerDestination}}},
+		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{request.HeaderDestination}}},
 		{name: "both", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}, HasDestination: true},
-			want: &Headers{Remove: []string{"x-private", headerDestination}}},
+			want: &Headers{Remove: []string{"x-private", request.HeaderDestination}}},
 	}
 	for _, tt := range tests {
 		for _, end := range []Message{trailers, bodyEnd("a")} {

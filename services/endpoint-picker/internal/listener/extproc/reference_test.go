@@ -21,7 +21,7 @@ func reference(r *Reply) *extprocv3.ProcessingResponse {
 	}
 	common := &extprocv3.CommonResponse{ClearRouteCache: r.Destination != ""}
 	if r.Destination != "" {
-		common.HeaderMutation = setHeaders(headerDestination, r.Destination)
+		common.HeaderMutation = setHeaders(request.HeaderDestination, r.Destination)
 	}
 	if r.Headers != nil {
 		if common.HeaderMutation == nil {
@@ -37,7 +37,7 @@ func reference(r *Reply) *extprocv3.ProcessingResponse {
 	}
 	out := inPlace(r.Kind, common)
 	if r.Destination != "" {
-		lb := &structpb.Struct{Fields: map[string]*structpb.Value{headerDestination: structpb.NewStringValue(r.Destination)}}
+		lb := &structpb.Struct{Fields: map[string]*structpb.Value{request.HeaderDestination: structpb.NewStringValue(r.Destination)}}
 		if len(r.Scores) > 0 {
 			scores := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 			for _, s := range r.Scores {
@@ -91,10 +91,10 @@ func refusal(r *request.Refusal, f request.ErrorFormat) *extprocv3.ProcessingRes
 	}
 	headers := []string{headerContentType, contentType}
 	if r.Reason != "" {
-		headers = append(headers, headerDroppedReason, r.Reason)
+		headers = append(headers, request.HeaderDropped, r.Reason)
 	}
 	if r.RetryAfter > 0 {
-		headers = append(headers, headerRetryAfter, fmt.Sprint(r.RetryAfter.Seconds()))
+		headers = append(headers, "retry-after", fmt.Sprint(r.RetryAfter.Seconds()))
 	}
 	out.Headers = setHeaders(headers...)
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: out}}

@@ -168,7 +168,7 @@ func toEnvoy(m *Message) *extprocv3.ProcessingRequest {
 	switch m.Kind {
 	case RequestHeaders:
 		out.Request = &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
-			Headers: envoytest.Headers(":method", "POST", ":path", "/v1/completions", "x-request-id", "id-1", headerDestination, "1.1.1.1:1"), EndOfStream: m.EndOfStream,
+			Headers: envoytest.Headers(":method", "POST", ":path", "/v1/completions", "x-request-id", "id-1", request.HeaderDestination, "1.1.1.1:1"), EndOfStream: m.EndOfStream,
 		}}
 		out.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: envoyMode(m.Modes.Request), ResponseBodyMode: envoyMode(m.Modes.Response)}
 	case RequestBody:
@@ -340,7 +340,7 @@ func TestRefusals(t *testing.T) {
 			}
 			want := map[string]string{headerContentType: "application/json"}
 			if tt.reason != "" {
-				want[headerDroppedReason], want[headerRetryAfter] = tt.reason, "1"
+				want[request.HeaderDropped], want["retry-after"] = tt.reason, "1"
 			}
 			assert.Equal(t, want, set)
 			_, err := g.stream.Recv()

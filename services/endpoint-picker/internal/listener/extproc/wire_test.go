@@ -79,11 +79,11 @@ func referenceRequest(headers *corev3.HeaderMap) Request {
 		switch {
 		case key == headerPath && r.Path == "":
 			r.Path = value
-		case key == headerRequestID && r.ID == "":
+		case key == request.HeaderRequestID && r.ID == "":
 			r.ID = value
-		case key == headerTrace && r.TraceParent == "":
+		case key == request.HeaderTrace && r.TraceParent == "":
 			r.TraceParent = value
-		case key == headerDestination:
+		case key == request.HeaderDestination:
 			r.HasDestination = true
 		case key == headerAccept && !request.AcceptsJSON(value), key == headerContentType && strings.HasPrefix(value, "application/grpc"):
 			r.RefusesJSON = true

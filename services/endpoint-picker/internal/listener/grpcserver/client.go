@@ -64,7 +64,7 @@ type clientServer struct {
 }
 
 func newClient(s *Server, address netip.Addr) *client {
-	return &client{server: s, account: s.ledger.OpenAccount(address), conns: map[*clientConn]struct{}{}}
+	return &client{server: s, account: s.params.Ledger.OpenAccount(address), conns: map[*clientConn]struct{}{}}
 }
 
 // startServer starts the gRPC server of the client. The caller holds server.mu.
@@ -106,7 +106,7 @@ func (cl *client) tapStream(ctx context.Context, info *tap.Info) (context.Contex
 
 // mustPause reports whether the client holds so much memory that its connections must not be read.
 func (cl *client) mustPause() bool {
-	l := cl.server.ledger
+	l := cl.server.params.Ledger
 	if !l.IsFull(limits.Bytes) {
 		return false
 	}
@@ -150,11 +150,7 @@ func (cl *client) closeConns() {
 func (cl *client) allConns() []*clientConn {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	all := make([]*clientConn, 0, len(cl.conns))
-	for c := range cl.conns {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Keys(cl.conns))
 }
 
 func (cl *client) allStreams(into []*Stream) []*Stream {

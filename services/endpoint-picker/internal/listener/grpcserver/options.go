@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"cmp"
 	"crypto/tls"
+	"math"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,7 +44,7 @@ type Options struct {
 	TLS            *tls.Config // nil for plaintext. Its verification of clients applies. gRPC adds ALPN (h2)
 	MaxRequestBody int         // size of an HTTP body, which may come in one message
 	MaxReceive     int         // maximum size of a message from a gateway; 0: enough for the largest body
-	MaxSend        int         // maximum size of a message to a gateway; 0: no limit
+	MaxSend        int         // maximum size of a message to a gateway; 0: as large as gRPC allows
 }
 
 // ServerOptions returns the gRPC options for gateways.
@@ -52,7 +53,7 @@ func (o Options) ServerOptions() []grpc.ServerOption {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	options := []grpc.ServerOption{
+	return []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(greetTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -60,12 +61,9 @@ func (o Options) ServerOptions() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxReceive, o.MaxRequestBody+messageRoom)),
+		grpc.MaxSendMsgSize(cmp.Or(o.MaxSend, math.MaxInt32)),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 	}
-	if o.MaxSend > 0 {
-		options = append(options, grpc.MaxSendMsgSize(o.MaxSend))
-	}
-	return options
 }

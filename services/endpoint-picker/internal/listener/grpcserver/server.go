@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -51,7 +53,6 @@ type Params struct {
 // gateway use another connection for its next requests (HTTP/2 GOAWAY), while open streams continue to their end, within a time limit.
 type Server struct {
 	params           Params
-	ledger           *limits.Ledger
 	maxConnsOfClient int64 // limit of the connections of one client
 	counters         counters
 	now              atomic.Int64 // the clock of deadlines: nanoseconds since the start, as of the last sweep; at least 1
@@ -72,7 +73,7 @@ type Server struct {
 // New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
 	s := &Server{
-		params: p, ledger: p.Ledger, maxConnsOfClient: maxConnectionsOfClient, swept: time.Now(), stopped: make(chan struct{}),
+		params: p, maxConnsOfClient: maxConnectionsOfClient, swept: time.Now(), stopped: make(chan struct{}),
 		clients: map[netip.Addr]*client{}, instances: map[*clientServer]struct{}{},
 	}
 	s.allClients.Store(&[]*client{})
@@ -186,10 +187,7 @@ func (s *Server) clientOf(a netip.Addr) *client {
 
 // publishClients makes the clients known to readers without mu. The caller holds it.
 func (s *Server) publishClients() {
-	all := make([]*client, 0, len(s.clients))
-	for _, cl := range s.clients {
-		all = append(all, cl)
-	}
+	all := slices.Collect(maps.Values(s.clients))
 	s.allClients.Store(&all)
 }
 
@@ -260,9 +258,9 @@ func (s *Server) GatewayStats() Stats {
 	c := &s.counters
 	return Stats{
 		Clients:     len(*s.allClients.Load()),
-		Connections: int(s.ledger.TotalUse(limits.Connections)),
-		Streams:     int(s.ledger.TotalUse(limits.Streams)),
-		Bytes:       int(s.ledger.TotalUse(limits.Bytes)),
+		Connections: int(s.params.Ledger.TotalUse(limits.Connections)),
+		Streams:     int(s.params.Ledger.TotalUse(limits.Streams)),
+		Bytes:       int(s.params.Ledger.TotalUse(limits.Bytes)),
 
 		RefusedConnections: c.refusedConnections.Load(),
 		RefusedStreams:     c.refusedStreams.Load(),

@@ -93,7 +93,7 @@ type Stream struct {
 	client    *client
 	conn      *clientConn
 	ctx       context.Context
-	cancel    context.CancelCauseFunc
+	cancel    context.CancelCauseFunc // ends the stream for a reason
 	reply     reply
 	head      [lengthPrefix]byte
 
@@ -188,9 +188,6 @@ func (s *Stream) removeUnopened() {
 
 // Context returns the context of the stream. context.Cause returns the reason why it was canceled.
 func (s *Stream) Context() context.Context { return s.ctx }
-
-// ClientAddress returns the address of the client.
-func (s *Stream) ClientAddress() string { return s.client.account.Address.String() }
 
 // BufferPool returns the pool for buffers that the handler needs for the client, such as those of bodies. They count for the client.
 func (s *Stream) BufferPool() mem.BufferPool { return s.client.account.BufferPool() }
@@ -391,6 +388,3 @@ func (s *Stream) SendRefusal(reply any) error {
 		frames.Free()
 	}
 }
-
-// cancelWith ends the stream for a reason.
-func (s *Stream) cancelWith(reason error) { s.cancel(reason) }

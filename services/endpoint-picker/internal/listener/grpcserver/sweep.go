@@ -106,7 +106,7 @@ func (s *Server) expireStreams(cl *client, all []*Stream) {
 			if state != discarding {
 				s.counters.expired.Add(1)
 			}
-			stream.cancelWith(&TimeoutError{State: state.Name})
+			stream.cancel(&TimeoutError{State: state.Name})
 		}
 	}
 }
@@ -161,14 +161,14 @@ func (s *Server) evictStreams(cl *client, all []*Stream) {
 	})
 	slices.SortFunc(evictable, func(a, b *Stream) int { return cmp.Compare(a.position, b.position) })
 	used := cl.account.CurrentUse(limits.Bytes)
-	level := s.ledger.FairLevel(limits.Bytes)
+	level := s.params.Ledger.FairLevel(limits.Bytes)
 	if used <= level {
 		return
 	}
 	part := 1 - float64(level)/float64(used)
 	for _, stream := range evictable[:min(len(evictable), int(part*float64(len(evictable)))+1)] {
 		s.counters.evicted.Add(1)
-		stream.cancelWith(limits.ErrTooManyBytes)
+		stream.cancel(limits.ErrTooManyBytes)
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *Server) closeClient(cl *client) {
 	s.counters.closedClients.Add(1)
 	s.params.Log.Warn("Closed the connections of a gateway that held too much memory and did not return it",
 		zap.String("peer", cl.account.Address.String()), zap.Int64("bytes", cl.account.CurrentUse(limits.Bytes)),
-		zap.Int64("bytesOfAllPeers", s.ledger.TotalUse(limits.Bytes)), zap.Int64("limit", s.ledger.LimitOf(limits.Bytes)))
+		zap.Int64("bytesOfAllPeers", s.params.Ledger.TotalUse(limits.Bytes)), zap.Int64("limit", s.params.Ledger.LimitOf(limits.Bytes)))
 	cl.beyondSince = 0
 	cl.closeConns()
 }

@@ -299,11 +299,11 @@ func TestServerIsFull(t *testing.T) {
 
 func TestCountsOfErrors(t *testing.T) {
 	t.Parallel()
-	var c counters
+	c := newCounters()
 	for _, err := range []error{nil, errGone, errors.Join(errUnconnected, io.EOF), errSilent, io.EOF} {
 		c.countResult(err)
 	}
-	for _, n := range []int64{c.answered.Load(), c.leaving.Load(), c.unconnected.Load(), c.silent.Load(), c.broken.Load()} {
-		assert.Equal(t, int64(1), n)
+	for result, n := range c.attempts {
+		assert.Equal(t, int64(1), n.Load(), result)
 	}
 }

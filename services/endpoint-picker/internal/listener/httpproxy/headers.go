@@ -19,7 +19,6 @@ const (
 	headerIdempotency     = "Idempotency-Key"
 	headerIdempotencyX    = "X-Idempotency-Key"
 	headerKeepAlive       = "Keep-Alive"
-	headerRetryAfter      = "Retry-After"
 	headerTE              = "Te"
 	headerTrailer         = "Trailer"
 	headerUpgrade         = "Upgrade"

@@ -67,14 +67,14 @@ type Server struct {
 	pools    pools
 	upstream *upstream
 	cut      context.CancelFunc // ends the contexts of all requests
-	counters counters
+	counters *counters
 	requests openRequests
 }
 
 // New returns a Server.
 func New(p Params) *Server {
 	s := &Server{
-		log: p.Log, options: p.Options, pools: p.Pools,
+		log: p.Log, options: p.Options, pools: p.Pools, counters: newCounters(),
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
 	s.requests.none = sync.NewCond(&s.requests.mu)

@@ -22,24 +22,34 @@ func Results() []Result { return []Result{Answered, Unconnected, Broken, Silent,
 
 // counters count events.
 type counters struct {
-	retries                                        atomic.Int64
-	answered, unconnected, broken, silent, leaving atomic.Int64
+	retries  atomic.Int64
+	attempts map[Result]*atomic.Int64
+}
+
+func newCounters() *counters {
+	c := &counters{attempts: map[Result]*atomic.Int64{}}
+	for _, r := range Results() {
+		c.attempts[r] = &atomic.Int64{}
+	}
+	return c
 }
 
 // countResult counts an attempt by its error.
-func (c *counters) countResult(err error) {
+func (c *counters) countResult(err error) { c.attempts[resultOf(err)].Add(1) }
+
+// resultOf returns the result of an attempt with an error.
+func resultOf(err error) Result {
 	switch {
 	case err == nil:
-		c.answered.Add(1)
+		return Answered
 	case errors.Is(err, errGone):
-		c.leaving.Add(1)
+		return Gone
 	case errors.Is(err, errUnconnected):
-		c.unconnected.Add(1)
+		return Unconnected
 	case errors.Is(err, errSilent):
-		c.silent.Add(1)
-	default:
-		c.broken.Add(1)
+		return Silent
 	}
+	return Broken
 }
 
 // Stats are figures of a Server. The counters only rise.
@@ -54,15 +64,12 @@ type Stats struct {
 
 // ProxyStats returns the current figures.
 func (s *Server) ProxyStats() Stats {
-	c := &s.counters
-	return Stats{
-		Connections: s.OpenConns(),
-		Servers:     s.upstream.serverStats(),
-
-		RefusedConnections: s.RefusedConns(),
-		Retries:            c.retries.Load(),
-		Attempts: map[Result]int64{
-			Answered: c.answered.Load(), Unconnected: c.unconnected.Load(), Broken: c.broken.Load(), Silent: c.silent.Load(), Gone: c.leaving.Load(),
-		},
+	stats := Stats{
+		Connections: s.OpenConns(), Servers: s.upstream.serverStats(),
+		RefusedConnections: s.RefusedConns(), Retries: s.counters.retries.Load(), Attempts: map[Result]int64{},
 	}
+	for r, n := range s.counters.attempts {
+		stats.Attempts[r] = n.Load()
+	}
+	return stats
 }

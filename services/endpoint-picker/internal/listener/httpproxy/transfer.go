@@ -118,16 +118,12 @@ func (t *transfer) refuseRequest(r *request.Refusal) (complete bool) {
 		_ = t.control.SetReadDeadline(time.Now().Add(discardTimeout))
 	}
 	in := api.Incoming{Path: t.request.URL.RequestURI()}
-	body, contentType := r.EncodeBody(request.ErrorFormatOf(in.CleanPath()))
+	headers, body := r.EncodeResponse(request.ErrorFormatOf(in.CleanPath()))
 	h := t.writer.Header()
-	h.Set(headerContentType, contentType)
+	for _, header := range headers {
+		h.Set(header.Name, header.Value)
+	}
 	h.Set(headerContentLength, strconv.Itoa(len(body)))
-	if r.Reason != "" {
-		h.Set(request.HeaderDropped, r.Reason)
-	}
-	if r.RetryAfter > 0 {
-		h.Set(headerRetryAfter, strconv.Itoa(int(r.RetryAfter/time.Second)))
-	}
 	t.prepareWrite()
 	t.writer.WriteHeader(r.Code)
 	if t.request.Method != http.MethodHead {
