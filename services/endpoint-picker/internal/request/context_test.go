@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 

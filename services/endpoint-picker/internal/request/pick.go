@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

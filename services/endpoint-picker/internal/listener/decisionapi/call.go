@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"fairlead.dev/services/endpoint-picker/internal/limits"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 

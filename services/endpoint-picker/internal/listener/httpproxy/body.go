@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/limits"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -126,7 +125,8 @@ func (t *transfer) bodyBytes() []byte {
 type sentBody struct {
 	mu     sync.Mutex
 	buffer mem.Buffer // nil when closed
-	rest   [3][]byte
+	pieces [3][]byte
+	rest   net.Buffers // of pieces
 }
 
 // newSentBody returns the body for the transport, and its length. It is http.NoBody if there is none.
@@ -137,30 +137,21 @@ func (t *transfer) newSentBody() (io.ReadCloser, int64) {
 	t.body.Ref()
 	b, body := &sentBody{buffer: t.body}, t.body.ReadOnlyData()
 	edit := t.requestContext.Edit
-	if edit.Replacement == nil {
-		b.rest[0] = body
-		return b, int64(len(body))
+	if b.pieces[0] = body; edit.Replacement != nil {
+		b.pieces = [3][]byte{body[:edit.From], edit.Replacement, body[edit.To:]}
 	}
-	b.rest = [3][]byte{body[:edit.From], edit.Replacement, body[edit.To:]}
+	b.rest = b.pieces[:]
 	return b, int64(len(body) + edit.GrowthBytes())
 }
 
 // Read implements io.Reader.
-func (b *sentBody) Read(p []byte) (n int, err error) {
+func (b *sentBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.buffer == nil {
 		return 0, os.ErrClosed
 	}
-	for i := range b.rest {
-		k := copy(p[n:], b.rest[i])
-		b.rest[i] = b.rest[i][k:]
-		n += k
-	}
-	if n == 0 && len(p) > 0 {
-		return 0, io.EOF
-	}
-	return n, nil
+	return b.rest.Read(p)
 }
 
 // Close implements io.Closer.
@@ -169,7 +160,7 @@ func (b *sentBody) Close() error {
 	defer b.mu.Unlock()
 	if b.buffer != nil {
 		b.buffer.Free()
-		b.buffer, b.rest = nil, [3][]byte{}
+		b.buffer, b.pieces, b.rest = nil, [3][]byte{}, nil
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/limits"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 

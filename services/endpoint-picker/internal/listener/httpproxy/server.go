@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,7 +78,6 @@ func New(p Params) *Server {
 		log: p.Log, options: p.Options, pools: p.Pools, counters: newCounters(),
 		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
-	s.requests.none = sync.NewCond(&s.requests.mu)
 	s.options.Ranking = p.Options.MaxAttempts
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -107,7 +107,7 @@ func New(p Params) *Server {
 }
 
 // InFlight returns the number of open requests.
-func (s *Server) InFlight() int { return s.requests.openCount() }
+func (s *Server) InFlight() int { return int(s.requests.count.Load()) }
 
 // Close closes all connections and returns when all handlers have returned.
 func (s *Server) Close() {
@@ -119,10 +119,10 @@ func (s *Server) Close() {
 
 // openRequests are the open requests.
 type openRequests struct {
-	mu     sync.Mutex
-	none   *sync.Cond
-	open   int
-	closed bool
+	count   atomic.Int64
+	running sync.WaitGroup
+	mu      sync.Mutex // guards closed, and so that running does not begin to wait while a request is added
+	closed  bool
 }
 
 // addRequest counts a request. It returns false after the end.
@@ -132,30 +132,20 @@ func (r *openRequests) addRequest() bool {
 	if r.closed {
 		return false
 	}
-	r.open++
+	r.running.Add(1)
+	r.count.Add(1)
 	return true
 }
 
 func (r *openRequests) removeRequest() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.open--; r.open == 0 {
-		r.none.Broadcast()
-	}
-}
-
-func (r *openRequests) openCount() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.open
+	r.count.Add(-1)
+	r.running.Done()
 }
 
 // closeAndWait refuses further requests, and waits for the open ones.
 func (r *openRequests) closeAndWait() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.closed = true
-	for r.open > 0 {
-		r.none.Wait()
-	}
+	r.mu.Unlock()
+	r.running.Wait()
 }

@@ -14,7 +14,6 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
