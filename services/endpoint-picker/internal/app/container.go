@@ -219,7 +219,7 @@ func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 	}
 	listener := grpcserver.New(grpcserver.Params{
 		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Ledger: p.Ledger, Options: options.ServerOptions(),
-		MessageTimeout: replyTimeout, SendTimeout: replyTimeout, Codec: extproc.NewCodec(), Register: s.Register,
+		MessageTimeout: replyTimeout, SendTimeout: replyTimeout, Register: s.Register,
 	})
 	metrics.RegisterGateways(p.Registry, listener.GatewayStats)
 	return extProcListener{listener}

@@ -56,7 +56,7 @@ func NewServer(p Params) *Server {
 	}
 }
 
-// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package grpcserver with NewCodec.
+// service describes envoy.service.ext_proc.v3.ExternalProcessor. Its handler needs a server of package grpcserver.
 var service = grpc.ServiceDesc{
 	ServiceName: ServiceName,
 	HandlerType: (*any)(nil),
@@ -71,7 +71,7 @@ var service = grpc.ServiceDesc{
 	Metadata: "envoy/service/ext_proc/v3/external_processor.proto",
 }
 
-// Register adds the service to a gRPC server of package grpcserver, whose codec must be NewCodec.
+// Register adds the service to a gRPC server of package grpcserver.
 func (s *Server) Register(r grpc.ServiceRegistrar) { r.RegisterService(&service, s) }
 
 // InFlight returns the number of open streams.
@@ -89,7 +89,7 @@ func (s *Server) handleStream(gs grpc.ServerStream) error {
 	refusal, err := t.handleMessages()
 	t.machine.Close(err) // before SendRefusal, which waits for the gateway
 	if refusal != nil {
-		err = streamStatus(t.SendRefusal(refusal))
+		err = streamStatus(t.SendRefusal(encodeReply(refusal)))
 	}
 	if err != nil {
 		s.log.Debug("Ended stream with an error", zap.Error(err))

@@ -82,7 +82,7 @@ func newRig(t testing.TB, o Options) *rig {
 func (r *rig) dial(t testing.TB) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	r.peers = grpcserver.New(grpcserver.Params{Log: zap.NewNop(), Ledger: limits.NewLedger(limits.Limits{}), Codec: NewCodec(), Register: r.Register})
+	r.peers = grpcserver.New(grpcserver.Params{Log: zap.NewNop(), Ledger: limits.NewLedger(limits.Limits{}), Register: r.Register})
 	r.peers.AttachListener(listener)
 	done := make(chan struct{})
 	go func() {

@@ -144,7 +144,7 @@ func (t *stream) enterState(state *grpcserver.StreamState) {
 // sendReplies sends replies in order, and frees those that cannot be sent.
 func (t *stream) sendReplies(replies []Reply) error {
 	for i := range replies {
-		if err := t.SendReply(&replies[i]); err != nil {
+		if err := t.SendReply(encodeReply(&replies[i])); err != nil {
 			freeReplies(replies[i+1:])
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -72,10 +74,8 @@ func (cl *client) startServer(local net.Addr) *clientServer {
 	params := &cl.server.params
 	options := append(slices.Clip(params.Options), experimental.BufferPool(cl.account.BufferPool()), grpc.InTapHandle(cl.tapStream),
 		grpc.WaitForHandlers(true),
-		grpc.ReadBufferSize(readBuffer))
-	if params.Codec != nil {
-		options = append(options, grpc.ForceServerCodecV2(codec{params.Codec}))
-	}
+		grpc.ReadBufferSize(readBuffer),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}))
 	i := &clientServer{grpc: grpc.NewServer(options...), listener: newHandoverListener(local)}
 	params.Register(i.grpc)
 	cl.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop

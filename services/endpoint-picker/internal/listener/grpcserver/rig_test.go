@@ -138,12 +138,12 @@ func (s *service) handle(stream grpc.ServerStream) error {
 			for i := range body {
 				reply := body[i]
 				body[i] = mem.SliceBuffer(nil)
-				if err := st.SendReply(reply); err != nil {
+				if err := st.SendReply(mem.BufferSlice{reply}); err != nil {
 					return err
 				}
 			}
 			body = nil
-			if err := st.SendReply("ok"); err != nil {
+			if err := st.SendReply(mem.BufferSlice{mem.SliceBuffer("ok")}); err != nil {
 				return err
 			}
 		default:
@@ -157,7 +157,7 @@ func (s *service) handle(stream grpc.ServerStream) error {
 
 // refuse tells the gateway why a stream ends.
 func refuse(st *Stream, err error) error {
-	_ = st.SendRefusal("refused: " + err.Error())
+	_ = st.SendRefusal(mem.BufferSlice{mem.SliceBuffer("refused: " + err.Error())})
 	return err
 }
 
@@ -240,7 +240,7 @@ func newRig(t testing.TB, l net.Listener, o testLimits, options ...grpc.ServerOp
 	r := &rig{service: &service{}, logs: logs}
 	r.Server = New(Params{
 		Log: zap.New(core), Ledger: limits.NewLedger(limits.Limits{Connections: MaxConnections, Streams: o.MaxStreams, Bytes: o.MaxBytes}),
-		MessageTimeout: o.MessageTimeout, SendTimeout: o.SendTimeout, Codec: rawCodec{}, Register: r.service.register,
+		MessageTimeout: o.MessageTimeout, SendTimeout: o.SendTimeout, Register: r.service.register,
 		Options: append([]grpc.ServerOption{
 			grpc.NumStreamWorkers(16), grpc.StaticStreamWindowSize(256 << 10), grpc.StaticConnWindowSize(4 << 20),
 		}, options...),

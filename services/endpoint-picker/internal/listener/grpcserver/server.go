@@ -15,7 +15,6 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 
 	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/pkg/logging"
@@ -42,11 +41,8 @@ type Params struct {
 	MessageTimeout time.Duration // maximum time from the head of a message to its end; 0 for no limit
 	SendTimeout    time.Duration // maximum time that a reply waits for the gateway to read; 0 for no limit
 
-	Options []grpc.ServerOption // of the servers of all clients
-	// Codec encodes the replies of Streams. Handlers that do not use Streams need none, and set theirs in Options.
-	Codec encoding.CodecV2
-	// Register adds the services to the server of a client.
-	Register func(grpc.ServiceRegistrar)
+	Options  []grpc.ServerOption         // of the servers of all clients
+	Register func(grpc.ServiceRegistrar) // adds the services to the server of a client
 }
 
 // A Server serves gRPC to many clients on one port, with a gRPC server for each of them. A draining Server accepts nothing new and makes each

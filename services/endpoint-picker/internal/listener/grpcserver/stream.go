@@ -132,13 +132,12 @@ func newStream(ctx context.Context, cl *client, c *clientConn) *Stream {
 	return s
 }
 
-// OpenStream returns the Stream of a handler, in its first state. The handler must call Close when it returns. The server must have a
-// codec.
+// OpenStream returns the Stream of a handler, in its first state. The handler must call Close when it returns.
 func OpenStream(stream grpc.ServerStream, first *StreamState) (*Stream, error) {
 	s := streamOf(stream.Context())
 	transport, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
-	if s == nil || !ok || s.client.server.params.Codec == nil {
-		return nil, status.Error(codes.Internal, "the stream does not belong to a server of package grpcserver with a codec")
+	if s == nil || !ok {
+		return nil, status.Error(codes.Internal, "the stream does not belong to a server of package grpcserver")
 	}
 	if e := transport.RecvCompress(); e != "" && e != encoding.Identity {
 		return nil, status.Error(codes.Unimplemented, "compressed messages are not supported")
@@ -353,14 +352,14 @@ func (s *Stream) endReason(err error) error {
 // sending is the state of a stream while SendReply waits.
 var sending = &StreamState{Name: "unread reply"}
 
-// SendReply sends a reply. It waits while the client does not read the replies before.
-func (s *Stream) SendReply(message any) error {
+// SendReply sends an encoded reply, which it frees. It waits while the client does not read the replies before.
+func (s *Stream) SendReply(data mem.BufferSlice) error {
 	state, ofState := s.state.Load(), s.deadline.Load()
 	s.state.Store(sending)
 	s.deadline.Store(s.deadlineAfter(s.client.server.params.SendTimeout))
-	s.reply.message = message
+	s.reply.data = data
 	err := s.inner.SendMsg(&s.reply)
-	s.reply.message = nil
+	s.reply.data = nil
 	s.deadline.Store(ofState)
 	s.state.Store(state)
 	if err != nil {
@@ -375,7 +374,7 @@ var discarding = &StreamState{Name: "end after a refusal", Timeout: discardTimeo
 // SendRefusal sends the last reply to a client that may still send its request, and discards that until the client stops, for a second
 // at most. Without this, gRPC would leave the frames that arrived in the meantime to the garbage collector, and they would
 // count as long.
-func (s *Stream) SendRefusal(reply any) error {
+func (s *Stream) SendRefusal(reply mem.BufferSlice) error {
 	if err := s.SendReply(reply); err != nil {
 		return err
 	}
