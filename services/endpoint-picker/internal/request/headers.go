@@ -8,6 +8,23 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
+const (
+	// HeaderRequestID is the header with the identifier of a request.
+	HeaderRequestID = "x-request-id"
+	// HeaderTrace is the header of the W3C trace context.
+	HeaderTrace = "traceparent"
+	// HeaderDestination is the request header with the picked endpoint, for gateways. A client's own must be removed.
+	HeaderDestination = "x-gateway-destination-endpoint"
+	// HeaderDropped is the response header with the reason why a request was refused.
+	HeaderDropped = "x-llm-d-request-dropped-reason"
+	// HeaderPicked is the response header with the picked endpoint, if enabled.
+	HeaderPicked = "x-fairlead-picked-endpoint"
+	// HeaderServed is the response header that conformance tests of gateways read: the endpoint that served.
+	HeaderServed = "x-conformance-test-served-endpoint"
+	// headerEcho makes the echo server of these tests set a response header, "name:value".
+	headerEcho = "x-echo-set-header"
+)
+
 // A WantedHeader is a request header that picks read.
 type WantedHeader struct {
 	api.Control

@@ -90,8 +90,8 @@ func (m *Machine) OnRepliesSent() (done bool) {
 	return m.options.LeaveEarly && m.request == requestDone
 }
 
-// RefuseRequest answers the request, for a reason outside the Machine. It returns the replies.
-func (m *Machine) RefuseRequest(r *request.Refusal) []Reply { return m.refuseRequest(nil, r) }
+// RefuseRequest answers the request, for a reason outside the Machine. It returns the reply.
+func (m *Machine) RefuseRequest(r *request.Refusal) *Reply { return &m.refuseRequest(nil, r)[0] }
 
 // IsReceiving reports whether the stream waits for the rest of a request.
 func (m *Machine) IsReceiving() bool {

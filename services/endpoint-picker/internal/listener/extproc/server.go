@@ -96,5 +96,3 @@ func (s *Server) handleStream(gs grpc.ServerStream) error {
 	}
 	return err
 }
-
-func (s *Server) isDebug() bool { return s.log.Core().Enabled(zap.DebugLevel) }

@@ -67,12 +67,12 @@ func (s *Server) openStream(gs grpc.ServerStream) (*stream, error) {
 // refuses the request.
 func (t *stream) handleMessages() (refusal *Reply, err error) {
 	if err := t.AdmitStream(); err != nil {
-		return &t.machine.RefuseRequest(request.Exhausted(err))[0], nil
+		return t.machine.RefuseRequest(request.Exhausted(err)), nil
 	}
 	for {
 		if err := t.receiveMessage(); err != nil {
 			if r := t.refusalOf(err); r != nil {
-				return &t.machine.RefuseRequest(r)[0], nil
+				return t.machine.RefuseRequest(r), nil
 			}
 			return nil, streamStatus(err)
 		}
@@ -177,8 +177,9 @@ func (t *stream) refusalOf(err error) *request.Refusal {
 
 // logPick logs the destination of a request at debug level.
 func (t *stream) logPick() {
-	if t.server.isDebug() && len(t.replies) > 0 && t.replies[0].Destination != "" {
-		t.server.log.Debug("Picked endpoint",
+	log := t.server.log
+	if log.Core().Enabled(zap.DebugLevel) && len(t.replies) > 0 && t.replies[0].Destination != "" {
+		log.Debug("Picked endpoint",
 			zap.String(logging.KeyRequestID, t.machine.requestContext.RequestID), zap.String(logging.KeyEndpoint, t.replies[0].Destination))
 	}
 }
