@@ -134,7 +134,8 @@ type listenerParts struct {
 // newRequestOptions returns the options that the listeners for requests share.
 func newRequestOptions(cfg *config.Config, t *tracing.Tracer, c clock.RealClock) request.Options {
 	return request.Options{
-		Tracer: enabledTracer(t), Now: c.Now, NewID: uuid.NewString, Wanted: &request.WantedHeaders{}, ReportEndpoint: cfg.ExtProc.ReportEndpoint,
+		Tracer: enabledTracer(t), Now: c.Now, NewID: uuid.NewString, Wanted: &request.WantedHeaders{},
+		ReportEndpoint: cfg.ExtProc.ReportEndpoint,
 	}
 }
 
@@ -208,7 +209,9 @@ const replyTimeout = 30 * time.Second
 
 // newLedger returns what the clients of all listeners for requests hold.
 func newLedger(cfg *config.Config) *limits.Ledger {
-	return limits.NewLedger(limits.Limits{Connections: grpcserver.MaxConnections, Streams: cfg.ExtProc.MaxStreams, Bytes: int(cfg.ExtProc.MaxBuffered)})
+	return limits.NewLedger(limits.Limits{
+		Connections: grpcserver.MaxConnections, Streams: cfg.ExtProc.MaxStreams, Bytes: int(cfg.ExtProc.MaxBuffered),
+	})
 }
 
 func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {

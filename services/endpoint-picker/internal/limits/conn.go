@@ -18,8 +18,8 @@ const HTTP2Window = 256 << 10
 const HeaderGrowth = 16
 
 const (
-	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package httpproxy: 21
-	// kB while it is idle).
+	// connBytes is the memory of a connection: buffers of net/http and the stacks of its goroutines (BenchmarkMemory of package
+	// httpproxy: 21 kB while it is idle).
 	connBytes = 20 << 10
 	// http2Bytes is the further memory of an HTTP/2 connection: its window, frames, and a header block.
 	http2Bytes = HTTP2Window + 128<<10

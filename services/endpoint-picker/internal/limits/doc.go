@@ -8,8 +8,9 @@
 // account is restricted if it uses more than its fair share. An account that uses no more than limit/n, of n accounts, never
 // is.
 //
-// An HTTPListener serves HTTP and counts the connections of its clients in the Ledger. A connection counts for the address of its client from the moment it is accepted until it is closed, and the headers of its next
-// request count while they arrive. Once they have arrived, the handler counts the request: it calls BeginRequest first, and EndRequest last.
+// An HTTPListener serves HTTP and counts the connections of its clients in the Ledger. A connection counts for the address of its client
+// from the moment it is accepted until it is closed, and the headers of its next request count while they arrive. Once they have arrived,
+// the handler counts the request: it calls BeginRequest first, and EndRequest last.
 //
 // The requests of HTTP/1.1 are followed as they arrive: what RFC 9112 forbids and net/http accepts (both lengths of a body,
 // folded headers, lines that end with LF) fails, and net/http answers 400 and closes the connection.

@@ -75,8 +75,8 @@ func (l *HTTPListener) OpenListener() error {
 	return nil
 }
 
-// AttachListener makes Run serve the connections of a listener. Over TLS, the server sees plaintext, so that requests can be followed; HTTP/2
-// begins with its preface.
+// AttachListener makes Run serve the connections of a listener. Over TLS, the server sees plaintext, so that requests can be followed;
+// HTTP/2 begins with its preface.
 func (l *HTTPListener) AttachListener(raw net.Listener) {
 	counting := &countingListener{Listener: raw, counts: l}
 	if l.params.TLS != nil {

@@ -103,10 +103,12 @@ func New(p Params) *Server {
 	timeout := p.Options.BodyTimeout
 	s.server = &http.Server{
 		Handler: s, Protocols: &protocols, MaxHeaderBytes: maxHeaderBytes,
-		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: min(headerTimeout, timeout), ReadTimeout: timeout, WriteTimeout: timeout + writeTimeout,
+		IdleTimeout: idleTimeout,
 	}
 	s.HTTPListener = limits.NewHTTPListener(limits.HTTPParams{
-		Log: p.Log, Ledger: p.Ledger, Flag: p.Options.Flag, Address: p.Options.Address, TLS: p.Options.TLS, Protocols: []string{"http/1.1"}, Server: s.server,
+		Log: p.Log, Ledger: p.Ledger, Flag: p.Options.Flag, Address: p.Options.Address, TLS: p.Options.TLS,
+		Protocols: []string{"http/1.1"}, Server: s.server,
 	})
 	s.mux.HandleFunc("POST "+PathPick, s.countCalls(s.servePick))
 	s.mux.HandleFunc("POST "+PathOutcome, s.countCalls(s.serveOutcome))
@@ -138,7 +140,8 @@ type Stats struct {
 // PickStats returns current figures.
 func (s *Server) PickStats() Stats {
 	return Stats{
-		Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load(), RefusedConnections: s.RefusedConns(),
+		Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load(),
+		RefusedConnections: s.RefusedConns(),
 	}
 }
 

@@ -11,10 +11,10 @@ type reply struct {
 	data   mem.BufferSlice
 }
 
-// A codec passes replies on, encodes the messages of other services as gRPC does, and adds a marker to the end of each reply: an empty buffer, which gRPC frees when it
-// has written the reply or dropped it. So a stream counts as long as gRPC keeps it for a client that does not read: SendMsg
-// returns when a reply is in gRPC's queue, and ended streams stay in memory until their queue has been sent. A marker also
-// counts as a buffer of the client, which is about what gRPC needs for a short reply.
+// A codec passes replies on, encodes the messages of other services as gRPC does, and adds a marker to the end of each reply: an empty
+// buffer, which gRPC frees when it has written the reply or dropped it. So a stream counts as long as gRPC keeps it for a client that
+// does not read: SendMsg returns when a reply is in gRPC's queue, and ended streams stay in memory until their queue has been sent. A
+// marker also counts as a buffer of the client, which is about what gRPC needs for a short reply.
 type codec struct{ encoding.CodecV2 }
 
 // Marshal implements encoding.CodecV2.

@@ -45,8 +45,9 @@ type Params struct {
 	Register func(grpc.ServiceRegistrar) // adds the services to the server of a client
 }
 
-// A Server serves gRPC to many clients on one port, with a gRPC server for each of them. A draining Server accepts nothing new and makes each
-// gateway use another connection for its next requests (HTTP/2 GOAWAY), while open streams continue to their end, within a time limit.
+// A Server serves gRPC to many clients on one port, with a gRPC server for each of them. A draining Server accepts nothing new and makes
+// each gateway use another connection for its next requests (HTTP/2 GOAWAY), while open streams continue to their end, within a time
+// limit.
 type Server struct {
 	params           Params
 	maxConnsOfClient int64 // limit of the connections of one client

@@ -81,7 +81,8 @@ func removeShadows(h http.Header, wanted []*request.WantedHeader) {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 		_, both := h[plain]
 		if both || plain == headerForwarded || strings.HasPrefix(plain, prefixForwarded) || slices.Contains(hopByHop, plain) ||
-			slices.Contains(reservedHeaders, plain) || slices.ContainsFunc(wanted, func(w *request.WantedHeader) bool { return w.Canonical == plain }) {
+			slices.Contains(reservedHeaders, plain) ||
+			slices.ContainsFunc(wanted, func(w *request.WantedHeader) bool { return w.Canonical == plain }) {
 			delete(h, name)
 		}
 	}
