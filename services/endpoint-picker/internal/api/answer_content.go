@@ -227,7 +227,6 @@ func (r *AnswerReader) ReadPiece(piece []byte) int {
 	}
 }
 
-
 // beginsEvent reports whether a body begins like a stream of events, which some servers send with another content type.
 func beginsEvent(body []byte) bool {
 	for _, field := range []string{"data:", "event:", ":", "id:", "retry:"} {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxFrame        = 1 << 20 // longer messages are skipped
+	maxFrame = 1 << 20 // longer messages are skipped
 )
 
 // Fields of vLLM's vllm_engine.proto.
@@ -23,9 +23,9 @@ const (
 // frameReader reassembles gRPC messages.
 type frameReader struct {
 	head      [frameHead]byte // of the next message
-	headSize  uint8                 // bytes of the head that have arrived
-	skip      bool                  // skip the message
-	remaining int                   // remaining bytes of the message
+	headSize  uint8           // bytes of the head that have arrived
+	skip      bool            // skip the message
+	remaining int             // remaining bytes of the message
 	body      []byte
 }
 

@@ -25,7 +25,7 @@ type PoolCollector struct {
 	saturation           *prometheus.Desc
 	waiting              waitingMetrics
 	prefixSize, info     *prometheus.Desc
-	learnt               []learnedMetric
+	learned              figures[learnedState]
 }
 
 // PoolParams are the parameters of NewPoolCollector.
@@ -40,10 +40,10 @@ type PoolParams struct {
 	Clock      clock.PassiveClock
 }
 
-// learnedMetric is one learned value.
-type learnedMetric struct {
-	desc  *prometheus.Desc
-	value func(c *estimate.Costs, x *prefixindex.Stats) float64
+// learnedState is what the estimator of a pool has learned.
+type learnedState struct {
+	costs *estimate.Costs
+	index prefixindex.Stats
 }
 
 // NewPoolCollector creates and registers the collector.
@@ -69,25 +69,24 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
 	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
 	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
-	c.learnt = learnedMetrics()
+	c.learned = newLearnedFigures()
 	r.MustRegister(c)
 	return c
 }
 
-func learnedMetrics() []learnedMetric {
-	return []learnedMetric{
-		{newDesc("speed_base_seconds", "Learned minimum time to first token."),
-			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.Base }},
-		{newDesc("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request."),
-			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerDecoding }},
-		{newDesc("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token."),
-			func(c *estimate.Costs, _ *prefixindex.Stats) float64 { return c.PerToken }},
-		{newDesc("prefix_index_nodes", "Runs of blocks in the index of prefixes."),
-			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Nodes) }},
-		{newDesc("prefix_index_bytes", "Approximate memory of the index of prefixes."),
-			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Bytes) }},
-		{newDesc("prefix_index_blocks", "Estimated cached blocks of all endpoints."),
-			func(_ *estimate.Costs, x *prefixindex.Stats) float64 { return float64(x.Blocks) }},
+func newLearnedFigures() figures[learnedState] {
+	return figures[learnedState]{
+		gaugeOf("speed_base_seconds", "Learned minimum time to first token.", func(l *learnedState) float64 { return l.costs.Base }),
+		gaugeOf("speed_per_decoding_seconds", "Learned increase of the time to first token per decoding request.",
+			func(l *learnedState) float64 { return l.costs.PerDecoding }),
+		gaugeOf("speed_per_token_seconds", "Learned increase of the time to first token per uncached prompt token.",
+			func(l *learnedState) float64 { return l.costs.PerToken }),
+		gaugeOf("prefix_index_nodes", "Runs of blocks in the index of prefixes.",
+			func(l *learnedState) float64 { return float64(l.index.Nodes) }),
+		gaugeOf("prefix_index_bytes", "Approximate memory of the index of prefixes.",
+			func(l *learnedState) float64 { return float64(l.index.Bytes) }),
+		gaugeOf("prefix_index_blocks", "Estimated cached blocks of all endpoints.",
+			func(l *learnedState) float64 { return float64(l.index.Blocks) }),
 	}
 }
 
@@ -103,9 +102,7 @@ func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	c.waiting.describeWaiting(out)
-	for _, s := range c.learnt {
-		out <- s.desc
-	}
+	c.learned.describeFigures(out)
 }
 
 // Collect implements prometheus.Collector.
@@ -138,12 +135,10 @@ func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	c.Metrics.requests.attempts.collectAttempts(out, endpoints)
-	costs, index := c.Estimator.Costs(), c.Estimator.IndexStats()
-	gauge(c.prefixSize, float64(index.Blocks), prefixProducer, prefixProducer)
+	learned := learnedState{costs: c.Estimator.Costs(), index: c.Estimator.IndexStats()}
+	gauge(c.prefixSize, float64(learned.index.Blocks), prefixProducer, prefixProducer)
 	gauge(c.info, 1, version.Commit(), version.String())
-	for _, s := range c.learnt {
-		gauge(s.desc, s.value(costs, &index))
-	}
+	c.learned.collectFigures(out, &learned)
 }
 
 // uniqueNames returns the llm-d router's names of the endpoints. Names that several namespaces have begin with the namespace.

@@ -14,17 +14,12 @@ type Recording struct {
 
 // NewRecording creates and registers the counters, for pickers that record.
 func NewRecording(r prometheus.Registerer) *Recording {
+	lost := newCounterVec("recording_lost_requests_total", "Picked requests that are missing in the recording, by reason.", "reason")
 	v := &Recording{
 		written: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "recording_requests_total", Help: "Requests that were written to the recording.",
 		}),
-		lost: map[recorder.Loss]prometheus.Counter{},
-	}
-	lost := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "recording_lost_requests_total", Help: "Picked requests that are missing in the recording, by reason.",
-	}, []string{"reason"})
-	for _, reason := range recorder.Losses() {
-		v.lost[reason] = lost.WithLabelValues(string(reason))
+		lost: newCounters(lost, recorder.Losses()...),
 	}
 	r.MustRegister(v.written, lost)
 	return v
