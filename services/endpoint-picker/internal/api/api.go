@@ -106,7 +106,6 @@ func (r *Request) IsInference() bool {
 
 // Parsers maps paths to APIs. They are never changed.
 type Parsers struct {
-	names  []string
 	apis   []*API // longest suffix first
 	others bool   // accept paths without a parser, and bodies that their parser cannot read
 }
@@ -114,7 +113,7 @@ type Parsers struct {
 // NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused, and those that their
 // parser cannot read.
 func NewParsers(names ...string) (*Parsers, error) {
-	p := &Parsers{names: slices.Clone(names)}
+	p := &Parsers{}
 	for _, name := range names {
 		apis, ok := parsers[name]
 		if !ok {
@@ -128,9 +127,6 @@ func NewParsers(names ...string) (*Parsers, error) {
 	slices.SortStableFunc(p.apis, func(a, b *API) int { return len(b.suffix) - len(a.suffix) })
 	return p, nil
 }
-
-// Names returns the names of the parsers.
-func (p *Parsers) Names() []string { return slices.Clone(p.names) }
 
 // kservePath is in the paths of KServe's protocol, version 2, which Triton speaks. They name the model, and one of them ends like SGLang's.
 const (

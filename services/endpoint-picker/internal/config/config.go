@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/listener/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
@@ -155,19 +153,6 @@ func Default() *Config {
 		Telemetry:     Telemetry{Tracing: true},
 		Recording:     Recording{MaxBytes: 256 << 20},
 	}
-}
-
-// Parse returns the configuration of a command line that has only flags. Help goes to w; after help the error is pflag.ErrHelp.
-func Parse(args []string, w io.Writer) (*Config, error) {
-	c, fs := Default(), pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
-	fs.SetOutput(w)
-	c.AddFlags(fs)
-	if err := fs.Parse(DoubleDashes(fs, args)); errors.Is(err, pflag.ErrHelp) {
-		return nil, err
-	} else if err != nil {
-		return nil, service.FlagError(fs, err)
-	}
-	return c, c.Complete(fs)
 }
 
 // Complete applies what depends on several flags, after they were parsed. It returns all problems with their fixes.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -13,14 +14,28 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/pkg/service"
 	"fairlead.dev/services/endpoint-picker/internal/listener/extproc"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
+// parseFlags returns the configuration of a command line that has only flags. Help goes to w; after help the error is pflag.ErrHelp.
+func parseFlags(args []string, w io.Writer) (*Config, error) {
+	c, fs := Default(), pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
+	fs.SetOutput(w)
+	c.AddFlags(fs)
+	if err := fs.Parse(DoubleDashes(fs, args)); errors.Is(err, pflag.ErrHelp) {
+		return nil, err
+	} else if err != nil {
+		return nil, service.FlagError(fs, err)
+	}
+	return c, c.Complete(fs)
+}
+
 func TestParse(t *testing.T) {
 	t.Setenv("NAMESPACE", "")
-	c, err := Parse([]string{"--pool-name=pool"}, io.Discard)
+	c, err := parseFlags([]string{"--pool-name=pool"}, io.Discard)
 	require.NoError(t, err)
 	want := Default()
 	want.Pool.Name.Name = "pool"
@@ -28,7 +43,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, "default/pool", c.Pool.Name.String())
 
 	t.Setenv("NAMESPACE", "models")
-	c, err = Parse([]string{
+	c, err = parseFlags([]string{
 		"--pool-name=pool", "--grpc-port=1", "--grpc-health-port=2", "--secure-serving=false", "--body-mode=buffered", "--max-request-body=64MiB",
 		"--max-buffered-bytes=1Gi", "--max-streams=7", "--request-body-timeout=5s", "--stream-idle-timeout=2h", "--early-close",
 		"--eject-after=3", "--ejection-time=2s", "--ejection-time-max=1m", "--emit-endpoint-scores", "--explain", "--report-endpoint", "--disable-endpoint-subset-filter", "--refresh-metrics-interval=1s",
@@ -60,7 +75,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, "/k", c.Kube.Kubeconfig)
 	assert.Equal(t, "/a", c.AddressFile)
 
-	c, err = Parse([]string{"--pool-name=pool", "--pool-namespace=other"}, io.Discard)
+	c, err = parseFlags([]string{"--pool-name=pool", "--pool-namespace=other"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "other", c.Pool.Name.Namespace)
 }
@@ -127,7 +142,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse(tt.give, io.Discard)
+			_, err := parseFlags(tt.give, io.Discard)
 			require.EqualError(t, err, tt.want)
 		})
 	}
@@ -159,7 +174,7 @@ func TestFitMemory(t *testing.T) {
 func TestParseConfigMap(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]string{"ns/c": "ns/c", "c": "c"} {
-		c, err := Parse([]string{"--pool-name=p", "--config-map=" + give, "--config-map-key=k"}, io.Discard)
+		c, err := parseFlags([]string{"--pool-name=p", "--config-map=" + give, "--config-map-key=k"}, io.Discard)
 		require.NoError(t, err)
 		assert.Equal(t, want, c.Plugins.Map.String())
 		assert.Equal(t, "c", c.Plugins.Map.Name)
@@ -170,7 +185,7 @@ func TestParseConfigMap(t *testing.T) {
 func TestParseHelp(t *testing.T) {
 	t.Parallel()
 	var help bytes.Buffer
-	_, err := Parse([]string{"--help"}, &help)
+	_, err := parseFlags([]string{"--help"}, &help)
 	require.ErrorIs(t, err, pflag.ErrHelp)
 	assert.Contains(t, help.String(), "--pool-name")
 }

@@ -11,11 +11,11 @@ import (
 
 func TestWhereEndpointsComeFrom(t *testing.T) {
 	t.Setenv("NAMESPACE", "models")
-	c, err := Parse([]string{"--pool-name=pool"}, io.Discard)
+	c, err := parseFlags([]string{"--pool-name=pool"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models/pool", c.Pool.String())
 
-	c, err = Parse([]string{"--endpoint-selector=app in (vllm, sglang),!canary", "--endpoint-target-ports=8001, 8000"}, io.Discard)
+	c, err = parseFlags([]string{"--endpoint-selector=app in (vllm, sglang),!canary", "--endpoint-target-ports=8001, 8000"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models/app in (sglang,vllm),!canary", c.Pool.String())
 	assert.Equal(t, Ports{8001, 8000}, c.Pool.TargetPorts, "their order is that of the ranks")
@@ -23,7 +23,7 @@ func TestWhereEndpointsComeFrom(t *testing.T) {
 	assert.True(t, c.Pool.Selector.Matches(labels.Set{"app": "sglang"}))
 	assert.False(t, c.Pool.Selector.Matches(labels.Set{"app": "sglang", "canary": ""}))
 
-	c, err = Parse([]string{"--endpoints-file=/etc/endpoints.yaml", "--pool-namespace="}, io.Discard)
+	c, err = parseFlags([]string{"--endpoints-file=/etc/endpoints.yaml", "--pool-namespace="}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "/etc/endpoints.yaml", c.Pool.String())
 }
@@ -57,7 +57,7 @@ func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse(tt.give, io.Discard)
+			_, err := parseFlags(tt.give, io.Discard)
 			require.EqualError(t, err, tt.want)
 		})
 	}

@@ -245,7 +245,7 @@ func TestLoggingByUpstreamsFlags(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c, err := Parse(append(tt.give, "--pool-name=p"), io.Discard)
+			c, err := parseFlags(append(tt.give, "--pool-name=p"), io.Discard)
 			require.NoError(t, err)
 			assert.Equal(t, tt.wantLevel, c.Logging.Level)
 			assert.Equal(t, tt.wantFormat, c.Logging.Format)
@@ -303,11 +303,11 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse(append(tt.give, "--pool-name=p"), io.Discard)
+			_, err := parseFlags(append(tt.give, "--pool-name=p"), io.Discard)
 			require.EqualError(t, err, tt.want)
 		})
 	}
-	_, err := Parse([]string{"--pool-name=p", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,AES"}, io.Discard)
+	_, err := parseFlags([]string{"--pool-name=p", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,AES"}, io.Discard)
 	require.ErrorContains(t, err, `--tls-cipher-suites "AES" is not one of TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384`)
 }
 
@@ -396,14 +396,14 @@ var upstreamFlags = []struct {
 
 func TestEveryUpstreamFlagHasAnAnswer(t *testing.T) {
 	t.Parallel()
-	usual, err := Parse([]string{"--pool-name=p"}, io.Discard)
+	usual, err := parseFlags([]string{"--pool-name=p"}, io.Discard)
 	require.NoError(t, err)
 	for _, tt := range upstreamFlags {
 		t.Run(tt.flag, func(t *testing.T) {
 			t.Parallel()
-			c, err := Parse([]string{"--pool-name=p", tt.flag}, io.Discard)
+			c, err := parseFlags([]string{"--pool-name=p", tt.flag}, io.Discard)
 			if strings.HasPrefix(tt.flag, "-poolName=") {
-				c, err = Parse([]string{tt.flag}, io.Discard)
+				c, err = parseFlags([]string{tt.flag}, io.Discard)
 			}
 			switch tt.answer {
 			case "obeyed":
@@ -435,8 +435,8 @@ func TestFlagsOfUpstreamWithOneDashOrTwo(t *testing.T) {
 		if strings.HasPrefix(tt.flag, "-poolName=") {
 			rest = nil
 		}
-		want, wantErr := Parse(append(rest, tt.flag), io.Discard)
-		got, err := Parse(append(rest, other), io.Discard)
+		want, wantErr := parseFlags(append(rest, tt.flag), io.Discard)
+		got, err := parseFlags(append(rest, other), io.Discard)
 		assert.Equal(t, wantErr, err, other)
 		assert.Equal(t, want, got, other)
 	}
@@ -453,7 +453,7 @@ func TestDoubleDashes(t *testing.T) {
 
 func TestSourceFlags(t *testing.T) {
 	t.Parallel()
-	c, err := Parse([]string{
+	c, err := parseFlags([]string{
 		"--pool-name=p", "--model-server-metrics-port=8002", "--model-server-metrics-scheme=https", `--model-server-metrics-path="/prometheus/metrics"`,
 		"--model-server-metrics-https-insecure-skip-verify=false",
 	}, io.Discard)
@@ -461,7 +461,7 @@ func TestSourceFlags(t *testing.T) {
 	port, skip := 8002, false
 	assert.Equal(t, modelserver.Source{Scheme: "https", Path: "/prometheus/metrics", Port: &port, InsecureSkipVerify: &skip}, c.MetricsSource)
 
-	c, err = Parse([]string{"--pool-name=p", "--model-server-metrics-port=0", "--model-server-metrics-path=/metrics"}, io.Discard)
+	c, err = parseFlags([]string{"--pool-name=p", "--model-server-metrics-port=0", "--model-server-metrics-path=/metrics"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, modelserver.DefaultSettings().Source, c.MetricsSource, "the usual path does not replace that of an engine")
 }

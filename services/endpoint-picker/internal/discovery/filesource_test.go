@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // outcomes is what an observer was told, in turn.
@@ -223,7 +224,7 @@ func (b *bench) run(t *testing.T) *pool.Store {
 	t.Helper()
 	store := pool.NewStore(pool.StoreParams{
 		Log: zap.NewNop(), Pool: b.path, Source: b.source, Clock: clock.RealClock{},
-		Factory: estimate.New(1 << 20),
+		Factory: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
 	})
 	b.source.OnChange(store.MarkChanged)
 	ctx, cancel := context.WithCancel(context.Background())

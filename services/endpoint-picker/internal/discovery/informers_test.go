@@ -32,6 +32,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under test.
@@ -92,7 +93,7 @@ func (w *world) follow(t *testing.T, n *Namespace, s *PodSource) {
 	t.Helper()
 	w.store = pool.NewStore(pool.StoreParams{
 		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Clock: clock.RealClock{},
-		Factory: estimate.New(1 << 20),
+		Factory: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
 	})
 	s.OnChange(w.store.MarkChanged)
 	w.start(t, n.Run, w.store.Run)

@@ -158,15 +158,8 @@ func metricsPort(pod *corev1.Pod) (uint16, *Problem) {
 
 // isReady reports whether the pod accepts requests: it is ready and not being deleted.
 func isReady(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil {
-		return false
-	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	c := readyCondition(pod)
+	return pod.DeletionTimestamp == nil && c != nil && c.Status == corev1.ConditionTrue
 }
 
 func isYounger(a, b *corev1.Pod) bool {

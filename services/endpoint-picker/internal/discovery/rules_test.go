@@ -137,7 +137,7 @@ func (w *rulesWorld) delete(t *testing.T, object *unstructured.Unstructured) {
 func (w *rulesWorld) hasPriority(t *testing.T, name string, want int) {
 	t.Helper()
 	time.Sleep(moment)
-	got, found := w.rules.PriorityOf(name)
+	got, found := w.rules.CurrentSnapshot().PriorityOf(name)
 	require.True(t, found, name)
 	require.Equal(t, want, got, name)
 }
@@ -145,14 +145,14 @@ func (w *rulesWorld) hasPriority(t *testing.T, name string, want int) {
 func (w *rulesWorld) gone(t *testing.T, name string) {
 	t.Helper()
 	time.Sleep(moment)
-	_, found := w.rules.PriorityOf(name)
+	_, found := w.rules.CurrentSnapshot().PriorityOf(name)
 	require.False(t, found, name)
 }
 
 func (w *rulesWorld) target(t *testing.T, model string, want pool.Rewrite) {
 	t.Helper()
 	time.Sleep(moment)
-	got, _ := w.rules.PickRewrite(model, 0)
+	got, _ := w.rules.CurrentSnapshot().PickRewrite(model, 0)
 	require.Equal(t, want, got, model)
 }
 
@@ -203,7 +203,7 @@ func TestRulesFollowTheCluster(t *testing.T) {
 				require.NoError(t, w.watcher.CheckReady())
 				w.target(t, "food-review", pool.Rewrite{Object: "r", Target: "food-review-v2"})
 				for _, name := range []string{"others", "elsewhere"} {
-					_, found := w.rules.PriorityOf(name)
+					_, found := w.rules.CurrentSnapshot().PriorityOf(name)
 					assert.False(t, found, name)
 				}
 
@@ -251,9 +251,9 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 		other, models := pool.NewRules(), []string{}
 		w.watcher.AddPool("other", other, func(names ...string) { models = names })
 		w.watcher.Refresh()
-		priority, _ := other.PriorityOf("silver")
+		priority, _ := other.CurrentSnapshot().PriorityOf("silver")
 		assert.Equal(t, 3, priority)
-		_, found := other.PriorityOf("gold")
+		_, found := other.CurrentSnapshot().PriorityOf("gold")
 		assert.False(t, found, "belongs to the first pool")
 		assert.Equal(t, []string{"m", "m-v2"}, models)
 
@@ -272,7 +272,7 @@ func TestRulesOfKindsThatComeLater(t *testing.T) {
 		w.run(t)
 		time.Sleep(moment)
 		require.NoError(t, w.watcher.CheckReady(), "no kinds, no rules, no wait")
-		_, found := w.rules.PriorityOf("gold")
+		_, found := w.rules.CurrentSnapshot().PriorityOf("gold")
 		assert.False(t, found)
 
 		w.set(legacyRulesGroup, true)
@@ -289,7 +289,7 @@ func TestOfTwoGroupsTheOldOneIsIgnored(t *testing.T) {
 		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
 		w.run(t)
 		w.hasPriority(t, "gold", 10)
-		_, found := w.rules.PriorityOf("old")
+		_, found := w.rules.CurrentSnapshot().PriorityOf("old")
 		assert.False(t, found)
 		warnings := func() int {
 			return w.logs.FilterMessage("Ignored objects of the old group, because the new group serves the kind").Len()
@@ -370,7 +370,7 @@ func TestObjectThatIsBeingDeletedHasNoEffect(t *testing.T) {
 		w.apply(t, objective(rulesGroup, "gold", int64(10)))
 		w.run(t)
 		w.hasPriority(t, "gold", 10)
-		_, found := w.rules.PriorityOf("going")
+		_, found := w.rules.CurrentSnapshot().PriorityOf("going")
 		assert.False(t, found)
 	})
 }
@@ -416,7 +416,7 @@ func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
 		time.Sleep(moment)
 		require.True(t, w.watcher.objectives.current.Present())
 		require.Greater(t, failed.Load(), int64(1))
-		_, found := w.rules.PriorityOf("old")
+		_, found := w.rules.CurrentSnapshot().PriorityOf("old")
 		assert.True(t, found, "the new group may have it too, nobody knows yet")
 		close(release)
 		w.gone(t, "old")

@@ -10,14 +10,14 @@ import (
 func TestAverage(t *testing.T) {
 	t.Parallel()
 	var m movingAverage
-	assert.Zero(t, m.current())
-	m.setTo(10)
+	assert.Zero(t, m.Load())
+	m.Store(10)
 	m.addSample(20, 0.25)
-	assert.InDelta(t, 12.5, m.current(), 1e-9)
+	assert.InDelta(t, 12.5, m.Load(), 1e-9)
 	for range 100 {
 		m.addSample(4, 0.25)
 	}
-	assert.InDelta(t, 4, m.current(), 1e-9, "old values have no weight left")
+	assert.InDelta(t, 4, m.Load(), 1e-9, "old values have no weight left")
 }
 
 func TestRatioOfAveragesIsTheRatioOfDecayedSums(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRatioOfAveragesIsTheRatioOfDecayedSums(t *testing.T) {
 		a.addSample(x, 1-memory)
 		b.addSample(y, 1-memory)
 		sumA, sumB = sumA*memory+x, sumB*memory+y
-		assert.InDelta(t, sumA/sumB, a.current()/b.current(), 1e-9)
+		assert.InDelta(t, sumA/sumB, a.Load()/b.Load(), 1e-9)
 	}
 }
 
@@ -42,10 +42,10 @@ func TestAverage_IsSafeForConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for range 1000 {
 				m.addSample(5, 0.01)
-				assert.LessOrEqual(t, m.current(), 5.0)
+				assert.LessOrEqual(t, m.Load(), 5.0)
 			}
 		})
 	}
 	wg.Wait()
-	assert.InDelta(t, 5, m.current(), 0.1)
+	assert.InDelta(t, 5, m.Load(), 0.1)
 }

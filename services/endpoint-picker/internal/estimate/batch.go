@@ -1,9 +1,7 @@
 package estimate
 
 import (
-	"math"
 	"sync"
-	"sync/atomic"
 )
 
 // batchSize learns the maximum number of requests that a server runs at once: the highest running count seen, on at least
@@ -16,12 +14,6 @@ type batchSize struct {
 	most    atomicFloat
 	size    atomicFloat // learned size of the batch; 0 if unknown
 }
-
-// atomicFloat is a number that is safe for concurrent use.
-type atomicFloat struct{ bits atomic.Uint64 }
-
-func (f *atomicFloat) Load() float64   { return math.Float64frombits(f.bits.Load()) }
-func (f *atomicFloat) Store(v float64) { f.bits.Store(math.Float64bits(v)) }
 
 // observePage records the values of a page.
 func (b *batchSize) observePage(running, waiting float64) {

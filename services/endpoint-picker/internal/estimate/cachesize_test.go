@@ -24,7 +24,7 @@ func TestCacheSize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := New(1 << 20)
+			x := newTestEstimator(1 << 20)
 			d := endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}
 			capacity := func(e *endpoint.Endpoint) int {
 				_, blocks := x.CacheSize(e)

@@ -25,16 +25,13 @@ type Estimator struct {
 	requests  atomic.Uint64 // published so far
 }
 
-// New returns an Estimator without observations. Its index of prefixes has an approximate limit in bytes of its own.
-func New(indexBytes int) *Estimator { return NewShared(prefixindex.NewMemoryBudget(indexBytes)) }
-
-// NewShared returns an Estimator without observations, whose index of prefixes shares a memory with others until ReleaseMemory.
-func NewShared(memory *prefixindex.MemoryBudget) *Estimator {
+// New returns an Estimator without observations, whose index of prefixes shares a memory with others until ReleaseMemory.
+func New(memory *prefixindex.MemoryBudget) *Estimator {
 	x := &Estimator{
 		learner: newLearner(), index: memory.NewIndex(), tokenizers: newTokenizers(),
 		placements: sync.Pool{New: func() any { return &Placement{} }},
 	}
-	x.paces.gap.setTo(usualGap * usualGap)
+	x.paces.gap.Store(usualGap * usualGap)
 	x.size.Store(&CacheSize{Blocks: usualBlocks, FromPage: true})
 	return x
 }

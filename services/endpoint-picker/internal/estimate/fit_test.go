@@ -39,7 +39,7 @@ type keeper struct {
 const keptTokens = 640 // of one prompt: 40 blocks
 
 func newKeeper(prompts int) *keeper {
-	x := New(1 << 22)
+	x := newTestEstimator(1 << 22)
 	k := &keeper{Estimator: x, endpoint: x.addEndpoint(1), prompts: prompts}
 	k.page()
 	return k
@@ -263,7 +263,7 @@ func TestCachedTokens(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x := New(1 << 20)
+			x := newTestEstimator(1 << 20)
 			e := x.addEndpoint(1)
 			scrape(e, 0, endpoint.Gauges{Alignment: tt.alignment})
 			p := &Prompt{Tokens: tt.tokens, matched: []int{tt.blocks}, Size: PromptSize{PerBlock: tt.perBlock}}
@@ -274,7 +274,7 @@ func TestCachedTokens(t *testing.T) {
 
 func TestCacheSize_IsInTokensOfTheModel(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	for range 100 {
 		x.tokenizers.observePrompt("m", 1000, 500)

@@ -22,9 +22,9 @@ type Learner struct {
 
 func newLearner() *Learner {
 	l := &Learner{}
-	l.meanTTFT.setTo(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
-	l.tokens.setTo(usualTokens)
-	l.answer.setTo(usualAnswer)
+	l.meanTTFT.Store(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
+	l.tokens.Store(usualTokens)
+	l.answer.Store(usualAnswer)
 	l.costs.Store(solveCosts(l.sums))
 	return l
 }
@@ -58,7 +58,7 @@ func (l *Learner) observeStep(o observation, took, slowdown float64) (meanTTFT f
 	l.observed.Store(l.sums[0][0])
 	l.meanTTFT.addSample(took, meanTTFTWeight)
 	l.costs.Store(solveCosts(l.sums))
-	return l.meanTTFT.current()
+	return l.meanTTFT.Load()
 }
 
 // solveCosts computes the coefficients with the least squares of errors. The prior counts as some observations.

@@ -38,7 +38,7 @@ func TestLearner_FindsTheCostOfContext(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	costs := Costs{Base: 0.012, PerDecoding: 0.0001, PerToken: 32e-6, PerPair: 1.2e-9}
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := &engine{Server: x.addServer(), costs: costs, slowdown: 1}
 	for range 3000 {
 		e.decoding.Store(random.Int64N(40))
@@ -66,7 +66,7 @@ func TestLearner_FindsTheCosts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(1, 1))
-			x := New(1 << 20)
+			x := newTestEstimator(1 << 20)
 			e := &engine{Server: x.addServer(), costs: tt.give, slowdown: 1}
 			for range 3000 {
 				e.decoding.Store(random.Int64N(40))
@@ -93,7 +93,7 @@ func TestLearner_ShowsWhatItLearned(t *testing.T) {
 		}
 		return e
 	}
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := serve(x, 1e-4, 1, learnedCosts-10)
 	assert.Zero(t, e.Estimates().PrefillRate)
 	serve(x, 1e-4, 1, 20)
@@ -103,12 +103,12 @@ func TestLearner_ShowsWhatItLearned(t *testing.T) {
 	e.backlog.Store(5000)
 	assert.InEpsilon(t, 1, e.Estimates().BacklogTime.Seconds(), 0.15)
 
-	assert.Zero(t, serve(New(1<<20), 0, 1, 1000).Estimates().PrefillRate, "prompts cost nothing")
+	assert.Zero(t, serve(newTestEstimator(1<<20), 0, 1, 1000).Estimates().PrefillRate, "prompts cost nothing")
 }
 
 func TestServer_ShowsItsBatch(t *testing.T) {
 	t.Parallel()
-	e := New(1 << 20).addEndpoint(1)
+	e := newTestEstimator(1 << 20).addEndpoint(1)
 	observeOften(&ServerOf(e).batch, 100, 4, 0)
 	assert.Zero(t, e.StatsAt(noon).BatchCapacity, "it never had a queue")
 	observeOften(&ServerOf(e).batch, batchPages+1, 4, 3)
@@ -119,7 +119,7 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 	t.Parallel()
 	for _, expected := range []float64{0, 0.3, 0.9} {
 		random := rand.New(rand.NewPCG(3, 3))
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		e := &engine{Server: x.addServer(), costs: Costs{Base: 0.01, PerToken: 40e-6}, slowdown: 1}
 		history := 1 - expected
 		for i := range 4500 {
@@ -153,7 +153,7 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 func TestLearner_FindsTheCostOfOtherReplicasRequests(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 4))
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := &engine{Server: x.addServer(), costs: Costs{Base: 0.01, PerOther: 0.007, PerToken: 40e-6}, slowdown: 1}
 	for range 2000 {
 		others, tokens := float64(random.IntN(10)), float64(random.IntN(2000))
@@ -169,7 +169,7 @@ func TestLearner_FindsTheCostOfOtherReplicasRequests(t *testing.T) {
 
 func TestLearner_IsUsableFromTheFirstRequestOn(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	assert.InDelta(t, priorCosts.Base, x.Costs().Base, 1e-9)
 	e := &engine{Server: x.addServer(), costs: Costs{Base: 1, PerToken: 1e-3}, slowdown: 1}
 	for range 30 {
@@ -183,7 +183,7 @@ func TestLearner_IsUsableFromTheFirstRequestOn(t *testing.T) {
 
 func TestLearner_LimitsObservationsOfRequestsThatWaitedForMemory(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := &engine{Server: x.addServer(), costs: priorCosts, slowdown: 1}
 	for i := range 200 {
 		if i == 100 {
@@ -198,7 +198,7 @@ func TestLearner_LimitsObservationsOfRequestsThatWaitedForMemory(t *testing.T) {
 func TestSlowdown(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 2))
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	var engines []*engine
 	for _, slowdown := range []float64{1, 1, 1, 4} {
 		engines = append(engines, &engine{Server: x.addServer(), costs: priorCosts, slowdown: slowdown})

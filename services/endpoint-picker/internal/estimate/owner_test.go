@@ -21,7 +21,7 @@ type replica struct {
 }
 
 func newReplica() *replica {
-	r := &replica{Estimator: New(1 << 20)}
+	r := &replica{Estimator: newTestEstimator(1 << 20)}
 	for i := range byte(8) {
 		e := r.addEndpoint(1 + i)
 		e.RecordSample(e.StartScrape(noon), endpoint.Gauges{Running: 2})
@@ -107,7 +107,7 @@ func TestOwner_IsUsable(t *testing.T) {
 
 func TestOwner_OfTheOnlyReplica(t *testing.T) {
 	t.Parallel()
-	r := &replica{Estimator: New(1 << 20)}
+	r := &replica{Estimator: newTestEstimator(1 << 20)}
 	e := r.addEndpoint(1)
 	r.Lookup(turn("", 1, 0), []*endpoint.Endpoint{e}, noon)
 	p := turn("", 1, 0)
@@ -166,7 +166,7 @@ func TestServed(t *testing.T) {
 	t.Parallel()
 	chain := []uint64{1, 2, 3, 4}
 	for _, moved := range []bool{false, true} {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		a, b := x.addEndpoint(1), x.addEndpoint(2)
 		x.ConfirmPlacement(x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}))
 		p := &Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain)}}
@@ -192,7 +192,7 @@ func TestServed(t *testing.T) {
 
 func TestAnswered_ScalesWithTheShareOfOthers(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	x.RecordAnswer(e, 15)
 	assert.Zero(t, x.IndexStats().Blocks, "less than a block")

@@ -37,7 +37,7 @@ type pair struct {
 }
 
 func newPair() *pair {
-	p := &pair{placing: New(1 << 20), hearing: New(1 << 20)}
+	p := &pair{placing: newTestEstimator(1 << 20), hearing: newTestEstimator(1 << 20)}
 	for i := range byte(2) {
 		p.here, p.there = append(p.here, p.placing.addEndpoint(1+i)), append(p.there, p.hearing.addEndpoint(1+i))
 	}
@@ -84,8 +84,8 @@ func TestReplica_SeesTheRequestsOfAnother(t *testing.T) {
 func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 	t.Parallel()
 	p := newPair()
-	leases := []*endpoint.Lease{ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100}),
-		ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 50})}
+	leases := []*endpoint.Lease{ServerOf(p.here[0]).placeStreamed(p.here[0], noon, Prefill{Tokens: 100}),
+		ServerOf(p.here[0]).placeStreamed(p.here[0], noon, Prefill{Tokens: 50})}
 	stats, load := p.there[0].StatsAt(noon), p.there[0].Load()
 	assert.Equal(t, [3]int64{}, [3]int64{stats.InFlight, stats.Picks, stats.Backlog})
 	assert.InDelta(t, 2, load.Requests, 1e-9)
@@ -104,7 +104,7 @@ func TestReplica_HasNoPartInOurMetrics(t *testing.T) {
 func TestReplica_IsLost(t *testing.T) {
 	t.Parallel()
 	p := newPair()
-	ServerOf(p.here[0]).PlaceStreamed(p.here[0], noon, Prefill{Tokens: 100})
+	ServerOf(p.here[0]).placeStreamed(p.here[0], noon, Prefill{Tokens: 100})
 	p.wire.to.Close(after(1))
 	assert.Empty(t, p.wire.to.requests)
 	assert.Equal(t, [3]int64{}, ServerOf(p.there[0]).counts())
@@ -117,7 +117,7 @@ func TestReplica_IsLost(t *testing.T) {
 // A replica may be broken, or another version.
 func TestReplica_HostileEvents(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	r := x.NewReplica()
 	for _, kind := range []EventKind{0, EventFirst, EventMoved, EventEnded, EventLost, 200} {

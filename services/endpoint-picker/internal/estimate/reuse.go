@@ -23,13 +23,13 @@ func (r *reuseStats) observePrompt(known, history, total int) {
 // recomputationRate estimates how often a new token will be computed again if its prompt is not placed on its owner: the
 // probability that the prompt recurs, plus the probability that its conversation continues.
 func (r *reuseStats) recomputationRate() float64 {
-	known, total := r.known.current(), r.total.current()
+	known, total := r.known.Load(), r.total.Load()
 	return min(known/max(total-known, 1), 1) + r.continuationRate()
 }
 
 // continuationRate returns the share of requests that continue a conversation, also after few requests.
 func (r *reuseStats) continuationRate() float64 {
-	return r.turns.current() / max(r.requests.current(), reuseWeight)
+	return r.turns.Load() / max(r.requests.Load(), reuseWeight)
 }
 
 // isConversational reports whether any request may begin a conversation.

@@ -39,11 +39,6 @@ const (
 	phaseDecode
 )
 
-// PlaceStreamed counts a request on an endpoint whose answer will be observed from its beginning.
-func (s *Server) PlaceStreamed(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
-	return s.acquireLease(e, now, p, Streamed)
-}
-
 // acquireLease counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected
 // duration. A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
 func (s *Server) acquireLease(e *endpoint.Endpoint, now time.Time, p Prefill, answer AnswerMode) *endpoint.Lease {
@@ -157,7 +152,7 @@ func (q *sequence) OnFailure() {
 	} else {
 		q.endPrefill()
 	}
-	usual := int64(s.estimator.learner.tokens.current())
+	usual := int64(s.estimator.learner.tokens.Load())
 	q.backlog, q.work = min(q.backlog, usual), min(q.work, usual)
 	q.startPrefill(q.placed)
 }
@@ -270,5 +265,5 @@ func (s *Server) learnStep() {
 	prior := slowdownPrior * learner.observeStep(o, took, s.Slowdown())
 	s.observed.addSample(took, slowdownWeight)
 	s.expected.addSample(want, slowdownWeight)
-	s.slowdown.Store((s.observed.current() + prior) / (s.expected.current() + prior))
+	s.slowdown.Store((s.observed.Load() + prior) / (s.expected.Load() + prior))
 }

@@ -26,10 +26,10 @@ func (s *Server) counts() [3]int64 {
 
 func TestSequence_CountsOnce(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	l := s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
+	l := s.placeStreamed(e, noon, Prefill{Tokens: 7})
 	assert.Equal(t, [3]int64{1, 7, 0}, s.counts())
 	l.MarkFirstContent(after(1))
 	l.MarkFirstContent(after(2))
@@ -39,7 +39,7 @@ func TestSequence_CountsOnce(t *testing.T) {
 	l.MarkFirstContent(after(3))
 	assert.Equal(t, [3]int64{}, s.counts())
 
-	l = s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
+	l = s.placeStreamed(e, noon, Prefill{Tokens: 7})
 	l.Abandon(noon)
 	l.Release()
 	assert.Equal(t, [3]int64{}, s.counts(), "ended before its first token")
@@ -57,12 +57,12 @@ func TestSequence_CountsOnce(t *testing.T) {
 func TestSequence_FailedCountsLikeOthers(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []bool{false, true} {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		e := x.addEndpoint(1)
 		s := ServerOf(e)
-		other := s.PlaceStreamed(e, noon, Prefill{Tokens: 100})
-		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).MarkFirstContent(after(1))
-		l := s.PlaceStreamed(e, after(1), Prefill{Tokens: 9})
+		other := s.placeStreamed(e, noon, Prefill{Tokens: 100})
+		s.placeStreamed(e, noon, Prefill{Tokens: 7}).MarkFirstContent(after(1))
+		l := s.placeStreamed(e, after(1), Prefill{Tokens: 9})
 		if begun {
 			l.MarkFirstContent(after(2))
 		}
@@ -84,7 +84,7 @@ func TestSequence_FailedCountsLikeOthers(t *testing.T) {
 
 func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	l := s.acquireLease(e, noon, Prefill{Tokens: 9}, Whole)
@@ -99,11 +99,11 @@ func TestSequence_FailedWithoutFirstTokens(t *testing.T) {
 // A client that repeats a request with a prompt that is too long must not make servers look busy for as long as the prompt would take.
 func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range 2 {
-		s.PlaceStreamed(e, noon, Prefill{Tokens: 100_000}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, noon)
+		s.placeStreamed(e, noon, Prefill{Tokens: 100_000}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: after(10)}, noon)
 	}
 	assert.Less(t, s.work.Load(), int64(2*2000))
 	e.ExpireFailed(after(10), 0)
@@ -115,7 +115,7 @@ func TestSequence_FailedCountsAsUsualWorkAtMost(t *testing.T) {
 func TestSequence_MovesWithItsLease(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[AnswerMode][3]int64{Streamed: {1, 100, 0}, Whole: {0, 0, 1}} {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		from, to := x.addEndpoint(1), x.addEndpoint(2)
 		a, b := ServerOf(from), ServerOf(to)
 		l := a.acquireLease(from, noon, Prefill{Tokens: 100}, form)
@@ -135,12 +135,12 @@ func TestSequence_MovesWithItsLease(t *testing.T) {
 // either server look slow.
 func TestSequence_FallbackTeachesNoTime(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	from, to := x.addEndpoint(1), x.addEndpoint(2)
 	costs := *x.Costs()
 	for i := range 20 {
 		start := float64(100 * i)
-		l := ServerOf(from).PlaceStreamed(from, after(start), Prefill{Tokens: 300})
+		l := ServerOf(from).placeStreamed(from, after(start), Prefill{Tokens: 300})
 		l.MoveTo(to, after(start+30))
 		l.MarkFirstContent(after(start + 31))
 		l.Release()
@@ -154,17 +154,17 @@ func TestSequence_FallbackTeachesNoTime(t *testing.T) {
 // In the middle of other steps the begin of the step is known from the step before.
 func TestSequence_FallbackTeachesTheTimeOfABusyServer(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	from, to := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(to)
-	other := s.PlaceStreamed(to, noon, Prefill{Tokens: 300})
-	l := ServerOf(from).PlaceStreamed(from, noon, Prefill{Tokens: 300})
+	other := s.placeStreamed(to, noon, Prefill{Tokens: 300})
+	l := ServerOf(from).placeStreamed(from, noon, Prefill{Tokens: 300})
 	l.MoveTo(to, after(0.010))
 	other.MarkFirstContent(after(0.020))
 	l.MarkFirstContent(after(0.035))
-	before := s.observed.current()
+	before := s.observed.Load()
 	s.learnStep()
-	assert.InDelta(t, slowdownWeight*0.015, s.observed.current()-before*(1-slowdownWeight), 1e-9)
+	assert.InDelta(t, slowdownWeight*0.015, s.observed.Load()-before*(1-slowdownWeight), 1e-9)
 }
 
 func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
@@ -180,14 +180,14 @@ func TestStep_JoinsFirstTokensThatComeTogether(t *testing.T) {
 	assert.Equal(t, step{before: after(0.100), startTime: after(0.020), endTime: after(0.150), observation: observation{tokens: 100,
 		pairs: 5000, decoding: 2}}, s.step)
 	fourth := s.begin(after(1), Prefill{Tokens: 1}, 0)
-	observed := s.observed.current()
+	observed := s.observed.Load()
 	fourth.OnFirstToken(after(1.1))
-	assert.InDelta(t, slowdownWeight*0.050, s.observed.current()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
+	assert.InDelta(t, slowdownWeight*0.050, s.observed.Load()-observed*(1-slowdownWeight), 1e-9, "the third was computed after the second")
 }
 
 func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	s := x.addServer()
 	now := 0.0
 	serve := func(others float64) { // prompts of all lengths take the same time, because others' prompts fill up the step
@@ -207,7 +207,7 @@ func TestStep_SharedWithOtherReplicasTeachesNothing(t *testing.T) {
 
 func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	a, b := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(a)
 	var wg sync.WaitGroup
@@ -216,7 +216,7 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(worker), 0))
 			for i := range 1000 {
 				now := after(float64(i) / 100)
-				l := s.PlaceStreamed(a, now, Prefill{Tokens: random.IntN(100)})
+				l := s.placeStreamed(a, now, Prefill{Tokens: random.IntN(100)})
 				load := a.Load()
 				assert.False(t, math.IsNaN(s.EstimateTTFT(endpoint.ToMonotonic(now), x.Costs(), Prefill{Tokens: 10}, &load)))
 				switch random.IntN(4) {
@@ -238,10 +238,10 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 // Any number of goroutines may end, answer or move one request.
 func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	a, b := x.addEndpoint(1), x.addEndpoint(2)
 	for range 300 {
-		l := ServerOf(a).PlaceStreamed(a, noon, Prefill{Tokens: 100})
+		l := ServerOf(a).placeStreamed(a, noon, Prefill{Tokens: 100})
 		var wg sync.WaitGroup
 		for _, call := range []func(){
 			func() { l.MarkFirstContent(after(1)) }, func() { l.MarkFirstContent(after(1)) }, func() { l.MoveTo(b, noon) }, func() {
@@ -267,7 +267,7 @@ func TestLease_IsSafeForConcurrentCalls(t *testing.T) {
 // sequences have not.
 func TestSequence_Late(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e, other := x.addEndpoint(1), x.addEndpoint(2)
 	s := ServerOf(e)
 	one, two := s.acquireLease(e, noon, Prefill{Tokens: 7}, Late), s.acquireLease(e, after(10), Prefill{Tokens: 8}, Late)

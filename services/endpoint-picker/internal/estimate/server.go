@@ -80,7 +80,7 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	s.batch.observePage(min(next.Running, requests), next.Waiting)
 	s.observeCompletions(last, next, requests)
 	if found := others - s.others; found > 0 {
-		tokens := found * s.estimator.learner.tokens.current()
+		tokens := found * s.estimator.learner.tokens.Load()
 		s.addUnobserved(next.At, tokens)
 		s.estimator.index.OccupyBlocks(s.cache, int(s.estimator.tokensToBlocks(tokens)))
 	}
@@ -116,7 +116,7 @@ func (s *Server) addUnobserved(now time.Time, tokens float64) {
 // boundUnobserved limits the unobserved backlog to what the requests on a page can have: others of them, and our own. An
 // engine that has finished them faster than expected, or a page that claimed too many, leaves no backlog behind.
 func (s *Server) boundUnobserved(now time.Time, others float64) {
-	tokens := others*s.estimator.learner.tokens.current() + float64(s.unobserved.Load())
+	tokens := others*s.estimator.learner.tokens.Load() + float64(s.unobserved.Load())
 	until := endpoint.ToMonotonic(now).Add(s.prefillTime(backlogSlack * tokens))
 	if s.unobservedUntil.Load() > until {
 		s.unobservedUntil.Store(until)

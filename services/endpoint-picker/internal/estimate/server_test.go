@@ -2,12 +2,18 @@ package estimate
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
+
+// placeStreamed counts a request on an endpoint whose answer will be observed from its beginning.
+func (s *Server) placeStreamed(e *endpoint.Endpoint, now time.Time, p Prefill) *endpoint.Lease {
+	return s.acquireLease(e, now, p, Streamed)
+}
 
 // scrape records a page that takes no time.
 func scrape(e *endpoint.Endpoint, seconds float64, g endpoint.Gauges) {
@@ -22,7 +28,7 @@ func ttft(e *endpoint.Endpoint, seconds float64) float64 {
 
 func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	idle := ttft(e, 0)
 	scrape(e, 0, endpoint.Gauges{Running: 20})
@@ -35,11 +41,11 @@ func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {
 
 func TestServer_SeesOurRequests(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	idle := ttft(e, 0)
-	placed := s.PlaceStreamed(e, noon, Prefill{Tokens: 1000})
+	placed := s.placeStreamed(e, noon, Prefill{Tokens: 1000})
 	prefilling := ttft(e, 0)
 	assert.Greater(t, prefilling, idle)
 	scrape(e, 0, endpoint.Gauges{Waiting: 1})
@@ -52,7 +58,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	placed.MarkFirstContent(noon)
 	assert.InDelta(t, idle, ttft(e, 0), 1e-9)
 	s.acquireLease(e, noon, Prefill{}, Whole).Abandon(noon)
-	s.PlaceStreamed(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
+	s.placeStreamed(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
 	scrape(e, 1, endpoint.Gauges{})
 	assert.InDelta(t, idle, ttft(e, 60), 1e-9)
 	assert.InDelta(t, 1, s.Slowdown(), 1e-9)
@@ -61,7 +67,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
 	t.Parallel()
 	ending := func(perSecond int) float64 {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		e := x.addEndpoint(1)
 		var open []*endpoint.Lease
 		for range 100 {
@@ -90,7 +96,7 @@ func (x *Estimator) matchedBlocks(e *endpoint.Endpoint, chain ...uint64) int {
 
 func TestServer_PageHasTheSizeOfTheCache(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{})
@@ -101,7 +107,7 @@ func TestServer_PageHasTheSizeOfTheCache(t *testing.T) {
 
 func TestServer_RequestsOfOtherReplicasEvictOurPrompts(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3, 4}}}, e, &Expectation{})
 	scrape(e, 0, endpoint.Gauges{Blocks: 20})
@@ -121,11 +127,11 @@ func TestServer_RecoversFromAWrongPage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := New(1 << 20)
+			x := newTestEstimator(1 << 20)
 			e, other := x.addEndpoint(1), x.addEndpoint(2)
 			for second := range 5 {
 				for _, server := range []*endpoint.Endpoint{e, other} {
-					ServerOf(server).PlaceStreamed(server, after(float64(second)), Prefill{Tokens: 100}).Release()
+					ServerOf(server).placeStreamed(server, after(float64(second)), Prefill{Tokens: 100}).Release()
 					scrape(server, float64(second), endpoint.Gauges{Running: 2})
 				}
 			}
@@ -142,7 +148,7 @@ func TestServer_RecoversFromAWrongPage(t *testing.T) {
 // The requests of an engine that is faster than expected end before their backlog does.
 func TestServer_BacklogEndsWithItsRequests(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	idle := ttft(e, 0)
 	own := ServerOf(e).acquireLease(e, noon, Prefill{Tokens: 10_000}, Whole)

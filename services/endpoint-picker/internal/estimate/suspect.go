@@ -44,11 +44,11 @@ type Paces struct {
 
 // Paces returns the current ones.
 func (x *Estimator) Paces() Paces {
-	first := x.paces.first.current()
+	first := x.paces.first.Load()
 	return Paces{
 		First: durationOf(first),
-		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.current())),
-		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.current())),
+		Stall: durationOf(stalledGaps * math.Sqrt(x.paces.gap.Load())),
+		wait:  durationOf(stalledFirsts * max(first, x.paces.whole.Load())),
 	}
 }
 

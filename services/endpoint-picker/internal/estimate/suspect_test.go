@@ -20,12 +20,12 @@ var span = endpoint.LoadSpan{Arrived: noon, Until: after(10)}
 
 func TestSuspect_FailuresInARow(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	fail := func(n int) {
 		for range n {
-			l := s.PlaceStreamed(e, noon, Prefill{Tokens: 7})
+			l := s.placeStreamed(e, noon, Prefill{Tokens: 7})
 			l.MarkFirstContent(noon) // and nothing more
 			l.FailUntil(span, noon)
 		}
@@ -35,13 +35,13 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 	s.acquireLease(e, after(0.1), Prefill{}, Whole).Release()
 	fail(minFailing - 1)
 	assert.False(t, suspects(s, 0), "not in a row")
-	before := s.PlaceStreamed(e, noon.Add(-time.Second), Prefill{Tokens: 7})
+	before := s.placeStreamed(e, noon.Add(-time.Second), Prefill{Tokens: 7})
 	before.MarkFirstContent(noon)
 	fail(1)
 	before.MarkMoreContent(after(0.1))
 	assert.True(t, suspects(s, 0.999), "what came before the failures says nothing")
 	assert.False(t, suspects(s, 1), "one may see")
-	l := s.PlaceStreamed(e, after(1), Prefill{Tokens: 7})
+	l := s.placeStreamed(e, after(1), Prefill{Tokens: 7})
 	assert.True(t, suspects(s, 1))
 	l.MarkFirstContent(after(1.1))
 	assert.True(t, suspects(s, 1.1), "so did the others")
@@ -51,21 +51,21 @@ func TestSuspect_FailuresInARow(t *testing.T) {
 
 func TestSuspect_FailuresBeyondThoseThatCount(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	for range minFailing {
-		s.PlaceStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: noon}, noon)
+		s.placeStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(endpoint.LoadSpan{Arrived: noon, Until: noon}, noon)
 	}
 	assert.True(t, suspects(s, 0), "all count, however long they took")
 }
 
 func TestSuspect_MovedRequests(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e, to := x.addEndpoint(1), x.addEndpoint(2)
 	for range minFailing {
-		l := ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7})
+		l := ServerOf(e).placeStreamed(e, noon, Prefill{Tokens: 7})
 		l.MoveTo(to, noon)
 		l.MarkFirstContent(noon)
 	}
@@ -76,11 +76,11 @@ func TestSuspect_MovedRequests(t *testing.T) {
 
 func TestSuspect_StreamsThatStall(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
 	begin := func(seconds float64) *endpoint.Lease {
-		l := s.PlaceStreamed(e, after(seconds), Prefill{Tokens: 7})
+		l := s.placeStreamed(e, after(seconds), Prefill{Tokens: 7})
 		l.MarkFirstContent(after(seconds))
 		return l
 	}
@@ -101,9 +101,9 @@ func TestSuspect_StreamsThatStall(t *testing.T) {
 
 func TestStallIsOfTheUsualPace(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
-	l := ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7})
+	l := ServerOf(e).placeStreamed(e, noon, Prefill{Tokens: 7})
 	l.MarkFirstContent(noon)
 	for i := range 500 {
 		l.MarkMoreContent(after(0.05 * float64(i+1)))
@@ -114,7 +114,7 @@ func TestStallIsOfTheUsualPace(t *testing.T) {
 func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
 	t.Parallel()
 	for _, form := range []AnswerMode{Streamed, Whole} {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		e, works := x.addEndpoint(1), x.addEndpoint(2)
 		s := ServerOf(e)
 		for range minStalled {
@@ -142,10 +142,10 @@ func TestSuspect_RequestsThatWaitInVain(t *testing.T) {
 // What is not observed says nothing.
 func TestSuspect_RequestsOfOthers(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	e := x.addEndpoint(1)
 	s := ServerOf(e)
-	x.paces.first.setTo(0.1)
+	x.paces.first.Store(0.1)
 	for range minFailing {
 		s.acquireLease(e, noon, Prefill{Tokens: 7}, Late)
 		s.placeRemote(e, noon, Prefill{Tokens: 7}, Streamed).MarkFirstContent(noon)
@@ -157,11 +157,11 @@ func TestSuspect_RequestsOfOthers(t *testing.T) {
 // Other replicas must not learn a time from a request that has failed.
 func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	heard := &heard{}
 	x.SetPublisher(heard)
 	e := x.addEndpoint(1)
-	ServerOf(e).PlaceStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(span, noon)
+	ServerOf(e).placeStreamed(e, noon, Prefill{Tokens: 7}).FailUntil(span, noon)
 	e.ExpireFailed(after(1), time.Second)
 	e.ExpireFailed(after(10), time.Second)
 	assert.Equal(t, []EventKind{EventBegun, EventEnded}, heard.kinds)

@@ -64,7 +64,7 @@ func TestTokens_OneWrongCount(t *testing.T) {
 // A sample counts at once, and as much as one long prompt.
 func TestTokens_StartAtASample(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	require.True(t, x.RecordSampleCount("m", 4096, 1536))
 	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "m", Text: 1000}), 0)
 	assert.InDelta(t, 1500, x.Measure(&PromptSize{Model: "an adapter", Text: 1000}), 0, "the pool starts there, too")
@@ -86,11 +86,11 @@ func TestTokens_StartAtASample(t *testing.T) {
 func TestTokens_ImpossibleSamples(t *testing.T) {
 	t.Parallel()
 	for tokens, want := range map[int]bool{-1: false, 0: false, 255: false, 256: true, 4096: true, 4097: false, math.MaxInt: false, math.MinInt: false} {
-		x := New(1 << 20)
+		x := newTestEstimator(1 << 20)
 		assert.Equal(t, want, x.RecordSampleCount("m", 4096, tokens), tokens)
 		assert.Equal(t, want, len(*x.tokenizers.models.Load()) == 1, tokens)
 	}
-	assert.False(t, New(1<<20).RecordSampleCount("m", 0, 0))
+	assert.False(t, newTestEstimator(1<<20).RecordSampleCount("m", 0, 0))
 }
 
 // A page can name any number of models.
@@ -133,7 +133,7 @@ func TestTokens_ModelsAreBounded(t *testing.T) {
 // The tokens of other parts of a prompt are known, or guessed, and stay as they are.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	for range 100 {
 		x.RecordUsage(&Expectation{model: "m", text: 1000, other: 100}, 2100, -1)
 	}

@@ -24,9 +24,9 @@ func (s *loadShare) observePage(others, total float64) {
 // placedByOthers returns the share that others placed, 0 to 1. Between two stores of a writer it is one page old in one of
 // its means, which does not matter.
 func (s *loadShare) placedByOthers() float64 {
-	total := s.total.current()
+	total := s.total.Load()
 	if total <= 0 {
 		return 0
 	}
-	return min(s.others.current()/total, 1)
+	return min(s.others.Load()/total, 1)
 }

@@ -62,7 +62,7 @@ type serverLoad struct {
 func (s *Server) EstimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
 		others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
-		rate: s.completions.current(),
+		rate: s.completions.Load(),
 	}
 	if l.Waiting > 0 {
 		load.waiting = max(l.Waiting+l.Since, 0)
@@ -95,7 +95,7 @@ func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serv
 func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
 	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()
-	return weight * there * (c.PerToken*c.PrefillWork(p) + c.PerDecoding*x.learner.answer.current())
+	return weight * there * (c.PerToken*c.PrefillWork(p) + c.PerDecoding*x.learner.answer.Load())
 }
 
 // secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -16,7 +17,10 @@ func after(seconds float64) time.Time {
 }
 
 // newTestServer returns a server of a pool without observations.
-func newTestServer() *Server { return New(1 << 20).addServer() }
+// newTestEstimator returns an Estimator whose index of prefixes has a limit in bytes of its own.
+func newTestEstimator(bytes int) *Estimator { return New(prefixindex.NewMemoryBudget(bytes)) }
+
+func newTestServer() *Server { return newTestEstimator(1 << 20).addServer() }
 
 // addServer adds a server without an endpoint.
 func (x *Estimator) addServer() *Server {
@@ -97,7 +101,7 @@ func TestTTFT(t *testing.T) {
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	costs := &Costs{Base: 0.010, PerDecoding: 0.001, PerToken: 100e-6}
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	s, e := x.addServer(), x.addEndpoint(1)
 	there := func(requests float64) *endpoint.Load {
 		return &endpoint.Load{Sample: &endpoint.Sample{Gauges: endpoint.Gauges{Running: requests}}}
@@ -117,12 +121,12 @@ func TestDelay(t *testing.T) {
 	short := s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1))
 	x.share.observePage(1, 2)
 	assert.InDelta(t, short/2, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
-	before := x.learner.answer.current()
+	before := x.learner.answer.Load()
 	x.RecordAnswer(e, 0)
-	assert.InDelta(t, before, x.learner.answer.current(), 0, "a length that is not known")
+	assert.InDelta(t, before, x.learner.answer.Load(), 0, "a length that is not known")
 	x.RecordAnswer(e, 1<<40)
 	x.RecordAnswer(e, -5)
-	assert.LessOrEqual(t, x.learner.answer.current(), before+usualTokensWeight*maxAnswer, "one wrong answer")
+	assert.LessOrEqual(t, x.learner.answer.Load(), before+usualTokensWeight*maxAnswer, "one wrong answer")
 }
 
 func TestTTFT_CountsRequestsOfOtherReplicas(t *testing.T) {
@@ -154,7 +158,7 @@ func TestTTFT_QueueMovesAsRequestsEnd(t *testing.T) {
 
 func TestTTFT_UnobservedPromptsCountForTheirExpectedDuration(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	s := x.addServer()
 	idle := s.ttftAfter(0, x.Costs(), 100, serverLoad{})
 	for range 2 {
@@ -166,7 +170,7 @@ func TestTTFT_UnobservedPromptsCountForTheirExpectedDuration(t *testing.T) {
 }
 
 func BenchmarkTTFT(b *testing.B) {
-	x := New(1 << 20)
+	x := newTestEstimator(1 << 20)
 	s := x.addServer()
 	s.begin(noon, Prefill{Tokens: 300}, 0)
 	costs, now := x.Costs(), endpoint.ToMonotonic(noon)

@@ -37,13 +37,6 @@ type configs interface {
 	Current() *pluginconfig.Config
 }
 
-// ruleset returns the rules that apply to a request.
-type ruleset interface {
-	PriorityOf(objective string) (priority int, found bool)
-	PickRewrite(model string, random uint64) (pool.Rewrite, bool)
-	HasRewrites() bool
-}
-
 // observer receives the measurements of every request.
 type observer interface {
 	StreamStarted()
@@ -66,7 +59,7 @@ type Balancer struct {
 	options      Options
 	snapshots    snapshots
 	configs      configs
-	rules        ruleset
+	rules        *pool.Rules
 	estimator    *estimate.Estimator
 	outliers     outliers
 	observer     observer
@@ -93,7 +86,7 @@ type Params struct {
 	Options   Options
 	Snapshots snapshots
 	Configs   configs
-	Rules     ruleset
+	Rules     *pool.Rules
 	Estimator *estimate.Estimator
 	Outliers  outliers
 	Observer  observer

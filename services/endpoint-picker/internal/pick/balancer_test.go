@@ -34,7 +34,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newEndpoint(address string) *endpoint.Endpoint {
-	return estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address,
+	return estimate.New(prefixindex.NewMemoryBudget(1<<20)).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address,
 		Address: netip.MustParseAddrPort(address)}}, noon)
 }
 
@@ -87,7 +87,7 @@ func newRig(t *testing.T, s *pool.Snapshot) *rig {
 	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Estimator: estimate.New(1 << 20), Configs: leastLoaded(t), Rules: pool.NewRules(),
+		Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Configs: leastLoaded(t), Rules: pool.NewRules(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.outliers.EXPECT().EndpointsLacking(mock.Anything).Return(nil).Maybe()
@@ -287,7 +287,7 @@ func benchmarkPick(b *testing.B, configs always) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
-				estimator, snapshot := estimate.New(24<<20), &pool.Snapshot{}
+				estimator, snapshot := estimate.New(prefixindex.NewMemoryBudget(24<<20)), &pool.Snapshot{}
 				for i := range n {
 					address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)}), 8000)
 					e := estimator.NewEndpoint(endpoint.Description{
@@ -336,7 +336,7 @@ func chat(text string, own int) api.Incoming {
 
 func TestPickGoesWhereThePromptIsUnlessThatIsTooBusy(t *testing.T) {
 	t.Parallel()
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	snapshot := &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
@@ -423,7 +423,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules.(*pool.Rules).SetSnapshot(pool.CompileRules(nil, tt.rewrites))
+			r.rules.SetSnapshot(pool.CompileRules(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
 				rc := r.placed(t, in)
@@ -529,7 +529,7 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	t.Parallel()
 	const name, target = "org/modèle&1", "org/cible&2"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules.(*pool.Rules).SetSnapshot(pool.CompileRules(nil, []pool.RewriteObject{
+	r.rules.SetSnapshot(pool.CompileRules(nil, []pool.RewriteObject{
 		{Name: "canary", Rules: []pool.Rule{{Models: []string{name}, Targets: []pool.RewriteTarget{{Model: target, Weight: 1}}}}},
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
@@ -754,7 +754,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}
 // The gateway fell back to the second server: from then on the request is its load, its backlog and its cached prompt.
 func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 	t.Parallel()
-	estimator, snapshot := estimate.New(1<<20), &pool.Snapshot{}
+	estimator, snapshot := estimate.New(prefixindex.NewMemoryBudget(1<<20)), &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}
 		snapshot.Endpoints = append(snapshot.Endpoints, estimator.NewEndpoint(d, noon))
@@ -812,7 +812,7 @@ func TestFallbackBelongsToTheServerThatServed(t *testing.T) {
 // index belongs to the new pod, whose account must not change.
 func TestRollingRestartUnderALongStream(t *testing.T) {
 	t.Parallel()
-	estimator, snapshot := estimate.New(1<<20), &pool.Snapshot{}
+	estimator, snapshot := estimate.New(prefixindex.NewMemoryBudget(1<<20)), &pool.Snapshot{}
 	newPod := func(uid string) *endpoint.Endpoint {
 		id := endpoint.Identity{Pod: "vllm-0", UID: uid, Address: netip.MustParseAddrPort("10.0.0.1:8000")}
 		return estimator.NewEndpoint(endpoint.Description{Identity: id}, noon)
@@ -858,7 +858,7 @@ func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.scorer, func(t *testing.T) {
 			t.Parallel()
-			estimator := estimate.New(1 << 20)
+			estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 			e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 			b := newSoonestFirst(snapshotOf(e), estimator)
 			b.configs = configured(t, `
@@ -880,7 +880,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 // After a change of the configuration, what an earlier pick knew of its prompt must not count for the next.
 func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	t.Parallel()
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	b := newSoonestFirst(snapshotOf(e), estimator)
 	for range 2 {
@@ -1105,7 +1105,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 
 func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	t.Parallel()
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.estimator, r.configs = estimator, soonestFirst()
@@ -1130,7 +1130,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 
 func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	t.Parallel()
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
 	r.estimator = estimator

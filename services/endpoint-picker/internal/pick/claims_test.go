@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
@@ -65,7 +66,7 @@ func TestOnlyAnswersThatThePickerSeesRaiseTheLimit(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"m","prompt":"` + strings.Repeat("word ", 1000) + `"}`)
 	for _, blind := range []bool{true, false} {
-		b := newSoonestFirst(snapshotOf(newEndpoint("10.0.0.1:8000")), estimate.New(1<<20))
+		b := newSoonestFirst(snapshotOf(newEndpoint("10.0.0.1:8000")), estimate.New(prefixindex.NewMemoryBudget(1<<20)))
 		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Path: apitest.Completions, Body: body}, Blind: blind}}
 		rc.RequestBytes = len(body)
 		require.Nil(t, b.decide(rc))

@@ -12,12 +12,13 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 // replica is a Balancer of a pool whose pages say that most of the requests are others'.
 func replica() *Balancer {
-	estimator, snapshot := estimate.New(1<<20), &pool.Snapshot{}
+	estimator, snapshot := estimate.New(prefixindex.NewMemoryBudget(1<<20)), &pool.Snapshot{}
 	for i := range 8 {
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), 8000)
 		e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: address.String(), Address: address}}, noon)

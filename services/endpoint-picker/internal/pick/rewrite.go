@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
-
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -17,36 +17,37 @@ var encodingHeaders = []string{"accept-encoding"}
 // applyRules applies the rules for the request: its flow, its priority and its target model. A header that names the model is the
 // client's choice and precedes the rules.
 func (p *pickState) applyRules() error {
-	b, result, headers := p.balancer, &p.result, p.input.Incoming.Headers
+	rules, result, headers := p.balancer.rules.CurrentSnapshot(), &p.result, p.input.Incoming.Headers
 	result.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
 	if result.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); result.Objective != "" {
-		result.Priority, _ = b.rules.PriorityOf(result.Objective)
+		result.Priority, _ = rules.PriorityOf(result.Objective)
 	}
 	name := headers.FirstOf(api.HeaderModel, api.HeaderModelOld)
 	if result.Target = result.Model; result.Model == "" {
-		return b.checkUnreadModel(p.incoming.Unread, name, p.random)
+		return p.checkUnreadModel(rules, name)
 	}
 	if name != "" {
 		result.Target = name
-	} else if rewrite, ok := b.rules.PickRewrite(result.Model, p.random); ok {
+	} else if rewrite, ok := rules.PickRewrite(result.Model, p.random); ok {
 		result.Target, result.Rewrite = rewrite.Target, rewrite.Object
 	}
 	return nil
 }
 
-// checkUnreadModel returns an error if the target model depends on one that is unknown for a reason. A body that names no model matches
+// checkUnreadModel returns an error if the target model depends on that of the body, which is unknown. A body that names no model matches
 // only rules for all models; one that cannot be read may match any.
-func (b *Balancer) checkUnreadModel(reason error, name string, random uint64) error {
+func (p *pickState) checkUnreadModel(rules *pool.RulesSnapshot, name string) error {
+	reason := p.incoming.Unread
 	if reason == nil {
 		return nil
 	}
-	all, found := b.rules.PickRewrite("", random) // no rule names an empty model
+	all, found := rules.PickRewrite("", p.random) // no rule names an empty model
 	switch {
 	case name != "":
 		return fmt.Errorf("%w: a header asks for model %q in place of that of the body: %w", api.ErrMalformed, name, reason)
 	case found:
 		return fmt.Errorf("%w: InferenceModelRewrite %s is for all models: %w", api.ErrMalformed, all.Object, reason)
-	case !errors.Is(reason, api.ErrNoModel) && b.rules.HasRewrites():
+	case !errors.Is(reason, api.ErrNoModel) && rules.HasRewrites():
 		return fmt.Errorf("%w: InferenceModelRewrites of this pool may be for its model: %w", api.ErrMalformed, reason)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
@@ -234,7 +235,7 @@ func turnAfter(first string, conversation, answers int) api.Incoming {
 func TestConversationStaysThoughItsFirstSystemBlockChanges(t *testing.T) {
 	t.Parallel()
 	const conversations, turns = 8, 6
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	snapshot := &pool.Snapshot{}
 	for _, address := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		d := endpoint.Description{Identity: endpoint.Identity{Pod: address, Address: netip.MustParseAddrPort(address)}}

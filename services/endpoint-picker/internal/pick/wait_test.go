@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -39,7 +40,7 @@ func newEmptyPool(t *testing.T, flowControl string) *emptyPool {
 	p := &emptyPool{}
 	p.snapshot.Store(snapshotOf())
 	p.Balancer = New(Params{
-		Snapshots: p, Estimator: estimate.New(1 << 20), Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
+		Snapshots: p, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
 		Configs: configured(t, "plugins: [{type: predicted-wait-scorer}]\nflowControl: "+flowControl),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -363,7 +364,7 @@ func TestDisplacedRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{maxRequests: 1}")
-		p.rules.(*pool.Rules).SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "high", Priority: 1}}, nil))
+		p.rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "high", Priority: 1}}, nil))
 		low := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), running(usualBatch))
@@ -417,7 +418,7 @@ func TestSheddableRequestDoesNotWaitToBeShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
-		p.rules.(*pool.Rules).SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "batch", Priority: -1}}, nil))
+		p.rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "batch", Priority: -1}}, nil))
 		waiting := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), endpoint.Gauges{Running: usualBatch, Waiting: 100, KVUsage: 1})

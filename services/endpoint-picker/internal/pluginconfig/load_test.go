@@ -64,7 +64,7 @@ func result(c *Config, err error) loaded {
 	if c.Discovery != nil {
 		show("discovery", *c.Discovery)
 	}
-	show("parsers", c.Parsers.Names())
+	show("parsers", c.ParserNames)
 	show("headers", c.Headers)
 	return l
 }

@@ -91,7 +91,7 @@ func (c *compiler) firstPicker() *plugin {
 			return p
 		}
 	}
-	return c.standardPlugin(plugins.Defaults(plugins.SectionProfile)[0])
+	return c.defaultOf(plugins.SectionProfile)
 }
 
 // addToProfile adds a plugin to the right part of the profile. A plugin with invalid parameters already has its own problem.

@@ -193,16 +193,3 @@ func (r *Rules) CurrentSnapshot() *RulesSnapshot {
 }
 
 var noRules RulesSnapshot
-
-// PriorityOf queries the current RulesSnapshot.
-func (r *Rules) PriorityOf(objective string) (priority int, found bool) {
-	return r.CurrentSnapshot().PriorityOf(objective)
-}
-
-// PickRewrite queries the current RulesSnapshot.
-func (r *Rules) PickRewrite(model string, random uint64) (Rewrite, bool) {
-	return r.CurrentSnapshot().PickRewrite(model, random)
-}
-
-// HasRewrites queries the current RulesSnapshot.
-func (r *Rules) HasRewrites() bool { return r.CurrentSnapshot().HasRewrites() }

@@ -40,13 +40,13 @@ func TestPriority(t *testing.T) {
 func TestRewrites(t *testing.T) {
 	t.Parallel()
 	r := NewRules()
-	assert.False(t, r.HasRewrites())
+	assert.False(t, r.CurrentSnapshot().HasRewrites())
 	for _, rule := range []Rule{to("t"), to("t", "m")} {
 		r.SetSnapshot(CompileRules(nil, []RewriteObject{object("a", 0, rule)}))
-		assert.True(t, r.HasRewrites())
+		assert.True(t, r.CurrentSnapshot().HasRewrites())
 	}
 	r.SetSnapshot(CompileRules(nil, []RewriteObject{object("a", 0)}))
-	assert.False(t, r.HasRewrites())
+	assert.False(t, r.CurrentSnapshot().HasRewrites())
 }
 
 func TestWhichRuleHolds(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSharesFollowWeightsForAnyNumbers(t *testing.T) {
 
 func TestRulesBeforeTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
-	r := NewRules()
+	r := NewRules().CurrentSnapshot()
 	_, found := r.PriorityOf("gold")
 	assert.False(t, found)
 	_, found = r.PickRewrite("m", 1)
@@ -215,9 +215,9 @@ func TestLookUpsDoNotAllocate(t *testing.T) {
 	n := uint64(0)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		n++
-		r.PriorityOf("o")
-		r.PickRewrite("m", n)
-		r.PickRewrite("other", n)
+		r.CurrentSnapshot().PriorityOf("o")
+		r.CurrentSnapshot().PickRewrite("m", n)
+		r.CurrentSnapshot().PickRewrite("other", n)
 	}))
 }
 
@@ -232,7 +232,7 @@ func BenchmarkRewrite(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
-		if _, found := r.PickRewrite("model-500", n); !found {
+		if _, found := r.CurrentSnapshot().PickRewrite("model-500", n); !found {
 			b.Fatal("not found")
 		}
 	}

@@ -42,7 +42,7 @@ type harness struct {
 func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
-	h := &harness{source: newMockEndpointSource(t), observer: newMockSnapshotObserver(t), estimator: estimate.New(1 << 20), logs: logs}
+	h := &harness{source: newMockEndpointSource(t), observer: newMockSnapshotObserver(t), estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), logs: logs}
 	h.Store = NewStore(StoreParams{
 		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator, Clock: clocktesting.NewFakePassiveClock(storeStart),
 	})

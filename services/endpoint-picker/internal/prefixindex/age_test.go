@@ -12,7 +12,7 @@ func TestReuse_Distance(t *testing.T) {
 	t.Parallel()
 	const prompt = 100
 	r := rand.New(rand.NewPCG(1, 1))
-	x := New(plenty)
+	x := NewMemoryBudget(plenty).NewIndex()
 	c := x.AddCache(plenty)
 	var order []int // of prompts, the last used one last
 	checked := 0
@@ -43,7 +43,7 @@ func TestReuse_Distance(t *testing.T) {
 // A system prompt is used more often than what follows it.
 func TestReuse_Spans(t *testing.T) {
 	t.Parallel()
-	x := New(plenty)
+	x := NewMemoryBudget(plenty).NewIndex()
 	c := x.AddCache(plenty)
 	var first, second Reuse
 	x.ReuseChain(c, []uint64{1, 2, 3, 4}, &first)

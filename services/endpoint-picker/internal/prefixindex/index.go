@@ -81,9 +81,6 @@ func runBytes(hashes, residencies int) int {
 // forgets prefixes that servers still have; more is only memory.
 const DefaultMaxBytes = 20 << 20
 
-// New returns an empty index with an approximate limit in bytes of its own.
-func New(maxBytes int) *Index { return NewMemoryBudget(maxBytes).NewIndex() }
-
 // ReleaseMemory ends the use of a shared memory. The index keeps its content.
 func (x *Index) ReleaseMemory() {
 	x.mu.Lock()

@@ -129,7 +129,7 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, capacity uint8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		list := chains(r, 30)
-		x, m := New(plenty), &model{}
+		x, m := NewMemoryBudget(plenty).NewIndex(), &model{}
 		var caches []Handle
 		for i := range 4 {
 			room := int(capacity)/4 + 10*i
@@ -207,7 +207,7 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
 	r := rand.New(rand.NewPCG(1, 1))
-	x := New(limit)
+	x := NewMemoryBudget(limit).NewIndex()
 	a, b := x.AddCache(plenty), x.AddCache(plenty)
 	for range 20_000 {
 		c := []uint64{r.Uint64(), r.Uint64(), r.Uint64()}
@@ -224,7 +224,7 @@ func TestIndex_StaysWithinItsBytes(t *testing.T) {
 // A stream can end long after its server was replaced. Its handle must not be taken for the next cache's.
 func TestIndex_HandleOfARemovedCacheHasNoEffect(t *testing.T) {
 	t.Parallel()
-	x := New(plenty)
+	x := NewMemoryBudget(plenty).NewIndex()
 	stale := x.AddCache(100)
 	stamp := x.UseChain(stale, []uint64{1, 2, 3})
 	x.RemoveCache(stale)
@@ -252,7 +252,7 @@ func TestIndex_HandleOfARemovedCacheHasNoEffect(t *testing.T) {
 
 func TestIndex_ZeroHandleIsNoCache(t *testing.T) {
 	t.Parallel()
-	x := New(plenty)
+	x := NewMemoryBudget(plenty).NewIndex()
 	x.UseChain(Handle{}, []uint64{1})
 	first := x.AddCache(100)
 	x.UseChain(Handle{}, []uint64{1})
@@ -281,7 +281,7 @@ func TestIndex_WithdrawTakesBackAUse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			chain := []uint64{1, 2, 3, 4}
-			x := New(plenty)
+			x := NewMemoryBudget(plenty).NewIndex()
 			c := x.AddCache(100)
 			x.UseChain(c, tt.had)
 			had := match(x, chain)[0]
@@ -297,7 +297,7 @@ func TestIndex_WithdrawTakesBackAUse(t *testing.T) {
 
 func TestIndex_EmptyChainsAndShortResults(t *testing.T) {
 	t.Parallel()
-	x := New(plenty)
+	x := NewMemoryBudget(plenty).NewIndex()
 	a, b := x.AddCache(100), x.AddCache(100)
 	x.UseChain(a, nil)
 	assert.Equal(t, Stats{}, x.Stats())
@@ -311,7 +311,7 @@ func TestIndex_EmptyChainsAndShortResults(t *testing.T) {
 
 func TestIndex_IsReadWhileItChanges(t *testing.T) {
 	t.Parallel()
-	x := New(200_000)
+	x := NewMemoryBudget(200_000).NewIndex()
 	var caches []Handle
 	for range 8 {
 		caches = append(caches, x.AddCache(500))
@@ -346,7 +346,7 @@ func BenchmarkIndex(b *testing.B) {
 		}
 		heads = append(heads, head)
 	}
-	x := New(32 << 20)
+	x := NewMemoryBudget(32 << 20).NewIndex()
 	var caches []Handle
 	for range servers {
 		caches = append(caches, x.AddCache(8192))
@@ -380,7 +380,7 @@ func BenchmarkIndex(b *testing.B) {
 
 func TestCacheSize(t *testing.T) {
 	t.Parallel()
-	x := New(1 << 20)
+	x := NewMemoryBudget(1 << 20).NewIndex()
 	a, b := x.AddCache(100), x.AddCache(10)
 	x.UseChain(a, []uint64{1, 2, 3})
 	x.OccupyBlocks(b, 4)
@@ -412,7 +412,7 @@ func TestEntriesMakeTheSameIndex(t *testing.T) {
 			}
 			return hashes
 		}
-		x, copied := New(plenty), New(plenty)
+		x, copied := NewMemoryBudget(plenty).NewIndex(), NewMemoryBudget(plenty).NewIndex()
 		handles := map[*Index][]Handle{}
 		for _, index := range []*Index{x, copied} {
 			for range caches {

@@ -124,7 +124,7 @@ func (n *network) serve(t *testing.T, handler http.HandlerFunc) string {
 func newReplica(settings *tls.Config) *replica {
 	core, logs := observer.New(zapcore.InfoLevel)
 	r := &replica{
-		estimator: estimate.New(1 << 20), logs: logs,
+		estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), logs: logs,
 		Node: New(Params{Log: zap.New(core), BindAddress: "127.0.0.1:0", TLS: settings}),
 	}
 	r.endpoint = r.estimator.NewEndpoint(describe("a", "1"), time.Now())

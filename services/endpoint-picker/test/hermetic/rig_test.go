@@ -23,6 +23,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -131,8 +132,10 @@ func (r *rig) replica() *rig {
 // launch runs a picker as its command does.
 func (r *rig) launch() {
 	r.t.Helper()
-	cfg, err := config.Parse(r.flags, io.Discard)
-	require.NoError(r.t, err)
+	cfg, flags := config.Default(), pflag.NewFlagSet("endpoint-picker", pflag.ContinueOnError)
+	cfg.AddFlags(flags)
+	require.NoError(r.t, flags.Parse(config.DoubleDashes(flags, r.flags)))
+	require.NoError(r.t, cfg.Complete(flags))
 	core, logs := zaptest.New(zap.InfoLevel)
 	r.logs, r.stopped = logs, make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())

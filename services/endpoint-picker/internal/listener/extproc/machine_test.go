@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -44,7 +45,7 @@ type one struct {
 }
 
 func newOne() *one {
-	return &one{endpoint: estimate.New(1<<20).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
+	return &one{endpoint: estimate.New(prefixindex.NewMemoryBudget(1<<20)).NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort(address)}}, noon)}
 }
 
 // FindPool returns itself.
@@ -65,7 +66,7 @@ func (o *one) PlaceRequest(ctx context.Context, in *request.PickInput) (request.
 	}
 	result := request.PickResult{Decision: o.decision, Pending: &onePick{one: o}}
 	result.Endpoint, result.Destination, result.Scores = o.endpoint, o.endpoint.Address(), o.scores
-	result.Placements[request.Decode] = estimate.ServerOf(o.endpoint).PlaceStreamed(o.endpoint, noon, estimate.Prefill{Tokens: 1000})
+	result.Placements[request.Decode] = (&estimate.Prompt{Tokens: 1000}).PlaceOn(o.endpoint, noon, estimate.Streamed)
 	return result, nil
 }
 

@@ -30,7 +30,7 @@ func after(d time.Duration) time.Time { return noon.Add(d) }
 // newPage returns a page of two endpoints, one of which is stale and ejected, and of two picks.
 func newPage(t *testing.T) *Page {
 	t.Helper()
-	estimator := estimate.New(1 << 20)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	describe := func(pod, address string, rank int) endpoint.Description {
 		return endpoint.Description{
 			Identity: endpoint.Identity{Namespace: "ns", Pod: pod, Address: netip.MustParseAddrPort(address)}, Rank: rank,
@@ -40,7 +40,7 @@ func newPage(t *testing.T) *Page {
 	a, b := estimator.NewEndpoint(describe("a", "10.0.0.1:8000", 0), noon), estimator.NewEndpoint(describe("b", "[2001:db8::1]:8001", 1), noon)
 	a.RecordSample(a.StartScrape(after(2500*time.Millisecond)), endpoint.Gauges{Waiting: 1, Running: 4, KVUsage: 0.25, Blocks: 1000})
 	estimator.RecordPlacement(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
-	estimate.ServerOf(a).PlaceStreamed(a, noon, estimate.Prefill{Tokens: 200})
+	(&estimate.Prompt{Tokens: 200}).PlaceOn(a, noon, estimate.Streamed)
 	b.RecordFailure(b.StartScrape(noon))
 	b.Health().EjectUntil("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
@@ -121,7 +121,7 @@ func TestPageWithoutPool(t *testing.T) {
 	p := New(Params{
 		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
 		Pools: func() []Pool {
-			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(0)}}
+			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(0)}}
 		},
 	})
 	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
@@ -147,7 +147,7 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
 				Pools: func() []Pool {
 					return []Pool{{
-						Title: "ns/chat", Snapshots: source, Estimator: estimate.New(1 << 20), Picks: NewPicks(tt.picks),
+						Title: "ns/chat", Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(tt.picks),
 					}}
 				},
 			})

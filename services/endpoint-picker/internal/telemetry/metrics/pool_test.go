@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/listener/decisionapi"
 	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 
 	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
@@ -28,7 +29,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	NewPoolCollector(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(1 << 20),
+		Pool: "chat", Snapshots: source, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"encoding/hex"
+	"strings"
 
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -26,8 +27,8 @@ func parseTraceparent(s string) (p parent, valid bool) {
 		return parent{}, false
 	}
 	var version, flags [1]byte
-	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) || !decodeHex(flags[:],
-		s[flagsAt:]) {
+	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) ||
+		!decodeHex(flags[:], s[flagsAt:]) {
 		return parent{}, false
 	}
 	if !hasValidEnd(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
@@ -48,27 +49,11 @@ func hasValidEnd(version byte, rest string) bool {
 	return rest == "" || rest[0] == '-'
 }
 
-// decodeHex decodes the beginning of s, which is long enough, into b.
+// decodeHex decodes the beginning of s, which is long enough, into b. Upper case is invalid.
 func decodeHex(b []byte, s string) bool {
-	for i := range b {
-		high, low := hexDigit(s[2*i]), hexDigit(s[2*i+1])
-		if high > 15 || low > 15 {
-			return false
-		}
-		b[i] = high<<4 | low
-	}
-	return true
-}
-
-// hexDigit returns the value of a hexadecimal digit, or more than 15 for other characters, including upper case.
-func hexDigit(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
+	s = s[:hex.EncodedLen(len(b))]
+	_, err := hex.Decode(b, []byte(s))
+	return err == nil && !strings.ContainsAny(s, "ABCDEF")
 }
 
 // formatTraceparent returns the traceparent of a sampled span.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
 // A start is what begins anew at the end of the warm-up.
@@ -236,7 +237,7 @@ func TestStartsForget(t *testing.T) {
 				return c
 			}}
 			assert.Zero(t, s.Trace(1).Run(looking).Failed)
-			assert.Equal(t, tt.costs, perToken != estimate.New(0).Costs().PerToken)
+			assert.Equal(t, tt.costs, perToken != estimate.New(prefixindex.NewMemoryBudget(0)).Costs().PerToken)
 			assert.Equal(t, tt.index, blocks > 0)
 			assert.Equal(t, tt.servers, hits > 0)
 			require.Len(t, f.servers, 2)

@@ -104,7 +104,7 @@ type member struct {
 func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
 	const scrapes = 1 << 32 // of the streams of random numbers, those for the times of scrapes
 	random := rand.New(rand.NewPCG(f.seed, 3+number))
-	estimator := estimate.New(prefixindex.DefaultMaxBytes)
+	estimator := estimate.New(prefixindex.NewMemoryBudget(prefixindex.DefaultMaxBytes))
 	r := &replica{
 		timeline: f.timeline,
 		config:   config,
