@@ -242,11 +242,11 @@ func (r *AnswerReader) countContent() { r.contentEvents, r.hasContent = r.conten
 
 // readBody reads a piece of a body without events.
 func (r *AnswerReader) readBody(piece []byte) {
-	if text := bytes.TrimRight(piece, Blanks); len(text) > 0 {
+	if text := bytes.TrimRight(piece, jsonBlanks); len(text) > 0 {
 		r.last = text[len(text)-1]
 	}
 	if len(r.line) == 0 {
-		piece = bytes.TrimLeft(piece, Blanks)
+		piece = bytes.TrimLeft(piece, jsonBlanks)
 	}
 	r.storeLine(piece)
 }

@@ -287,7 +287,7 @@ func readFilled(s *Scanner) (value Span, is bool) {
 	case s.Err() != nil: // it ends in the middle
 		return value, true
 	case kind == String, kind == Array, kind == Object:
-		return value, len(bytes.Trim(text[1:len(text)-1], Blanks)) > 0 || kind == String && len(text) > len(`""`)
+		return value, len(bytes.Trim(text[1:len(text)-1], jsonBlanks)) > 0 || kind == String && len(text) > len(`""`)
 	}
 	return value, true
 }

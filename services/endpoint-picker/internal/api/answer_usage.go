@@ -115,7 +115,7 @@ func (r *usageReader) searchKey(piece, key []byte) ([]byte, bool) {
 func (r *usageReader) collectObject(piece []byte) ([]byte, bool) {
 	for i, c := range piece {
 		switch {
-		case r.depth == 0 && (c == ':' || strings.IndexByte(Blanks, c) >= 0):
+		case r.depth == 0 && (c == ':' || strings.IndexByte(jsonBlanks, c) >= 0):
 			continue
 		case r.depth == 0 && c != '{', len(r.object) == maxUsage:
 			r.inside = false

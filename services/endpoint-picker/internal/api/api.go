@@ -322,8 +322,8 @@ func (a *API) mayName(reason error, h Headers) bool {
 
 // isObject reports whether a body begins like a JSON object.
 func isObject(body []byte) bool {
-	body = bytes.TrimPrefix(body, []byte(BOM))
-	return bytes.HasPrefix(bytes.TrimLeft(body, Blanks), []byte("{"))
+	body = bytes.TrimPrefix(body, []byte(byteOrderMark))
+	return bytes.HasPrefix(bytes.TrimLeft(body, jsonBlanks), []byte("{"))
 }
 
 // promisesModel reports whether headers promise a format with a model.

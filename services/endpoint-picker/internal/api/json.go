@@ -139,6 +139,6 @@ func (r *Request) atIDs() bool {
 	if r.scanner.NextKind() != Array {
 		return false
 	}
-	inside := bytes.TrimLeft(r.body[r.scanner.Offset()+1:], Blanks)
+	inside := bytes.TrimLeft(r.body[r.scanner.Offset()+1:], jsonBlanks)
 	return len(inside) > 0 && '0' <= inside[0] && inside[0] <= '9'
 }

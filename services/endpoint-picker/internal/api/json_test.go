@@ -256,7 +256,7 @@ func FuzzReadJSON(f *testing.F) {
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Infinity") {
 			return // encoding/json does not read them
 		}
-		text = strings.TrimPrefix(text, BOM)
+		text = strings.TrimPrefix(text, byteOrderMark)
 		var r Request
 		require.NoError(t, r.ParseIncoming(parsers, Incoming{Path: path, Body: []byte(text)}, enough))
 		var want map[string]json.RawMessage // a number may be too large for Go

@@ -33,8 +33,8 @@ var (
 	errEscape  = errors.New("invalid escape in a string")
 )
 
-// Blanks is the white space between the tokens of a JSON text.
-const Blanks = " \t\r\n"
+// jsonBlanks is the white space between the tokens of a JSON text.
+const jsonBlanks = " \t\r\n"
 
 // ValueKind is the kind of a value.
 type ValueKind uint8
@@ -53,8 +53,8 @@ const (
 // A Span is a range of the text.
 type Span struct{ From, To int }
 
-// BOM is the byte order mark of a text in UTF-8.
-const BOM = "\uFEFF"
+// byteOrderMark is the byte order mark of a text in UTF-8.
+const byteOrderMark = "\uFEFF"
 
 // Scanner scans one text.
 type Scanner struct {
@@ -79,8 +79,8 @@ func (s *Scanner) Reset(text []byte) {
 
 // SkipBOM skips a byte order mark at the start of the text. RFC 8259 lets a parser ignore it.
 func (s *Scanner) SkipBOM() {
-	if s.offset == 0 && bytes.HasPrefix(s.text, []byte(BOM)) {
-		s.offset = len(BOM)
+	if s.offset == 0 && bytes.HasPrefix(s.text, []byte(byteOrderMark)) {
+		s.offset = len(byteOrderMark)
 	}
 }
 

@@ -44,9 +44,9 @@ func Short(raw, buffer []byte) iter.Seq[[]byte] {
 	}
 }
 
-// CutLine returns the first line of a string, with its new line, and the rest. The string is given without its quotes. Without a new line,
+// cutLine returns the first line of a string, with its new line, and the rest. The string is given without its quotes. Without a new line,
 // all of it is the first line.
-func CutLine(raw []byte) (line, rest []byte) {
+func cutLine(raw []byte) (line, rest []byte) {
 	for at := 0; ; {
 		n := bytes.IndexByte(raw[at:], '\\')
 		if n < 0 {
@@ -59,9 +59,9 @@ func CutLine(raw []byte) (line, rest []byte) {
 	}
 }
 
-// HasPrefix reports whether the text of a string begins with another text, which is its own shortest spelling and shorter than the buffer. The
+// hasShortPrefix reports whether the text of a string begins with another text, which is its own shortest spelling and shorter than the buffer. The
 // string is given without its quotes.
-func HasPrefix(raw []byte, prefix string, buffer []byte) bool {
+func hasShortPrefix(raw []byte, prefix string, buffer []byte) bool {
 	if bytes.HasPrefix(raw, []byte(prefix)) {
 		return true
 	}

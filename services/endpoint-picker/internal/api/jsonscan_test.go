@@ -363,7 +363,7 @@ func TestCutLine(t *testing.T) {
 		{give: `a\`, wantLine: `a\`},
 	}
 	for _, tt := range tests {
-		line, rest := CutLine([]byte(tt.give))
+		line, rest := cutLine([]byte(tt.give))
 		assert.Equal(t, tt.wantLine, string(line), tt.give)
 		assert.Equal(t, tt.wantRest, string(rest), tt.give)
 	}
@@ -375,7 +375,7 @@ func TestHasPrefix(t *testing.T) {
 		`name`: true, `names`: true, `\u006eame`: true, `n\u0061\u006d\u0065s`: true, `nam`: false, ``: false, `\u006e`: false, `\\u006eame`: false, `\u00`: false,
 		`nam\u0065\u0`: true, ` name`: false, `\ud83dname`: false,
 	} {
-		assert.Equal(t, want, HasPrefix([]byte(give), "name", make([]byte, 0, 16)), give)
+		assert.Equal(t, want, hasShortPrefix([]byte(give), "name", make([]byte, 0, 16)), give)
 	}
 }
 
@@ -387,7 +387,7 @@ func FuzzCutLine(f *testing.F) {
 		var s Scanner
 		s.Reset([]byte(`"` + raw + `"`))
 		s.ReadString()
-		line, rest := CutLine([]byte(raw))
+		line, rest := cutLine([]byte(raw))
 		require.Equal(t, raw, string(line)+string(rest))
 		if s.CheckEnd() != nil || strings.ToValidUTF8(raw, "") != raw {
 			return
@@ -399,7 +399,7 @@ func FuzzCutLine(f *testing.F) {
 		}
 		require.Equal(t, wantLine, string(Unescape(nil, line)))
 		require.Equal(t, wantRest, string(Unescape(nil, rest)))
-		require.Equal(t, strings.HasPrefix(text, "x-a"), HasPrefix([]byte(raw), "x-a", make([]byte, 0, 16)))
+		require.Equal(t, strings.HasPrefix(text, "x-a"), hasShortPrefix([]byte(raw), "x-a", make([]byte, 0, 16)))
 	})
 }
 

@@ -256,7 +256,7 @@ const attribution = "x-anthropic-billing-header"
 
 // hasAttribution reports whether a block of the system prompt begins with an attribution.
 func (r *Request) hasAttribution(p Part) bool {
-	return p.Kind == Text && HasPrefix(r.body[p.From:p.To], attribution, r.textBuffer())
+	return p.Kind == Text && hasShortPrefix(r.body[p.From:p.To], attribution, r.textBuffer())
 }
 
 // withoutAttribution returns the rest of a system prompt without its first line if that is an attribution.
@@ -264,7 +264,7 @@ func (r *Request) withoutAttribution(p Part) Part {
 	if !r.hasAttribution(p) {
 		return p
 	}
-	line, rest := CutLine(r.body[p.From:p.To])
+	line, rest := cutLine(r.body[p.From:p.To])
 	if len(rest) == 0 {
 		return Part{}
 	}

@@ -91,7 +91,7 @@ func (s *FileSource) ReadPool() *pool.SourceState { return s.pool.Load() }
 
 // setEndpoints makes these the endpoints.
 func (s *FileSource) setEndpoints(data []byte) error {
-	endpoints, err := ParseFile(data)
+	endpoints, err := parseFile(data)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (f *fileFollower) Reject(err error) {
 	f.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
 }
 
-// readFile returns the content of a regular file, up to one byte more than MaxFileBytes.
+// readFile returns the content of a regular file, up to one byte more than maxFileBytes.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before opening, which would block forever on a pipe
 	if err != nil {
@@ -141,7 +141,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -160,7 +160,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 		},
 		{
 			name: "too large",
-			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, good+strings.Repeat("#", MaxFileBytes)) },
+			do:   func(t *testing.T, path string) { t.Helper(); write(t, path, good+strings.Repeat("#", maxFileBytes)) },
 			want: "it has 1048577 bytes: the maximum is 1048576",
 		},
 		{

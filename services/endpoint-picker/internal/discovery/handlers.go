@@ -27,7 +27,7 @@ func stripPod(object any) (any, error) {
 		},
 		Status: corev1.PodStatus{PodIP: pod.Status.PodIP},
 	}
-	for _, name := range Annotations {
+	for _, name := range podAnnotations {
 		if value, ok := pod.Annotations[name]; ok {
 			if stripped.Annotations == nil {
 				stripped.Annotations = map[string]string{}
@@ -44,11 +44,11 @@ func stripPod(object any) (any, error) {
 // samePod reports whether two states of a pod are equal for the picker.
 func samePod(a, b *corev1.Pod) bool {
 	readyA, readyB := readyCondition(a), readyCondition(b)
-	portsA, saidA := AnnotatedPorts(a)
-	portsB, saidB := AnnotatedPorts(b)
+	portsA, saidA := annotatedPorts(a)
+	portsB, saidB := annotatedPorts(b)
 	return a.UID == b.UID &&
 		saidA == saidB && portsA == portsB &&
-		a.Annotations[MetricsPort] == b.Annotations[MetricsPort] &&
+		a.Annotations[metricsPortAnnotation] == b.Annotations[metricsPortAnnotation] &&
 		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		a.Status.PodIP == b.Status.PodIP &&
 		(readyA == nil) == (readyB == nil) &&

@@ -216,7 +216,7 @@ func TestActivePortsComeAndGo(t *testing.T) {
 
 		annotate := func(value string) {
 			changed := pod("ns", "a", "10.0.0.1", model)
-			changed.Annotations[ActivePorts] = value
+			changed.Annotations[activePortsAnnotation] = value
 			_, err := w.core.CoreV1().Pods("ns").Update(ctx, changed, metav1.UpdateOptions{})
 			require.NoError(t, err)
 		}
@@ -405,7 +405,7 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 	t.Parallel()
 	full := pod("ns", "a", "10.0.0.1", model)
 	full.ResourceVersion = "7"
-	full.Annotations[ActivePorts], full.Annotations[LegacyActivePorts] = "8000", "8001"
+	full.Annotations[activePortsAnnotation], full.Annotations[legacyPortsAnnotation] = "8000", "8001"
 	full.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	full.CreationTimestamp = metav1.Time{Time: time.Unix(2, 0)}
 	got, err := stripPod(full)
@@ -414,7 +414,7 @@ func TestStripKeepsWhatEndpointsAreMadeOf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "a", UID: full.UID, ResourceVersion: "7", Labels: model,
 			DeletionTimestamp: full.DeletionTimestamp, CreationTimestamp: full.CreationTimestamp,
-			Annotations: map[string]string{ActivePorts: "8000", LegacyActivePorts: "8001"},
+			Annotations: map[string]string{activePortsAnnotation: "8000", legacyPortsAnnotation: "8001"},
 		},
 		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}, got)
@@ -445,10 +445,10 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 		{name: "label", change: func(p *corev1.Pod) { p.Labels["app"] = "other" }, want: 1},
 		{name: "going", change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: 1},
 		{name: "another annotation", change: func(p *corev1.Pod) { p.Annotations["large"] = "small" }, want: 0},
-		{name: "active ports", change: func(p *corev1.Pod) { p.Annotations[ActivePorts] = "8000" }, want: 1},
-		{name: "active ports, empty", change: func(p *corev1.Pod) { p.Annotations[ActivePorts] = "" }, want: 1},
-		{name: "active ports, old name", change: func(p *corev1.Pod) { p.Annotations[LegacyActivePorts] = "8000" }, want: 1},
-		{name: "metrics port", change: func(p *corev1.Pod) { p.Annotations[MetricsPort] = "8002" }, want: 1},
+		{name: "active ports", change: func(p *corev1.Pod) { p.Annotations[activePortsAnnotation] = "8000" }, want: 1},
+		{name: "active ports, empty", change: func(p *corev1.Pod) { p.Annotations[activePortsAnnotation] = "" }, want: 1},
+		{name: "active ports, old name", change: func(p *corev1.Pod) { p.Annotations[legacyPortsAnnotation] = "8000" }, want: 1},
+		{name: "metrics port", change: func(p *corev1.Pod) { p.Annotations[metricsPortAnnotation] = "8002" }, want: 1},
 		{name: "another pod", change: func(p *corev1.Pod) { p.UID = "2" }, want: 1},
 	}
 	for _, tt := range tests {

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// MaxFileBytes is the maximum size of the file.
-const MaxFileBytes = 1 << 20
+// maxFileBytes is the maximum size of the file.
+const maxFileBytes = 1 << 20
 
 const (
 	defaultNamespace = "default"
@@ -45,10 +45,10 @@ func (s *scalar) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseFile reads a file completely or returns an error that names every problem with its line. The endpoints are sorted by
+// parseFile reads a file completely or returns an error that names every problem with its line. The endpoints are sorted by
 // address.
-func ParseFile(data []byte) ([]endpoint.Description, error) {
-	parsed, err := strictyaml.Parse(data, strictyaml.Options{MaxBytes: MaxFileBytes, Aliases: true, Empty: "without endpoints, give endpoints: []"})
+func parseFile(data []byte) ([]endpoint.Description, error) {
+	parsed, err := strictyaml.Parse(data, strictyaml.Options{MaxBytes: maxFileBytes, Aliases: true, Empty: "without endpoints, give endpoints: []"})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func TestParseRefusesPortsOfMetricsPages(t *testing.T) {
 		"metricsHost: 10.0.0.1":                         "give its port as metricsPort",
 		"metricsHost: 10.0.0.1:8002, metricsPort: 8002": "metricsPort is set, too: keep that one",
 	} {
-		_, err := ParseFile([]byte("endpoints: [{name: a, address: 10.0.0.1, port: 1, " + give + "}]"))
+		_, err := parseFile([]byte("endpoints: [{name: a, address: 10.0.0.1, port: 1, " + give + "}]"))
 		assert.ErrorContains(t, err, want, give)
 	}
 }
@@ -105,7 +105,7 @@ endpoints:
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ParseFile([]byte(tt.give))
+			got, err := parseFile([]byte(tt.give))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})
@@ -167,7 +167,7 @@ func TestParseNamesEveryProblemWithItsLine(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ParseFile([]byte(tt.give))
+			got, err := parseFile([]byte(tt.give))
 			require.EqualError(t, err, tt.want)
 			assert.Nil(t, got)
 		})
@@ -176,7 +176,7 @@ func TestParseNamesEveryProblemWithItsLine(t *testing.T) {
 
 func TestParseNamesTheFirstProblemsOfMany(t *testing.T) {
 	t.Parallel()
-	_, err := ParseFile([]byte("endpoints:\n" + strings.Repeat("- word\n", 115)))
+	_, err := parseFile([]byte("endpoints:\n" + strings.Repeat("- word\n", 115)))
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 101)
 	assert.Equal(t, `line 101, column 3: endpoints[99]: "word" has no fields`, lines[99])
@@ -188,14 +188,14 @@ func TestParseOfTheLargestFile(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("endpoints:\n")
 	n := 0
-	for ; b.Len() < MaxFileBytes-100; n++ {
+	for ; b.Len() < maxFileBytes-100; n++ {
 		fmt.Fprintf(&b, "- {name: p%d, address: 10.%d.%d.%d, port: 8000}\n", n, n>>16, n>>8&255, n&255)
 	}
-	b.WriteString(strings.Repeat("#", MaxFileBytes-b.Len()))
-	got, err := ParseFile([]byte(b.String()))
+	b.WriteString(strings.Repeat("#", maxFileBytes-b.Len()))
+	got, err := parseFile([]byte(b.String()))
 	require.NoError(t, err)
 	assert.Len(t, got, n)
-	_, err = ParseFile([]byte(b.String() + "#"))
+	_, err = parseFile([]byte(b.String() + "#"))
 	require.EqualError(t, err, "it has 1048577 bytes: the maximum is 1048576")
 }
 
@@ -205,9 +205,9 @@ func TestParseOfAliasesThatGrow(t *testing.T) {
 	for c := 'b'; c < 'z'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1)
 	}
-	_, err := ParseFile([]byte(bomb))
+	_, err := parseFile([]byte(bomb))
 	require.ErrorContains(t, err, "unknown field")
-	_, err = ParseFile([]byte("endpoints: &a [*a]"))
+	_, err = parseFile([]byte("endpoints: &a [*a]"))
 	require.Error(t, err)
 
 	// The labels of one endpoint, repeated for others: 5000 times 5000 values in 300 kB.
@@ -220,7 +220,7 @@ func TestParseOfAliasesThatGrow(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&large, "- {name: b%d, address: 10.0.%d.%d, port: 1, labels: *l}\n", i, i>>8, i&255)
 	}
-	_, err = ParseFile([]byte(large.String()))
+	_, err = parseFile([]byte(large.String()))
 	require.ErrorContains(t, err, "it has more than 524288 values: write fewer, or use fewer aliases")
 }
 
@@ -231,7 +231,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("endpoints:\n- {name: a, address: 10.0.0.1, port: 0x10}\n- &x {name: b, address: 10.0.0.2, port: 010}\n- *x\n"))
 	f.Add([]byte("%YAML 1.1\n---\n? endpoints\n: !!seq []\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		found, err := ParseFile(data)
+		found, err := parseFile(data)
 		if err != nil {
 			require.Nil(t, found)
 			require.NotEmpty(t, err.Error())
@@ -263,10 +263,10 @@ func FuzzParse(f *testing.F) {
 		}
 		written, err := json.Marshal(file)
 		require.NoError(t, err)
-		if len(written) > MaxFileBytes {
+		if len(written) > maxFileBytes {
 			return
 		}
-		again, err := ParseFile(written)
+		again, err := parseFile(written)
 		require.NoError(t, err, "%s", written)
 		require.Len(t, again, len(found))
 		for i := range found {

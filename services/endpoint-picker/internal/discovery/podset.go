@@ -1,4 +1,4 @@
-// BuildEndpoints computes the endpoints of a pool's pods: each port of each ready pod that the pool selects. It is pure. It
+// buildEndpoints computes the endpoints of a pool's pods: each port of each ready pod that the pool selects. It is pure. It
 // returns problems of pods, for the caller to report.
 //
 // An annotation of a pod can restrict it to some of the pool's ports:
@@ -29,15 +29,15 @@ import (
 
 // Annotations that restrict a pod's ports. The first takes precedence.
 const (
-	ActivePorts       = "llm-d.ai/active-ports"
-	LegacyActivePorts = "inference.networking.k8s.io/active-ports"
+	activePortsAnnotation = "llm-d.ai/active-ports"
+	legacyPortsAnnotation = "inference.networking.k8s.io/active-ports"
 )
 
-// MetricsPort is the annotation of a pod with the port of its metrics page, for all of its model servers.
-const MetricsPort = "llm-d.ai/metrics-port"
+// metricsPortAnnotation is the annotation of a pod with the port of its metrics page, for all of its model servers.
+const metricsPortAnnotation = "llm-d.ai/metrics-port"
 
-// Annotations are those that endpoints depend on.
-var Annotations = []string{ActivePorts, LegacyActivePorts, MetricsPort}
+// podAnnotations are those that endpoints depend on.
+var podAnnotations = []string{activePortsAnnotation, legacyPortsAnnotation, metricsPortAnnotation}
 
 // A Selection selects the pods of a pool in a namespace, and their ports.
 type Selection struct {
@@ -45,8 +45,8 @@ type Selection struct {
 	Ports    []uint16        // of its model servers, one for each server in a pod
 }
 
-// A Problem is a problem with a pod's annotation.
-type Problem struct {
+// A podProblem is a problem with a pod's annotation.
+type podProblem struct {
 	Pod     *corev1.Pod
 	Value   string // of the annotation
 	Message string // how the annotation is interpreted
@@ -59,11 +59,11 @@ type owner struct {
 	metrics uint16 // port of the page; 0 if the pod names none
 }
 
-// BuildEndpoints returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
+// buildEndpoints returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
 // an address is reassigned, the younger one gets it.
-func BuildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []Problem) {
+func buildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []podProblem) {
 	byAddress := map[netip.AddrPort]owner{}
-	var problems []Problem
+	var problems []podProblem
 	for _, pod := range pods {
 		if s.Selector == nil || !s.Selector.Matches(labels.Set(pod.Labels)) || !isReady(pod) {
 			continue
@@ -93,12 +93,12 @@ func BuildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []
 	return describeEndpoints(byAddress), problems
 }
 
-// AnnotatedPorts returns the pod's annotation of its ports, and whether it exists.
-func AnnotatedPorts(pod *corev1.Pod) (value string, said bool) {
-	if value, said = pod.Annotations[ActivePorts]; said {
+// annotatedPorts returns the pod's annotation of its ports, and whether it exists.
+func annotatedPorts(pod *corev1.Pod) (value string, said bool) {
+	if value, said = pod.Annotations[activePortsAnnotation]; said {
 		return value, true
 	}
-	value, said = pod.Annotations[LegacyActivePorts]
+	value, said = pod.Annotations[legacyPortsAnnotation]
 	return value, said
 }
 
@@ -118,8 +118,8 @@ type restriction []uint16
 func (r restriction) allowsPort(port uint16) bool { return r == nil || slices.Contains(r, port) }
 
 // activePorts reads the pod's annotation.
-func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
-	value, said := AnnotatedPorts(pod)
+func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *podProblem) {
+	value, said := annotatedPorts(pod)
 	if !said {
 		return nil, nil
 	}
@@ -136,22 +136,22 @@ func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *Problem) {
 	}
 	switch {
 	case numbers == 0:
-		return nil, &Problem{Pod: pod, Value: value, Message: "names no port, taken for all ports of the pool"}
+		return nil, &podProblem{Pod: pod, Value: value, Message: "names no port, taken for all ports of the pool"}
 	case len(active) == 0:
-		return active, &Problem{Pod: pod, Value: value, Message: "names no port of the pool, the pod gets no requests"}
+		return active, &podProblem{Pod: pod, Value: value, Message: "names no port of the pool, the pod gets no requests"}
 	}
 	return active, nil
 }
 
 // metricsPort returns the port of the metrics page from the pod's annotation, 0 without the annotation.
-func metricsPort(pod *corev1.Pod) (uint16, *Problem) {
-	value, said := pod.Annotations[MetricsPort]
+func metricsPort(pod *corev1.Pod) (uint16, *podProblem) {
+	value, said := pod.Annotations[metricsPortAnnotation]
 	if !said {
 		return 0, nil
 	}
 	port, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
 	if err != nil || port == 0 {
-		return 0, &Problem{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}
+		return 0, &podProblem{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}
 	}
 	return uint16(port), nil
 }

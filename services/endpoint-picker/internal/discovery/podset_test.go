@@ -136,11 +136,11 @@ func TestBuild(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, problems := BuildEndpoints(selection(tt.ports...), tt.pods)
+			got, problems := buildEndpoints(selection(tt.ports...), tt.pods)
 			assert.Equal(t, tt.want, got)
 			assert.Empty(t, problems)
 			slices.Reverse(tt.pods)
-			got, _ = BuildEndpoints(selection(tt.ports...), tt.pods)
+			got, _ = buildEndpoints(selection(tt.ports...), tt.pods)
 			assert.Equal(t, tt.want, got, "whatever the order of pods")
 		})
 	}
@@ -156,24 +156,24 @@ func TestActivePorts(t *testing.T) {
 		problem     string
 	}{
 		{name: "nothing said", want: []uint16{8000, 8001, 8002}},
-		{name: "one", annotations: []string{ActivePorts, "8001"}, want: []uint16{8001}},
-		{name: "some, in any order and spacing", annotations: []string{ActivePorts, " 8002 ,8000"}, want: []uint16{8000, 8002}},
-		{name: "twice the same", annotations: []string{ActivePorts, "8001,8001"}, want: []uint16{8001}},
-		{name: "old annotation", annotations: []string{LegacyActivePorts, "8002"}, want: []uint16{8002}},
-		{name: "of both the new one", annotations: []string{LegacyActivePorts, "8002", ActivePorts, "8000"}, want: []uint16{8000}},
-		{name: "of both the new one, empty as it is", annotations: []string{LegacyActivePorts, "8002", ActivePorts, ""}, want: []uint16{8000, 8001, 8002}, problem: all},
-		{name: "entries that are none of the pool's", annotations: []string{ActivePorts, "8001,9000,web,-1,70000,,8001x"}, want: []uint16{8001}},
-		{name: "a port that only looks like one of the pool's", annotations: []string{ActivePorts, "73536"}, want: []uint16{}, problem: none},
-		{name: "others than the pool's", annotations: []string{ActivePorts, "9000,9001"}, want: []uint16{}, problem: none},
-		{name: "empty", annotations: []string{ActivePorts, ""}, want: []uint16{8000, 8001, 8002}, problem: all},
-		{name: "only commas", annotations: []string{ActivePorts, " , ,"}, want: []uint16{8000, 8001, 8002}, problem: all},
-		{name: "nonsense", annotations: []string{ActivePorts, "[8001]"}, want: []uint16{8000, 8001, 8002}, problem: all},
+		{name: "one", annotations: []string{activePortsAnnotation, "8001"}, want: []uint16{8001}},
+		{name: "some, in any order and spacing", annotations: []string{activePortsAnnotation, " 8002 ,8000"}, want: []uint16{8000, 8002}},
+		{name: "twice the same", annotations: []string{activePortsAnnotation, "8001,8001"}, want: []uint16{8001}},
+		{name: "old annotation", annotations: []string{legacyPortsAnnotation, "8002"}, want: []uint16{8002}},
+		{name: "of both the new one", annotations: []string{legacyPortsAnnotation, "8002", activePortsAnnotation, "8000"}, want: []uint16{8000}},
+		{name: "of both the new one, empty as it is", annotations: []string{legacyPortsAnnotation, "8002", activePortsAnnotation, ""}, want: []uint16{8000, 8001, 8002}, problem: all},
+		{name: "entries that are none of the pool's", annotations: []string{activePortsAnnotation, "8001,9000,web,-1,70000,,8001x"}, want: []uint16{8001}},
+		{name: "a port that only looks like one of the pool's", annotations: []string{activePortsAnnotation, "73536"}, want: []uint16{}, problem: none},
+		{name: "others than the pool's", annotations: []string{activePortsAnnotation, "9000,9001"}, want: []uint16{}, problem: none},
+		{name: "empty", annotations: []string{activePortsAnnotation, ""}, want: []uint16{8000, 8001, 8002}, problem: all},
+		{name: "only commas", annotations: []string{activePortsAnnotation, " , ,"}, want: []uint16{8000, 8001, 8002}, problem: all},
+		{name: "nonsense", annotations: []string{activePortsAnnotation, "[8001]"}, want: []uint16{8000, 8001, 8002}, problem: all},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := readyPod("a", "10.0.0.1", annotated(tt.annotations...))
-			endpoints, problems := BuildEndpoints(selection(8000, 8001, 8002), []*corev1.Pod{pod})
+			endpoints, problems := buildEndpoints(selection(8000, 8001, 8002), []*corev1.Pod{pod})
 			got := []uint16{}
 			for _, e := range endpoints {
 				got = append(got, e.Address.Port())
@@ -184,8 +184,8 @@ func TestActivePorts(t *testing.T) {
 				assert.Empty(t, problems)
 				return
 			}
-			value, _ := AnnotatedPorts(pod)
-			assert.Equal(t, []Problem{{Pod: pod, Value: value, Message: tt.problem}}, problems)
+			value, _ := annotatedPorts(pod)
+			assert.Equal(t, []podProblem{{Pod: pod, Value: value, Message: tt.problem}}, problems)
 		})
 	}
 }
@@ -193,14 +193,14 @@ func TestActivePorts(t *testing.T) {
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]uint16{"8002": 8002, " 9 ": 9, "": 0, "0": 0, "65536": 0, "metrics": 0, "8002,8003": 0} {
-		pod := readyPod("a", "10.0.0.1", annotated(MetricsPort, value))
-		endpoints, problems := BuildEndpoints(Selection{Selector: labels.SelectorFromSet(podLabels), Ports: []uint16{8000, 8001}}, []*corev1.Pod{pod})
+		pod := readyPod("a", "10.0.0.1", annotated(metricsPortAnnotation, value))
+		endpoints, problems := buildEndpoints(Selection{Selector: labels.SelectorFromSet(podLabels), Ports: []uint16{8000, 8001}}, []*corev1.Pod{pod})
 		require.Len(t, endpoints, 2, value)
 		for _, e := range endpoints {
 			assert.Equal(t, want, e.MetricsPort, value)
 		}
 		if want == 0 {
-			assert.Equal(t, []Problem{{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}}, problems)
+			assert.Equal(t, []podProblem{{Pod: pod, Value: value, Message: "names no port, metrics are read from the default one"}}, problems)
 		} else {
 			assert.Empty(t, problems)
 		}
@@ -209,7 +209,7 @@ func TestMetricsPort(t *testing.T) {
 
 func TestNoSelectorSelectsNothing(t *testing.T) {
 	t.Parallel()
-	endpoints, _ := BuildEndpoints(Selection{Ports: []uint16{8000}}, []*corev1.Pod{readyPod("a", "10.0.0.1")})
+	endpoints, _ := buildEndpoints(Selection{Ports: []uint16{8000}}, []*corev1.Pod{readyPod("a", "10.0.0.1")})
 	assert.Empty(t, endpoints)
 }
 
@@ -252,7 +252,7 @@ func TestEndpointsAreWhatIsReadySelectedAndActive(t *testing.T) {
 			}
 			if chance(3) {
 				only := ports[random.IntN(len(ports))]
-				annotated(ActivePorts, fmt.Sprintf("%d, 1", only))(pod)
+				annotated(activePortsAnnotation, fmt.Sprintf("%d, 1", only))(pod)
 				active = map[uint16]bool{only: true}
 			}
 			for rank, port := range ports {
@@ -262,7 +262,7 @@ func TestEndpointsAreWhatIsReadySelectedAndActive(t *testing.T) {
 			}
 			pods = append(pods, pod)
 		}
-		endpoints, _ := BuildEndpoints(Selection{Selector: selector, Ports: ports}, pods)
+		endpoints, _ := buildEndpoints(Selection{Selector: selector, Ports: ports}, pods)
 		got := map[string]int{}
 		for _, e := range endpoints {
 			got[e.Pod+" "+e.Address.String()] = e.Rank

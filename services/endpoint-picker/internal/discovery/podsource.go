@@ -59,7 +59,7 @@ func (s *PodSource) ReadPool() *pool.SourceState {
 	if current == nil {
 		return nil
 	}
-	endpoints, problems := BuildEndpoints(*current, s.namespace.listPods())
+	endpoints, problems := buildEndpoints(*current, s.namespace.listPods())
 	s.reportProblems(problems)
 	return &pool.SourceState{Endpoints: endpoints}
 }
@@ -82,7 +82,7 @@ func (s *PodSource) selectsPod(pod *corev1.Pod) bool {
 }
 
 // reportProblems logs each problem once while it lasts.
-func (s *PodSource) reportProblems(problems []Problem) {
+func (s *PodSource) reportProblems(problems []podProblem) {
 	last := s.reported
 	s.reported = make(map[types.UID]string, len(problems))
 	for _, p := range problems {

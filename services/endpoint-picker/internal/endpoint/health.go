@@ -40,8 +40,8 @@ func (h *Health) IsUsable(now time.Time) bool {
 	return !until.IsSet() || ToMonotonic(now) >= until && !h.probed.Load()
 }
 
-// MarkPlaced records that a request goes to the endpoint. If a probe is due, the request is the probe.
-func (h *Health) MarkPlaced() (probe bool) {
+// markPlaced records that a request goes to the endpoint. If a probe is due, the request is the probe.
+func (h *Health) markPlaced() (probe bool) {
 	return h.until.Load().IsSet() && !h.probed.Swap(true)
 }
 

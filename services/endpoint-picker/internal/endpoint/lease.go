@@ -83,7 +83,7 @@ func (e *Endpoint) Acquire() *Lease {
 // AcquireInto is Acquire for a new lease in the caller's memory, and with a tracker, which has begun already.
 func (e *Endpoint) AcquireInto(l *Lease, t Tracker) {
 	e.open.Add(1)
-	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.MarkPlaced()
+	l.endpoint, l.tracker, l.acquired, l.probe = e, t, e.acquired.Add(1), e.health.markPlaced()
 }
 
 // AcquireRemote is AcquireInto for a request that another replica has placed. It is load like any other, but no pick of this

@@ -31,7 +31,7 @@
 // An Estimator belongs to one pool. The pick path (Measure, Lookup, Prompt.Estimate) takes no lock, and Prompt.PlaceOn only that of the
 // prefills of one server. The locks, in the order in which they are taken:
 //
-//	endpoint.Lease.mu        ->  prefillQueue.mu, Server.mu (one at a time)  ->  Learner.mu
+//	endpoint.Lease.mu        ->  prefillQueue.mu, Server.mu (one at a time)  ->  costLearner.mu
 //	endpoint.Endpoint.pages  ->  batchSize.mu, loadShare.mu, tokenizers.mu, cacheFit.mu, prefixindex.Index.mu (one at a time)
 //	Server.sizeMu            ->  cacheFit.mu, prefixindex.Index.mu (one at a time)
 //

@@ -11,7 +11,7 @@ import (
 
 // Estimator is the estimator of one pool, and the factory of its endpoints.
 type Estimator struct {
-	learner    *Learner
+	learner    *costLearner
 	index      *prefixindex.Index
 	share      loadShare
 	reuse      reuseStats
@@ -49,7 +49,7 @@ func (x *Estimator) ReleaseMemory() { x.index.ReleaseMemory() }
 func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) { x.index.RemoveCache(ServerOf(e).cache) }
 
 // Costs returns the learned costs. They must not be changed.
-func (x *Estimator) Costs() *Costs { return x.learner.Costs() }
+func (x *Estimator) Costs() *Costs { return x.learner.currentCosts() }
 
 // IndexStats returns the sizes of the index of prefixes.
 func (x *Estimator) IndexStats() prefixindex.Stats { return x.index.Stats() }

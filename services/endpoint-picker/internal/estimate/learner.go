@@ -7,8 +7,8 @@ import (
 
 const terms = 7 // of Costs
 
-// Learner learns the costs of a pool from every observed first token, by least squares with exponential forgetting.
-type Learner struct {
+// costLearner learns the costs of a pool from every observed first token, by least squares with exponential forgetting.
+type costLearner struct {
 	costs    atomic.Pointer[Costs]
 	observed atomicFloat // first tokens that costs follow from
 
@@ -20,8 +20,8 @@ type Learner struct {
 	answer movingAverage // tokens of an answer
 }
 
-func newLearner() *Learner {
-	l := &Learner{}
+func newLearner() *costLearner {
+	l := &costLearner{}
 	l.meanTTFT.Store(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
 	l.tokens.Store(usualTokens)
 	l.answer.Store(usualAnswer)
@@ -29,12 +29,12 @@ func newLearner() *Learner {
 	return l
 }
 
-// Costs returns the current estimate. It must not be changed.
-func (l *Learner) Costs() *Costs { return l.costs.Load() }
+// currentCosts returns the current estimate. It must not be changed.
+func (l *costLearner) currentCosts() *Costs { return l.costs.Load() }
 
 // perToken returns the cost of a prompt token, and whether it was learned: it is not the prior, and above what is noise.
-func (l *Learner) perToken() (seconds float64, learned bool) {
-	seconds = l.Costs().PerToken
+func (l *costLearner) perToken() (seconds float64, learned bool) {
+	seconds = l.currentCosts().PerToken
 	return seconds, l.observed.Load() >= learnedCosts && seconds > minToken
 }
 
@@ -45,7 +45,7 @@ type observation struct {
 
 // observeStep adds the duration of a step in seconds, on a server with the given slowdown. It returns the mean TTFT. It takes 0.4 µs,
 // at the first token of an answer and not in a pick: a thousand answers a second hold the lock for 0.04 % of the time.
-func (l *Learner) observeStep(o observation, took, slowdown float64) (meanTTFT float64) {
+func (l *costLearner) observeStep(o observation, took, slowdown float64) (meanTTFT float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x := [terms]float64{1, o.decoding, o.others, o.tokens, -o.expected, -o.history, o.pairs}

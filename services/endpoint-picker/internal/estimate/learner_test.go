@@ -27,7 +27,7 @@ func (e *engine) serve(now float64, tokens int) { e.serveAfter(now, tokens, 0) }
 func (e *engine) serveAfter(now float64, tokens, context int) {
 	p := Prefill{Tokens: tokens, Context: context}
 	q := e.begin(after(now), p, 0)
-	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.estimateTTFT(float64(e.decoding.Load()), 0, e.costs.PrefillWork(p))
+	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.estimateTTFT(float64(e.decoding.Load()), 0, e.costs.prefillWork(p))
 	q.OnFirstToken(after(e.idleAt))
 	q.OnEnd(endpoint.Finished)
 }
@@ -46,7 +46,7 @@ func TestLearner_FindsTheCostOfContext(t *testing.T) {
 	}
 	for _, p := range []Prefill{{Tokens: 3000}, {Tokens: 1000, Context: 100_000}, {Tokens: 100_000}, {Tokens: 50_000, Context: 50_000}} {
 		got := x.Costs()
-		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.PrefillWork(p)), got.estimateTTFT(10, 0, got.PrefillWork(p))*e.Slowdown(), 0.1,
+		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.prefillWork(p)), got.estimateTTFT(10, 0, got.prefillWork(p))*e.slowdownFactor(), 0.1,
 			"%+v", p)
 	}
 }
@@ -74,7 +74,7 @@ func TestLearner_FindsTheCosts(t *testing.T) {
 			}
 			for _, decoding := range []float64{0, 20, 40} {
 				for _, tokens := range []float64{10, 300, 4000} {
-					assert.InEpsilon(t, tt.give.estimateTTFT(decoding, 0, tokens), x.Costs().estimateTTFT(decoding, 0, tokens)*e.Slowdown(), 0.1,
+					assert.InEpsilon(t, tt.give.estimateTTFT(decoding, 0, tokens), x.Costs().estimateTTFT(decoding, 0, tokens)*e.slowdownFactor(), 0.1,
 						"%v decoding, %v tokens", decoding, tokens)
 				}
 			}
@@ -145,8 +145,8 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 		c := x.Costs()
 		assert.InDelta(t, expected, c.ExpectedHitRate, 0.12)
 		assert.InDelta(t, history, c.HistoryHitRate, 0.12)
-		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.UncachedTokens(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
-		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.UncachedTokens(Prefill{Tokens: 1000, History: 800}), 1e-9)
+		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.uncachedTokens(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
+		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.uncachedTokens(Prefill{Tokens: 1000, History: 800}), 1e-9)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestLearner_LimitsObservationsOfRequestsThatWaitedForMemory(t *testing.T) {
 		e.serve(e.idleAt+1, 300)
 		e.slowdown = 1
 	}
-	assert.InEpsilon(t, priorCosts.estimateTTFT(0, 0, 300), e.Slowdown()*x.Costs().estimateTTFT(0, 0, 300), 0.2)
+	assert.InEpsilon(t, priorCosts.estimateTTFT(0, 0, 300), e.slowdownFactor()*x.Costs().estimateTTFT(0, 0, 300), 0.2)
 }
 
 func TestSlowdown(t *testing.T) {
@@ -209,9 +209,9 @@ func TestSlowdown(t *testing.T) {
 		}
 	}
 	slow, fast := engines[3], engines[0]
-	assert.InEpsilon(t, 4, slow.Slowdown()/fast.Slowdown(), 0.25, "the prior draws it a little towards 1")
-	assert.InEpsilon(t, 1, engines[1].Slowdown()/fast.Slowdown(), 0.15)
-	assert.InDelta(t, slow.Slowdown()/fast.Slowdown(), slow.ttftAfter(0, x.Costs(), 100, serverLoad{})/fast.ttftAfter(0, x.Costs(), 100, serverLoad{}), 1e-9)
+	assert.InEpsilon(t, 4, slow.slowdownFactor()/fast.slowdownFactor(), 0.25, "the prior draws it a little towards 1")
+	assert.InEpsilon(t, 1, engines[1].slowdownFactor()/fast.slowdownFactor(), 0.15)
+	assert.InDelta(t, slow.slowdownFactor()/fast.slowdownFactor(), slow.ttftAfter(0, x.Costs(), 100, serverLoad{})/fast.ttftAfter(0, x.Costs(), 100, serverLoad{}), 1e-9)
 }
 
 func BenchmarkObserve(b *testing.B) {

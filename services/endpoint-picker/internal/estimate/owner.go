@@ -34,7 +34,7 @@ type Prompt struct {
 
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
-	p.now, p.costs, p.last = endpoint.ToMonotonic(now), x.learner.Costs(), lastCached{}
+	p.now, p.costs, p.last = endpoint.ToMonotonic(now), x.learner.currentCosts(), lastCached{}
 	p.matchCaches(x.index)
 	x.reuse.observePrompt(p.blocksToTokens(p.longestMatch()), p.blocksToTokens(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
@@ -143,9 +143,9 @@ func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	s := ServerOf(e)
 	cached := p.cachedTokens(s)
 	prefill := p.prefillFor(e, cached)
-	ttft := s.EstimateTTFT(p.now, p.costs, prefill, l)
+	ttft := s.estimateTTFT(p.now, p.costs, prefill, l)
 	if e == p.owner {
-		ttft = max(ttft-s.Slowdown()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
+		ttft = max(ttft-s.slowdownFactor()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
 	}
 	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
 }

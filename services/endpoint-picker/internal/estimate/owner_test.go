@@ -147,7 +147,7 @@ func TestEstimate_PrefersTheOwner(t *testing.T) {
 	for _, e := range r.endpoints {
 		load := e.Load()
 		got := p.Estimate(e, &load)
-		if plain := ServerOf(e).EstimateTTFT(p.now, r.Costs(), p.prefillFor(e, 0), &load); e == p.owner {
+		if plain := ServerOf(e).estimateTTFT(p.now, r.Costs(), p.prefillFor(e, 0), &load); e == p.owner {
 			assert.Less(t, got.TTFT, plain)
 		} else {
 			assert.InDelta(t, plain, got.TTFT, 0)

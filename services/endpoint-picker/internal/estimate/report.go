@@ -64,7 +64,7 @@ type lastCached struct {
 func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	s := ServerOf(placed.endpoint)
 	cached := p.cachedTokens(s)
-	uncached := s.estimator.learner.Costs().UncachedTokens(p.prefillFor(placed.endpoint, cached))
+	uncached := s.estimator.learner.currentCosts().uncachedTokens(p.prefillFor(placed.endpoint, cached))
 	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, clampToInt32(p.Size.Text), clampToInt32(p.Size.Other)
 	e.tokens, e.cached = clampToInt32(p.Tokens), clampToInt32(cached)
 	e.expected, e.history = clampToInt32(max(p.Tokens-int(uncached), cached)), clampToInt32(p.blocksToTokens(p.History))

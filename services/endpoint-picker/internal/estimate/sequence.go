@@ -69,8 +69,8 @@ func (s *Server) newSequence(e *endpoint.Endpoint, now time.Time, p Prefill, ans
 func (q *sequence) countOnServer(now time.Time) {
 	s := q.server
 	learner := s.estimator.learner
-	costs := learner.Costs()
-	tokens, work := costs.UncachedTokens(q.prefill), costs.PrefillWork(q.prefill)
+	costs := learner.currentCosts()
+	tokens, work := costs.uncachedTokens(q.prefill), costs.prefillWork(q.prefill)
 	q.backlog, q.work = int64(tokens), int64(work)
 	learner.tokens.addSample(tokens, usualTokensWeight)
 	q.countWaiting(now)
@@ -221,7 +221,7 @@ type step struct {
 func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := sameStep * s.estimator.learner.Costs().Base * s.Slowdown()
+	same := sameStep * s.estimator.learner.currentCosts().Base * s.slowdownFactor()
 	since := now.Sub(s.step.endTime).Seconds()
 	if q.late && since < -same {
 		return // reported after the next step, which was learned without it
@@ -259,10 +259,10 @@ func (s *Server) learnStep() {
 		return
 	}
 	o, learner := s.step.observation, s.estimator.learner
-	costs := learner.Costs()
+	costs := learner.currentCosts()
 	want := costs.estimateTTFT(o.decoding, o.others, costs.estimateUncached(o.tokens, o.expected, o.history)) + costs.PerPair*o.pairs
 	took = min(took, maxOverrun*want)
-	prior := slowdownPrior * learner.observeStep(o, took, s.Slowdown())
+	prior := slowdownPrior * learner.observeStep(o, took, s.slowdownFactor())
 	s.observed.addSample(took, slowdownWeight)
 	s.expected.addSample(want, slowdownWeight)
 	s.slowdown.Store((s.observed.Load() + prior) / (s.expected.Load() + prior))

@@ -145,8 +145,8 @@ func TestSequence_FallbackTeachesNoTime(t *testing.T) {
 		l.MarkFirstContent(after(start + 31))
 		l.Release()
 	}
-	assert.InDelta(t, 1, ServerOf(from).Slowdown(), 0)
-	assert.InDelta(t, 1, ServerOf(to).Slowdown(), 0)
+	assert.InDelta(t, 1, ServerOf(from).slowdownFactor(), 0)
+	assert.InDelta(t, 1, ServerOf(to).slowdownFactor(), 0)
 	assert.Equal(t, costs, *x.Costs())
 	assert.Equal(t, endpoint.ToMonotonic(after(1931)), ServerOf(to).lastProgress.Load(), "but it shows progress")
 }
@@ -218,7 +218,7 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 				now := after(float64(i) / 100)
 				l := s.placeStreamed(a, now, Prefill{Tokens: random.IntN(100)})
 				load := a.Load()
-				assert.False(t, math.IsNaN(s.EstimateTTFT(endpoint.ToMonotonic(now), x.Costs(), Prefill{Tokens: 10}, &load)))
+				assert.False(t, math.IsNaN(s.estimateTTFT(endpoint.ToMonotonic(now), x.Costs(), Prefill{Tokens: 10}, &load)))
 				switch random.IntN(4) {
 				case 0:
 				case 1:

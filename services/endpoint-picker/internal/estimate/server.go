@@ -53,8 +53,8 @@ func newServer(x *Estimator, cache prefixindex.Handle, blocks int) *Server {
 // ServerOf returns the estimator's state of an endpoint that the estimator has made.
 func ServerOf(e *endpoint.Endpoint) *Server { return e.Observer().(*Server) }
 
-// Slowdown returns the slowdown of the server relative to its pool: 1 is the pool's mean, 2 takes twice as long.
-func (s *Server) Slowdown() float64 { return s.slowdown.Load() }
+// slowdownFactor returns the slowdown of the server relative to its pool: 1 is the pool's mean, 2 takes twice as long.
+func (s *Server) slowdownFactor() float64 { return s.slowdown.Load() }
 
 // BatchCapacity returns the number of requests that the server runs at once; 0 if it is not known.
 func (s *Server) BatchCapacity() float64 { return s.batch.size.Load() }
@@ -66,7 +66,7 @@ func (s *Server) Backlog() int64 { return s.backlog.Load() }
 func (s *Server) Estimates() endpoint.Estimates {
 	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
-		Backlog: backlog, Slowdown: s.Slowdown(),
+		Backlog: backlog, Slowdown: s.slowdownFactor(),
 		Prefix: s.fit.totalTokens(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.BatchCapacity(),
 	}
 }
@@ -129,10 +129,10 @@ func (s *Server) prefillRate() float64 {
 	if !learned {
 		return 0
 	}
-	return 1 / (perToken * s.Slowdown())
+	return 1 / (perToken * s.slowdownFactor())
 }
 
 // prefillTime returns the time to compute prompt tokens.
 func (s *Server) prefillTime(tokens float64) time.Duration {
-	return time.Duration(s.Slowdown() * s.estimator.learner.Costs().PerToken * tokens * float64(time.Second))
+	return time.Duration(s.slowdownFactor() * s.estimator.learner.currentCosts().PerToken * tokens * float64(time.Second))
 }

@@ -23,7 +23,7 @@ func scrape(e *endpoint.Endpoint, seconds float64, g endpoint.Gauges) {
 // ttft is the estimate for a prompt of 100 tokens some seconds after noon.
 func ttft(e *endpoint.Endpoint, seconds float64) float64 {
 	s, load := ServerOf(e), e.Load()
-	return s.EstimateTTFT(endpoint.ToMonotonic(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
+	return s.estimateTTFT(endpoint.ToMonotonic(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
 }
 
 func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {
@@ -61,7 +61,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	s.placeStreamed(e, noon, Prefill{Tokens: 1000}).Abandon(noon)
 	scrape(e, 1, endpoint.Gauges{})
 	assert.InDelta(t, idle, ttft(e, 60), 1e-9)
-	assert.InDelta(t, 1, s.Slowdown(), 1e-9)
+	assert.InDelta(t, 1, s.slowdownFactor(), 1e-9)
 }
 
 func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {

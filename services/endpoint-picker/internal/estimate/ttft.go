@@ -28,8 +28,8 @@ func (p *Prefill) pairCount(tokens float64) float64 {
 	return tokens * (float64(p.Context+p.Tokens) - tokens/2)
 }
 
-// UncachedTokens estimates the number of prompt tokens to compute: at least one.
-func (c *Costs) UncachedTokens(p Prefill) float64 {
+// uncachedTokens estimates the number of prompt tokens to compute: at least one.
+func (c *Costs) uncachedTokens(p Prefill) float64 {
 	return max(c.estimateUncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
 }
 
@@ -37,9 +37,9 @@ func (c *Costs) estimateUncached(tokens, expected, history float64) float64 {
 	return tokens - c.ExpectedHitRate*expected - c.HistoryHitRate*history
 }
 
-// PrefillWork returns the work of a prefill, as the number of tokens of a short prompt that cost as much.
-func (c *Costs) PrefillWork(p Prefill) float64 {
-	tokens := c.UncachedTokens(p)
+// prefillWork returns the work of a prefill, as the number of tokens of a short prompt that cost as much.
+func (c *Costs) prefillWork(p Prefill) float64 {
+	tokens := c.uncachedTokens(p)
 	return tokens + p.pairCount(tokens)*c.PerPair/c.PerToken
 }
 
@@ -58,8 +58,8 @@ type serverLoad struct {
 	rate     float64 // finished requests per second; 0 if unknown
 }
 
-// EstimateTTFT estimates the seconds to first token of a request that is placed now.
-func (s *Server) EstimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
+// estimateTTFT estimates the seconds to first token of a request that is placed now.
+func (s *Server) estimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	load := serverLoad{
 		others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
 		rate: s.completions.Load(),
@@ -70,12 +70,12 @@ func (s *Server) EstimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *en
 	return s.computeTTFT(now, c, p, load)
 }
 
-// computeTTFT computes EstimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue
+// computeTTFT computes estimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue
 // lasts as many requests arrive as are in it.
 func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serverLoad) float64 {
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
 	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
-	slowdown, own := s.Slowdown(), c.PrefillWork(p)
+	slowdown, own := s.slowdownFactor(), c.prefillWork(p)
 	later := max(prefills, l.waiting, 1) - 1
 	compute := slowdown*(c.estimateTTFT(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
 	room := s.secondsToRoom(queued, l)
@@ -94,8 +94,8 @@ func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serv
 // not know of a prompt that went elsewhere because of it.
 func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
-	weight := delayWeight * (1 - x.share.placedByOthers()) * s.Slowdown()
-	return weight * there * (c.PerToken*c.PrefillWork(p) + c.PerDecoding*x.learner.answer.Load())
+	weight := delayWeight * (1 - x.share.placedByOthers()) * s.slowdownFactor()
+	return weight * there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
 }
 
 // secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end

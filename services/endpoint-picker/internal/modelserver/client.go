@@ -27,8 +27,8 @@ const (
 	maxHeads   = 5        // responses up to the final one (1xx)
 )
 
-// ErrRefused means that no server listens for the metrics page: it has ended, or is about to start.
-var ErrRefused = errors.New("connection refused")
+// errRefused means that no server listens for the metrics page: it has ended, or is about to start.
+var errRefused = errors.New("connection refused")
 
 var (
 	errLargeHeader = fmt.Errorf("headers of over %d bytes", maxHeader)
@@ -73,7 +73,7 @@ func (d dialer) openConnection(ctx context.Context, address netip.AddrPort, secu
 	defer cancel()
 	conn, err := d(limited, "tcp", address.String())
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func readResponse(b *buffers, r *reading) (endpoint.Gauges, bool, error) {
 		return endpoint.Gauges{}, false, fmt.Errorf("status %d", response.StatusCode)
 	}
 	g, err := r.readPage(response.Body, b.lines)
-	if err != nil && !errors.Is(err, ErrNoGauges) {
+	if err != nil && !errors.Is(err, errNoGauges) {
 		return endpoint.Gauges{}, false, err
 	}
 	return g, !response.Close && b.response.Buffered() == 0, err

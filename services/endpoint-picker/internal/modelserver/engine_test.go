@@ -83,7 +83,7 @@ func TestBuiltinEngines(t *testing.T) {
 func TestAnotherEnginesPageIsAnError(t *testing.T) {
 	t.Parallel()
 	_, err := reader(t, EngineSGLang).readPage(strings.NewReader("vllm:num_requests_running 1\n"), make([]byte, maxLine))
-	require.ErrorIs(t, err, ErrNoGauges)
+	require.ErrorIs(t, err, errNoGauges)
 	assert.EqualError(t, err, "page without the request gauges of sglang")
 }
 

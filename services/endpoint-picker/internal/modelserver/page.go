@@ -17,8 +17,8 @@ const (
 	maxTotal = 1 << 53  // of tokens since the start: larger values are not exact
 )
 
-// ErrNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
-var ErrNoGauges = errors.New("page without the request gauges")
+// errNoGauges means that a page has no gauges of requests: the endpoint's engine is a different one.
+var errNoGauges = errors.New("page without the request gauges")
 
 // errLargePage means that a page is over maxPage.
 var errLargePage = fmt.Errorf("over %d bytes: let the server report fewer series, or give metrics-data-source a path that selects them, "+
@@ -196,7 +196,7 @@ func (r *reading) toGauges() (endpoint.Gauges, error) {
 	}
 	waiting, running := r.firstValue(r.waiting), r.firstValue(r.running)
 	if !waiting.seen && !running.seen {
-		return endpoint.Gauges{}, fmt.Errorf("%w of %s", ErrNoGauges, r.engine)
+		return endpoint.Gauges{}, fmt.Errorf("%w of %s", errNoGauges, r.engine)
 	}
 	g := endpoint.Gauges{
 		Waiting:   waiting.sum,

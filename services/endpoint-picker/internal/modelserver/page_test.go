@@ -147,9 +147,9 @@ func TestReadPage(t *testing.T) {
 			give: "vllm:num_requests_running 1\nvllm:prefix_cache_hits_total 3\n",
 			want: endpoint.Gauges{Running: 1},
 		},
-		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: ErrNoGauges},
-		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: ErrNoGauges},
-		{name: "empty page", give: "", wantError: ErrNoGauges},
+		{name: "another server's page", give: "sglang:num_running_reqs 3\n", wantError: errNoGauges},
+		{name: "KV usage alone says nothing of requests", give: "vllm:kv_cache_usage_perc 0.5\n", wantError: errNoGauges},
+		{name: "empty page", give: "", wantError: errNoGauges},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestResponsesThatAreRefused(t *testing.T) {
 func TestAPageOfAnotherEngineKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	_, again, err := readResponse(newBuffers(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nup 1\n")), vllm(t))
-	require.ErrorIs(t, err, ErrNoGauges)
+	require.ErrorIs(t, err, errNoGauges)
 	assert.True(t, again)
 }
 
@@ -108,7 +108,7 @@ func FuzzResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b := newBuffers(bytes.NewReader(text))
 		_, again, err := readResponse(b, r)
-		if err != nil && !errors.Is(err, ErrNoGauges) {
+		if err != nil && !errors.Is(err, errNoGauges) {
 			assert.False(t, again)
 			assert.Less(t, len(err.Error()), 300)
 		}

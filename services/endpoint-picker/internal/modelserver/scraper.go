@@ -36,7 +36,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// observer receives the measurements of every scrape. Refused connections are ErrRefused.
+// observer receives the measurements of every scrape. Refused connections are errRefused.
 type observer interface {
 	ObserveScrape(d time.Duration, err error)
 }

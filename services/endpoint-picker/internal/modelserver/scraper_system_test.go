@@ -20,7 +20,7 @@ import (
 type refusals int
 
 func (r *refusals) ObserveScrape(_ time.Duration, err error) {
-	if errors.Is(err, ErrRefused) {
+	if errors.Is(err, errRefused) {
 		*r++
 	}
 }

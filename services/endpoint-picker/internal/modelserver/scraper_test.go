@@ -195,8 +195,8 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	nobody := endpointAt("127.0.0.1:1") // no server has this port
 	observed := newMockObserver(t)
 	observed.EXPECT().ObserveScrape(mock.Anything, nil).Once()
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, ErrRefused) })).Once()
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return errors.Is(err, ErrRefused) })).Once()
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, errRefused) })).Once()
+	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return errors.Is(err, errRefused) })).Once()
 	told := newMockOutliers(t)
 	told.EXPECT().OnScrapeRefused(nobody).Once()
 	told.EXPECT().OnScrape(refused).Once()

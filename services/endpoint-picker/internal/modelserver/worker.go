@@ -66,7 +66,7 @@ func (w *worker) recordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 // recordFailure counts a failure, and logs once when an endpoint's values become stale.
 func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err error) {
 	w.RecordFailure(mark)
-	if errors.Is(err, ErrRefused) {
+	if errors.Is(err, errRefused) {
 		w.outliers.OnScrapeRefused(w.endpoint)
 		w.sampling.again = true
 	}
@@ -77,7 +77,7 @@ func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err e
 		return
 	}
 	w.staleLogged = true
-	if errors.Is(err, ErrNoGauges) {
+	if errors.Is(err, errNoGauges) {
 		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path",
 			err, w.plan.settings.Extractor.EngineLabel)
 	}

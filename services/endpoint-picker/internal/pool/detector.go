@@ -58,10 +58,10 @@ type ejectionObserver interface {
 
 // Causes of ejections, as label values of a metric.
 const (
-	CauseResponses = "responses"
-	CauseScrape    = "scrape"
-	CauseProbe     = "probe"
-	CauseModel     = "model" // of the requests for one model only
+	causeResponses = "responses"
+	causeScrape    = "scrape"
+	causeProbe     = "probe"
+	causeModel     = "model" // of the requests for one model only
 )
 
 // Detector ejects endpoints.
@@ -141,20 +141,20 @@ func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
 	case r.Signal == request.Faulty, r.Signal != request.Begun && h.IsEjected(): // a doubtful response is a failed probe
 		d.countFailure(e, f)
 	case f.out:
-		d.ejectEndpoint(e, CauseResponses)
+		d.ejectEndpoint(e, causeResponses)
 	}
 }
 
 // OnScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
 func (d *Detector) OnScrapeRefused(e *endpoint.Endpoint) {
 	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().EjectedUntil()) {
-		d.ejectEndpoint(e, CauseScrape)
+		d.ejectEndpoint(e, causeScrape)
 	}
 }
 
 // OnScrape records that the endpoint has answered a scrape.
 func (d *Detector) OnScrape(e *endpoint.Endpoint) {
-	if h := e.Health(); h.IsEjected() && h.EjectionCause() == CauseScrape && h.RecordSuccess() {
+	if h := e.Health(); h.IsEjected() && h.EjectionCause() == causeScrape && h.RecordSuccess() {
 		d.logRestored(e)
 	}
 }
@@ -166,9 +166,9 @@ func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	case probe && f.usual:
 		h.ClearProbe()
 	case probe:
-		d.ejectEndpoint(e, CauseProbe)
+		d.ejectEndpoint(e, causeProbe)
 	case !h.IsEjected() && f.out:
-		d.ejectEndpoint(e, CauseResponses)
+		d.ejectEndpoint(e, causeResponses)
 	}
 }
 
@@ -254,7 +254,7 @@ func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
 	if now.Sub(past.until) > decayTime {
 		past.ejections, past.returns = 0, 0
 	}
-	if past.ejections > 0 && cause == CauseResponses {
+	if past.ejections > 0 && cause == causeResponses {
 		past.returns++
 	}
 	past.trial = trialAnswers * min(past.returns, maxTrials)

@@ -60,7 +60,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, refusals)
 			assert.Equal(t, "status "+tt.name, r.logs.All()[0].ContextMap()["failure"])
-			assert.Equal(t, []string{CauseModel}, r.causes)
+			assert.Equal(t, []string{causeModel}, r.causes)
 			assert.Equal(t, []int{0, 1, 2}, r.usable(), "of other requests")
 			assert.Equal(t, []int{0, 1, 2}, r.having(base))
 
@@ -73,7 +73,7 @@ func TestModelThatOneEndpointLacks(t *testing.T) {
 				assert.Equal(t, []int{1, 2}, r.having(adapter), "one request at a time")
 				r.respondTo(0, tt.signal, tt.refusal)
 			}
-			assert.Equal(t, []string{CauseModel}, r.causes, "said once")
+			assert.Equal(t, []string{causeModel}, r.causes, "said once")
 			assert.Equal(t, 1, r.logs.Len(), "said once")
 			r.after(4 * time.Second)
 			r.respondTo(0, request.Answered, adapter)
@@ -98,7 +98,7 @@ func TestModelsThatAnEndpointLacksFromTheStart(t *testing.T) {
 		r.respondTo(1, request.Answered, adapter)
 	}
 	r.respondTo(0, request.Doubtful, missing)
-	assert.Equal(t, []string{CauseModel}, r.causes)
+	assert.Equal(t, []string{causeModel}, r.causes)
 	assert.Equal(t, []int{0, 1}, r.usable(), "of other requests")
 
 	r.respondTo(0, request.Doubtful, Response{Subject: base.Subject, ModelMissing: true})
@@ -199,7 +199,7 @@ func TestModelThatIsRefusedSometimes(t *testing.T) {
 		r.respondTo(1, request.Answered, adapter)
 	}
 	assert.Nil(t, r.EndpointsLacking(adapter.Subject))
-	assert.Equal(t, CauseResponses, r.causes[0])
+	assert.Equal(t, causeResponses, r.causes[0])
 }
 
 // TestLacksAreForgotten has endpoints that leave the pool, and a client that asks for models that nobody has.

@@ -88,7 +88,7 @@ func TestFailuresInARowEject(t *testing.T) {
 	r.respond(0, request.Faulty, 1)
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
 	r.respond(0, request.Faulty, 5)
-	assert.Equal(t, []string{CauseResponses}, r.causes, "what was on its way is no news")
+	assert.Equal(t, []string{causeResponses}, r.causes, "what was on its way is no news")
 	assert.Equal(t, 1, r.logs.FilterMessage("Ejected endpoint").Len())
 }
 
@@ -129,7 +129,7 @@ func TestFailuresOutOfProportionEject(t *testing.T) {
 				r.after(100 * time.Millisecond)
 			}
 			if tt.want {
-				assert.Equal(t, []string{CauseResponses}, r.causes[:min(len(r.causes), 1)])
+				assert.Equal(t, []string{causeResponses}, r.causes[:min(len(r.causes), 1)])
 				return
 			}
 			assert.Empty(t, r.causes)
@@ -153,7 +153,7 @@ func TestRefusalsOfSteeredRequests(t *testing.T) {
 			r.after(time.Millisecond)
 		}
 		if every == 0 {
-			assert.Equal(t, []string{CauseResponses}, r.causes)
+			assert.Equal(t, []string{causeResponses}, r.causes)
 		} else {
 			assert.Empty(t, r.causes)
 		}
@@ -170,7 +170,7 @@ func TestAnswersToSteeredRequestsEndEarly(t *testing.T) {
 		every   int // one of so many answers is whole; 0 for none
 		want    []string
 	}{
-		{name: "the server", prompts: 60, want: []string{CauseResponses}},
+		{name: "the server", prompts: 60, want: []string{causeResponses}},
 		{name: "a client", prompts: minDoubtful - 1},
 		{name: "clients", prompts: 60, every: 10},
 	}
@@ -246,7 +246,7 @@ func TestProbesThatSayNothing(t *testing.T) {
 			r.respond(0, signal, 1)
 			probe.Release()
 		}
-		assert.Equal(t, []string{CauseResponses}, r.causes)
+		assert.Equal(t, []string{causeResponses}, r.causes)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestProbeBringsBackOrDoublesTheTime(t *testing.T) {
 		r.respond(0, request.Faulty, 1)
 		probe.Release()
 	}
-	assert.Equal(t, []string{CauseResponses, CauseProbe, CauseProbe, CauseProbe, CauseProbe}, r.causes)
+	assert.Equal(t, []string{causeResponses, causeProbe, causeProbe, causeProbe, causeProbe}, r.causes)
 	assert.Equal(t, 1, r.logs.Len(), "said once")
 	r.after(4 * time.Second)
 	probe := r.endpoints[0].Acquire()
@@ -368,7 +368,7 @@ func TestRefusedScrapeEjectsUntilOneIsNot(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 3}, r.usable())
 	r.after(999 * time.Millisecond)
 	r.OnScrapeRefused(r.endpoints[0])
-	assert.Equal(t, []string{CauseScrape}, r.causes)
+	assert.Equal(t, []string{causeScrape}, r.causes)
 	r.after(time.Millisecond)
 	r.OnScrapeRefused(r.endpoints[0])
 	assert.Equal(t, []int{1, 2, 3}, r.usable(), "it begins anew")

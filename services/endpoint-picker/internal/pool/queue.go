@@ -51,8 +51,8 @@ type QueueLabels struct {
 	Priority int
 }
 
-// Compare orders Labels, first by target.
-func (l QueueLabels) Compare(other QueueLabels) int {
+// compareLabels orders Labels, first by target.
+func (l QueueLabels) compareLabels(other QueueLabels) int {
 	return cmp.Or(cmp.Compare(l.Target, other.Target), cmp.Compare(l.Model, other.Model), cmp.Compare(l.Fairness, other.Fairness),
 		cmp.Compare(l.Priority, other.Priority))
 }
@@ -104,8 +104,8 @@ func NewQueue(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: rec
 // Len returns the number of waiting requests. It takes no lock.
 func (q *Queue) Len() int { return int(q.length.Load()) }
 
-// Version changes whenever a request enters or leaves. It takes no lock.
-func (q *Queue) Version() uint64 { return q.version.Load() }
+// changeVersion changes whenever a request enters or leaves. It takes no lock.
+func (q *Queue) changeVersion() uint64 { return q.version.Load() }
 
 // WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the
 // cause of the end of ctx.

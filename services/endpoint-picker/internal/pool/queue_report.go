@@ -59,7 +59,7 @@ func (q *Queue) Report() []QueueCount {
 			counts[w.QueueLabels] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.Compare(b.QueueLabels) })
+	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.compareLabels(b.QueueLabels) })
 }
 
 // ChangeSignal returns a channel that is closed when a request enters or leaves.

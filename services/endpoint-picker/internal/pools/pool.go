@@ -63,8 +63,8 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 	})
 	p.store.AddObservers(p.scraper, outliers, p.expirer, p.Balancer)
 	reference, _ := from.Reference()
-	metrics.NewEndpointCollector(p.store, clock, p.registry)
-	metrics.NewPoolCollector(metrics.PoolParams{
+	metrics.RegisterEndpoints(p.store, clock, p.registry)
+	metrics.RegisterPool(metrics.PoolParams{
 		Pool: reference.Name, Snapshots: p.store, Metrics: p.metrics, Queue: p.Queue(), Estimator: p.estimator,
 		StaleAfter: cfg.Scraping.StaleAfter, Saturation: p.PoolSaturation, Clock: clock,
 	}, p.registry)

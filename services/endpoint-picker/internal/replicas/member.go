@@ -24,8 +24,8 @@ const (
 	pollEndpoints = 50 * time.Millisecond
 )
 
-// ErrCold means that a pool has just started and that another replica has not told yet what the caches contain.
-var ErrCold = errors.New("waiting for the contents of caches from another replica")
+// errCold means that a pool has just started and that another replica has not told yet what the caches contain.
+var errCold = errors.New("waiting for the contents of caches from another replica")
 
 // snapshots provides the endpoints.
 type snapshots interface {
@@ -71,13 +71,13 @@ func (m *Member) ReplicaStats() Stats {
 	}
 }
 
-// CheckReady returns ErrCold while a pool that has just started waits for what another replica knows.
+// CheckReady returns errCold while a pool that has just started waits for what another replica knows.
 func (m *Member) CheckReady() error {
 	select {
 	case <-m.ready:
 		return nil
 	default:
-		return ErrCold
+		return errCold
 	}
 }
 

@@ -238,7 +238,7 @@ func TestNewReplicaIsWarm(t *testing.T) {
 		for blocks := range 40 {
 			a.place(blocks).Release()
 		}
-		require.ErrorIs(t, b.member.CheckReady(), ErrCold)
+		require.ErrorIs(t, b.member.CheckReady(), errCold)
 		b.start(t, a.address, b.address)
 		eventually(t, func() bool { return b.member.CheckReady() == nil }, "warm")
 		assert.Equal(t, 38*prefixindex.BlockTokens, b.cached(39))

@@ -1,7 +1,7 @@
 package scheduling
 
-// An EstimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait, Load.Delay.
-type EstimateReader interface {
+// An estimateReader is a plugin that may read estimates of a candidate: Candidate.Matched, Load.Tokens, Load.Wait, Load.Delay.
+type estimateReader interface {
 	ReadsEstimates() bool
 }
 
@@ -18,6 +18,6 @@ func (p *Profile) SetEstimates(d Detector) {
 }
 
 func readsEstimates(plugin any) bool {
-	r, ok := plugin.(EstimateReader)
+	r, ok := plugin.(estimateReader)
 	return ok && r.ReadsEstimates()
 }

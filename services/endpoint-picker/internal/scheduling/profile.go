@@ -43,8 +43,8 @@ func (s *Scratch) Places() []int { return s.places }
 // Totals returns the weighted sums of the candidates' scores.
 func (s *Scratch) Totals() []float64 { return s.totals }
 
-// Scores returns the unweighted scores of the profile's i-th scorer.
-func (s *Scratch) Scores(i int) []float64 {
+// scorerScores returns the unweighted scores of the profile's i-th scorer.
+func (s *Scratch) scorerScores(i int) []float64 {
 	n := len(s.candidates)
 	return s.scores[i*n : (i+1)*n]
 }
@@ -74,7 +74,7 @@ func (p *Profile) Schedule(r *Request, candidates []Candidate, s *Scratch) (*Can
 	}
 	s.resetFor(candidates, len(p.Scorers))
 	for k := range p.Scorers {
-		w, scores := &p.Scorers[k], s.Scores(k)
+		w, scores := &p.Scorers[k], s.scorerScores(k)
 		w.Scorer.Score(r, candidates, scores)
 		w.addWeighted(scores, s.totals)
 	}

@@ -211,8 +211,8 @@ func TestScratchHasTheScores(t *testing.T) {
 		assert.Equal(t, 3, chosen.Index)
 		assert.Equal(t, []int{1, 2, 3}, indexes(s.Candidates()))
 		assert.Equal(t, []int{2}, s.Places())
-		assert.InDeltaSlice(t, []float64{1. / 3, 2. / 3, 1}, s.Scores(0), 1e-9)
-		assert.InDeltaSlice(t, []float64{0.5, 0.25, 1}, s.Scores(1), 1e-9)
+		assert.InDeltaSlice(t, []float64{1. / 3, 2. / 3, 1}, s.scorerScores(0), 1e-9)
+		assert.InDeltaSlice(t, []float64{0.5, 0.25, 1}, s.scorerScores(1), 1e-9)
 		assert.InDeltaSlice(t, []float64{2./3 + 0.5, 4./3 + 0.25, 3}, s.Totals(), 1e-9)
 	}
 }

@@ -52,12 +52,17 @@ func (d *concurrencyDetector) Validate(c *Check) {
 // Saturation returns the load divided by the capacity of the pool. If requests and tokens count, it is the mean of each
 // endpoint's higher value, so that one does not hide the other.
 func (d *concurrencyDetector) Saturation(_ time.Time, pool []scheduling.Candidate) float64 {
+	return meanFullness(pool, d.fullness)
+}
+
+// meanFullness returns the mean of a value over the endpoints of a pool. A pool without endpoints is full.
+func meanFullness(pool []scheduling.Candidate, fullness metric) float64 {
 	if len(pool) == 0 {
 		return 1
 	}
 	sum := 0.0
 	for i := range pool {
-		sum += d.fullness(&pool[i].Load)
+		sum += fullness(&pool[i].Load)
 	}
 	return sum / float64(len(pool))
 }

@@ -37,14 +37,7 @@ func (d *utilizationDetector) Validate(c *Check) {
 
 // Saturation returns the mean over the endpoints.
 func (d *utilizationDetector) Saturation(now time.Time, pool []scheduling.Candidate) float64 {
-	if len(pool) == 0 {
-		return 1
-	}
-	sum := 0.0
-	for i := range pool {
-		sum += d.fullness(&pool[i].Load, now)
-	}
-	return sum / float64(len(pool))
+	return meanFullness(pool, func(l *scheduling.Load) float64 { return d.fullness(l, now) })
 }
 
 // Filter prefers the endpoints that are not full.

@@ -13,12 +13,15 @@ var utilizationFilterType = Type{
 	New: func(Environment) Plugin { return &utilizationFilter{} },
 }
 
+// shareMetric is the only metric that is a share.
+const shareMetric = "kv-cache-utilization"
+
 // utilizationMetrics are the metrics of conditions, by their names.
 var utilizationMetrics = map[string]metric{
-	"active-requests":      activeRequests,
-	"running-requests":     runningRequests,
-	"waiting-queue":        waitingRequests,
-	"kv-cache-utilization": kvCacheUsage,
+	"active-requests":  activeRequests,
+	"running-requests": runningRequests,
+	"waiting-queue":    waitingRequests,
+	shareMetric:        kvCacheUsage,
 }
 
 // utilizationFilter keeps the endpoints within all limits.
@@ -47,18 +50,16 @@ func (f *utilizationFilter) Validate(c *Check) {
 	for i, condition := range f.Conditions {
 		at := strictyaml.Indexed("conditions", i)
 		c.OneOf(at+".metric", condition.Metric, names...)
-		limit := utilizationLimit{metric: utilizationMetrics[condition.Metric]}
 		switch {
 		case condition.MaxValue == nil:
 			c.Errorf(at+".maxValue", "it is missing: give the maximum of the metric")
 			continue
-		case limit.metric == kvCacheUsage:
+		case condition.Metric == shareMetric:
 			c.Share(at+".maxValue", *condition.MaxValue)
 		default:
 			c.NotNegative(at+".maxValue", *condition.MaxValue)
 		}
-		limit.most = *condition.MaxValue
-		f.limits = append(f.limits, limit)
+		f.limits = append(f.limits, utilizationLimit{metric: utilizationMetrics[condition.Metric], most: *condition.MaxValue})
 	}
 	c.requireProducer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
 }
@@ -70,7 +71,7 @@ func (*utilizationFilter) ErrEmpty() error { return scheduling.ErrNoCapacity }
 func (f *utilizationFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	within := func(c *scheduling.Candidate) bool {
 		for _, limit := range f.limits {
-			if limit.metric.valueOf(&c.Load) > limit.most {
+			if limit.metric(&c.Load) > limit.most {
 				return false
 			}
 		}

@@ -14,8 +14,8 @@ type snapshots interface {
 	Snapshot() *pool.Snapshot
 }
 
-// EndpointCollector exports the endpoints of the pool.
-type EndpointCollector struct {
+// endpointCollector exports the endpoints of the pool.
+type endpointCollector struct {
 	snapshots snapshots
 	clock     clock.PassiveClock
 
@@ -32,18 +32,16 @@ const (
 	labelRole    = "role" // of the pod, empty if it has none
 )
 
-// NewEndpointCollector creates and registers the collector.
-func NewEndpointCollector(s snapshots, c clock.PassiveClock, r prometheus.Registerer) *EndpointCollector {
-	e := &EndpointCollector{
+// RegisterEndpoints exports the endpoints of a pool.
+func RegisterEndpoints(s snapshots, c clock.PassiveClock, r prometheus.Registerer) {
+	r.MustRegister(&endpointCollector{
 		snapshots: s,
 		clock:     c,
 		poolFound: newDesc("pool_found", "1 if the InferencePool is known."),
 		ready:     newDesc("endpoints_ready", "Endpoints available for picks."),
 		series:    newEndpointSeries(),
 		sums:      newRoleSums(),
-	}
-	r.MustRegister(e)
-	return e
+	})
 }
 
 // newEndpointSeries returns the series of each endpoint.
@@ -91,7 +89,7 @@ func newEndpointSeries() figures[endpoint.Stats] {
 }
 
 // Describe implements prometheus.Collector.
-func (c *EndpointCollector) Describe(out chan<- *prometheus.Desc) {
+func (c *endpointCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.poolFound
 	out <- c.ready
 	c.series.describeFigures(out)
@@ -99,7 +97,7 @@ func (c *EndpointCollector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *EndpointCollector) Collect(out chan<- prometheus.Metric) {
+func (c *endpointCollector) Collect(out chan<- prometheus.Metric) {
 	snapshot, now := c.snapshots.Snapshot(), c.clock.Now()
 	found := 0.0
 	if snapshot.Err == nil {

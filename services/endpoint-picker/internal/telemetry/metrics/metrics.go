@@ -4,7 +4,7 @@
 // dashboards and autoscalers made for it work unchanged; LegacyNames adds its older names.
 //
 // Metrics counts events. It takes most values from the record of a finished request, and neither allocates nor locks for
-// labels that it has seen before. EndpointCollector and PoolCollector export the current state at each scrape, so the series
+// labels that it has seen before. endpointCollector and poolCollector export the current state at each scrape, so the series
 // of an endpoint disappear with it.
 //
 // Label values that clients choose are limited in length and number: further values are "other".

@@ -111,7 +111,7 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
-	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
+	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
 
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
 	assertMetrics(t, r, `
@@ -203,7 +203,7 @@ func TestLearnedValuesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
-	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
+	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{
 		learnedEndpoint("a", endpoint.Estimates{
 			Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48,

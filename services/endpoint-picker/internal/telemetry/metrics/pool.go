@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
-// PoolCollector exports the pool and its endpoints under the names of the llm-d router, and the learned values.
-type PoolCollector struct {
+// poolCollector exports the pool and its endpoints under the names of the llm-d router, and the learned values.
+type poolCollector struct {
 	PoolParams
 
 	averages, deviations [3]*prometheus.Desc // of KV cache, queue and running requests
@@ -28,7 +28,7 @@ type PoolCollector struct {
 	learned              figures[learnedState]
 }
 
-// PoolParams are the parameters of NewPoolCollector.
+// PoolParams are the parameters of RegisterPool.
 type PoolParams struct {
 	Pool       string // name of the InferencePool
 	Snapshots  snapshots
@@ -46,9 +46,9 @@ type learnedState struct {
 	index prefixindex.Stats
 }
 
-// NewPoolCollector creates and registers the collector.
-func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
-	c := &PoolCollector{
+// RegisterPool exports the pool under the names of the llm-d router, and the learned values.
+func RegisterPool(p PoolParams, r prometheus.Registerer) {
+	c := &poolCollector{
 		PoolParams: p,
 		ready:      upstreamDesc("ready_endpoints", "Endpoints available for picks.", labelPool),
 		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
@@ -71,7 +71,6 @@ func NewPoolCollector(p PoolParams, r prometheus.Registerer) *PoolCollector {
 	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
 	c.learned = newLearnedFigures()
 	r.MustRegister(c)
-	return c
 }
 
 func newLearnedFigures() figures[learnedState] {
@@ -91,7 +90,7 @@ func newLearnedFigures() figures[learnedState] {
 }
 
 // Describe implements prometheus.Collector.
-func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
+func (c *poolCollector) Describe(out chan<- *prometheus.Desc) {
 	for i := range c.averages {
 		out <- c.averages[i]
 		out <- c.deviations[i]
@@ -106,7 +105,7 @@ func (c *PoolCollector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *PoolCollector) Collect(out chan<- prometheus.Metric) {
+func (c *poolCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}

@@ -28,7 +28,7 @@ func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoi
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
-	NewPoolCollector(PoolParams{
+	RegisterPool(PoolParams{
 		Pool: "chat", Snapshots: source, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
@@ -43,7 +43,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	m := poolOf(t, r, e)
 	source := newMockSnapshots(t)
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
-	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
+	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
 	RegisterGateways(r, func() grpcserver.Stats { return grpcserver.Stats{Clients: 1} })
 	RegisterDecisions(r, func() decisionapi.Stats { return decisionapi.Stats{Open: 1} })
 	NewDecisions(r)

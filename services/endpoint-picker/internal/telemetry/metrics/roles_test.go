@@ -31,7 +31,7 @@ func TestSumsByRole(t *testing.T) {
 	}
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
-	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
+	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
 
 	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: all}).Once()
 	assertMetrics(t, r, `
@@ -74,7 +74,7 @@ func TestSeriesEndWithPods(t *testing.T) {
 	a, b := roleEndpoint("a", "prefill", estimates), roleEndpoint("b", "decode", estimates)
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
-	NewEndpointCollector(source, clocktesting.NewFakePassiveClock(noon), r)
+	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
 	count := func(endpoints ...*endpoint.Endpoint) int {
 		source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints}).Once()
 		n, err := testutil.GatherAndCount(r)
