@@ -99,13 +99,7 @@ func (n *Namespace) HasSynced() bool { return n.synced() && (n.pools == nil || n
 
 // AllPools returns the InferencePools. They must not be changed.
 func (n *Namespace) AllPools() []*inferencev1.InferencePool {
-	var found []*inferencev1.InferencePool
-	for _, object := range n.pools.List() {
-		if pool, ok := object.(*inferencev1.InferencePool); ok {
-			found = append(found, pool)
-		}
-	}
-	return found
+	return objectsOf[*inferencev1.InferencePool](n.pools.List())
 }
 
 // poolNamed returns an InferencePool, or nil if it does not exist.
@@ -116,15 +110,17 @@ func (n *Namespace) poolNamed(name string) *inferencev1.InferencePool {
 }
 
 // listPods returns all pods. They must not be changed.
-func (n *Namespace) listPods() []*corev1.Pod {
-	objects := n.pods.GetStore().List()
-	pods := make([]*corev1.Pod, 0, len(objects))
+func (n *Namespace) listPods() []*corev1.Pod { return objectsOf[*corev1.Pod](n.pods.GetStore().List()) }
+
+// objectsOf returns the objects of a type.
+func objectsOf[T any](objects []any) []T {
+	typed := make([]T, 0, len(objects))
 	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok {
-			pods = append(pods, pod)
+		if t, ok := object.(T); ok {
+			typed = append(typed, t)
 		}
 	}
-	return pods
+	return typed
 }
 
 // podChanged notifies the sources that select a pod, in its old or its new state. If neither is known, it notifies all.

@@ -95,7 +95,7 @@ func (p *parser) addEntry(path string, e *entry) {
 	if d.Pod == "" || d.Namespace == "" || !d.Address.IsValid() || d.Address.Port() == 0 {
 		return // it has its own problem
 	}
-	name := d.Namespace + "/" + d.Pod
+	name := d.PodName()
 	switch {
 	case p.names[name] != "":
 		p.Errorf(path, "endpoint %s is listed twice, first as %s", name, p.names[name])

@@ -64,9 +64,8 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 	}
 	k.reportIgnored(from)
 	byPool, read, malformed, reported := map[string][]T{}, 0, 0, map[types.UID]string{}
-	for _, item := range from.List() {
-		object, ok := item.(*unstructured.Unstructured)
-		if !ok || object.GetDeletionTimestamp() != nil {
+	for _, object := range objectsOf[*unstructured.Unstructured](from.List()) {
+		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		pool, converted, note, err := k.convertObject(object, pools)

@@ -38,6 +38,9 @@ type Identity struct {
 	Address        netip.AddrPort
 }
 
+// PodName returns the name of the pod with its namespace.
+func (i Identity) PodName() string { return i.Namespace + "/" + i.Pod }
+
 // A Description is the identity of an endpoint and its properties, which may change during its life.
 type Description struct {
 	Identity
@@ -134,7 +137,7 @@ func (e *Endpoint) Identity() Identity { return e.identity }
 
 // UpdateDescription sets a newer description of the endpoint.
 func (e *Endpoint) UpdateDescription(d Description) {
-	server := Server{Name: d.Namespace + "/" + d.Pod, Address: d.Address, Labels: d.Labels}
+	server := Server{Name: d.PodName(), Address: d.Address, Labels: d.Labels}
 	e.description.Store(&description{Description: d, server: server, hash: server.NameHash()})
 }
 

@@ -154,6 +154,5 @@ func (w *worker) hangUp() {
 }
 
 func (w *worker) logFields() []zap.Field {
-	id := w.endpoint.Identity()
-	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, w.endpoint.Address())}
+	return []zap.Field{zap.String(logging.KeyPod, w.endpoint.Identity().PodName()), zap.String(logging.KeyEndpoint, w.endpoint.Address())}
 }

@@ -293,6 +293,5 @@ func (d *Detector) logRestored(e *endpoint.Endpoint) {
 }
 
 func endpointFields(e *endpoint.Endpoint) []zap.Field {
-	id := e.Identity()
-	return []zap.Field{zap.String(logging.KeyPod, id.Namespace+"/"+id.Pod), zap.String(logging.KeyEndpoint, e.Address())}
+	return []zap.Field{zap.String(logging.KeyPod, e.Identity().PodName()), zap.String(logging.KeyEndpoint, e.Address())}
 }

@@ -227,7 +227,7 @@ func (p *Page) endpointState(e *endpoint.Endpoint, x *estimate.Estimator, now ti
 	stats, described := e.StatsAt(now), e.Description()
 	blocks, capacity := x.CacheSize(e)
 	return endpointLine{
-		Address: stats.Address, Pod: podOf(e), Rank: described.Rank, Labels: described.Labels,
+		Address: stats.Address, Pod: e.Identity().PodName(), Rank: described.Rank, Labels: described.Labels,
 		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
@@ -243,7 +243,7 @@ func toPickLine(r *request.Record) pickLine {
 		Pick: r.PickDuration.Seconds(), Duration: r.EndTime.Sub(r.StartTime).Seconds(),
 	}
 	if r.Endpoint != nil {
-		l.Endpoint, l.Pod = r.Endpoint.Address(), podOf(r.Endpoint)
+		l.Endpoint, l.Pod = r.Endpoint.Address(), r.Endpoint.Identity().PodName()
 	}
 	if r.HasMoved() {
 		l.Served = r.Served
@@ -253,10 +253,8 @@ func toPickLine(r *request.Record) pickLine {
 	}
 	for _, s := range r.Scores {
 		l.Scores = append(l.Scores, scoreLine{
-			Endpoint: s.Endpoint.Address(), Pod: podOf(s.Endpoint), Total: s.Total, Wait: s.Wait, Matched: s.Matched, Picked: s.Endpoint == r.Endpoint,
+			Endpoint: s.Endpoint.Address(), Pod: s.Endpoint.Identity().PodName(), Total: s.Total, Wait: s.Wait, Matched: s.Matched, Picked: s.Endpoint == r.Endpoint,
 		})
 	}
 	return l
 }
-
-func podOf(e *endpoint.Endpoint) string { return e.Identity().Namespace + "/" + e.Identity().Pod }

@@ -11,9 +11,7 @@ type Config struct {
 // NewConfig creates and registers the gauges.
 func NewConfig(r prometheus.Registerer) *Config {
 	c := &Config{
-		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "config_info", Help: "The active configuration of the plugins, by the hash of its text.",
-		}, []string{"hash"}),
+		info: newGaugeVec("config_info", "The active configuration of the plugins, by the hash of its text.", "hash"),
 		last: newGauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
 	}
 	r.MustRegister(c.info, c.last)

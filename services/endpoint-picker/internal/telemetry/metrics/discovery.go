@@ -34,9 +34,8 @@ type Rules struct{ objects *prometheus.GaugeVec }
 
 // NewRules creates and registers the gauges, for pickers that read such objects.
 func NewRules(r prometheus.Registerer) *Rules {
-	v := &Rules{objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "rule_objects", Help: "InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.",
-	}, []string{"resource", "state"})}
+	v := &Rules{objects: newGaugeVec("rule_objects",
+		"InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.", "resource", "state")}
 	r.MustRegister(v.objects)
 	return v
 }
@@ -77,13 +76,8 @@ func NewPools(r prometheus.Registerer, reasons ...string) *Pools {
 	p := &Pools{
 		reasons: reasons,
 		served:  newGauge("pools", "InferencePools that the picker serves."),
-		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "pools_refused",
-			Help: "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
-		}, []string{"reason"}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "streams_without_pool_total", Help: "Streams whose :authority names no pool that the picker serves.",
-		}),
+		refused: newGaugeVec("pools_refused", "InferencePools that the picker does not serve, by reason: address, conflict, limit.", "reason"),
+		lost:    newCounter("streams_without_pool_total", "Streams whose :authority names no pool that the picker serves."),
 	}
 	r.MustRegister(p.served, p.refused, p.lost)
 	p.ObservePools(0, nil)

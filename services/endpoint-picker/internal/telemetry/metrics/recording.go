@@ -16,10 +16,8 @@ type Recording struct {
 func NewRecording(r prometheus.Registerer) *Recording {
 	lost := newCounterVec("recording_lost_requests_total", "Picked requests that are missing in the recording, by reason.", "reason")
 	v := &Recording{
-		written: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "recording_requests_total", Help: "Requests that were written to the recording.",
-		}),
-		lost: newCounters(lost, recorder.Losses()...),
+		written: newCounter("recording_requests_total", "Requests that were written to the recording."),
+		lost:    newCounters(lost, recorder.Losses()...),
 	}
 	r.MustRegister(v.written, lost)
 	return v

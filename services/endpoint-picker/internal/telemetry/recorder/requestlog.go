@@ -86,9 +86,8 @@ func (f *logFields) addRequest(r *request.Record) {
 	if r.Endpoint == nil {
 		return
 	}
-	id := r.Endpoint.Identity()
 	f.addText(logging.KeyEndpoint, r.Endpoint.Address())
-	f.addText(logging.KeyPod, id.Namespace+"/"+id.Pod)
+	f.addText(logging.KeyPod, r.Endpoint.Identity().PodName())
 	if r.HasMoved() {
 		f.addText(keyServed, r.Served)
 	}

@@ -127,7 +127,7 @@ func pickAttributes(r *request.Record) []attribute.KeyValue {
 	a.addNumber(keyCandidates, len(r.Scores))
 	if r.Endpoint != nil {
 		id := r.Endpoint.Identity()
-		a = append(a, attribute.Int(keyMatched, r.MatchedTokens), attribute.String(keyPod, id.Namespace+"/"+id.Pod),
+		a = append(a, attribute.Int(keyMatched, r.MatchedTokens), attribute.String(keyPod, id.PodName()),
 			attribute.String(keyServer, id.Address.Addr().String()), attribute.Int(keyPort, int(id.Address.Port())))
 	}
 	return a
