@@ -157,7 +157,8 @@ func (r *AnswerReader) readObject() head {
 	s := r.resetScanner(r.line)
 	e.readMembers(s)
 	valid := s.Err() == nil && (s.CheckEnd() == nil || isObject(r.line[s.Offset():]))
-	r.head = head{members: e.members, answer: e.answer, lists: e.lists, failed: e.failed && !e.refused, refused: e.failed && e.refused, valid: valid}
+	r.head = head{members: e.members, answer: e.answer, lists: e.lists, failed: e.failed && !e.refused, refused: e.failed && e.refused,
+		valid: valid}
 	r.parsed = len(r.line)
 	return r.head
 }

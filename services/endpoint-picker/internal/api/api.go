@@ -144,7 +144,7 @@ func (p *Parsers) findAPI(clean string) *API {
 		if api = opaque; strings.Contains(model, kserveGenerate) {
 			api = triton
 		}
-	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); i >= 0 && clean != ollamaGenerate {
+	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); clean != ollamaGenerate && i >= 0 {
 		return p.apis[i]
 	}
 	if !p.others {
@@ -237,7 +237,8 @@ func (r *Request) ParseIncoming(p *Parsers, in Incoming, maxTokens int) error {
 
 // resetBody discards everything and sets another body.
 func (r *Request) resetBody(body []byte, maxTokens int) {
-	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short, arguments: r.arguments, inner: r.inner}
+	*r = Request{body: body, scanner: r.scanner, head: r.head, tools: r.tools, system: r.system, main: r.main, short: r.short,
+		arguments: r.arguments, inner: r.inner}
 	r.scanner.NonFinite = true // servers read JSON with Python
 	r.scanner.Reset(body)
 	most := maxParts(body)

@@ -137,7 +137,8 @@ func Default() *Config {
 		Pool:    defaultPool(),
 		GRPC:    GRPC{Port: 9002, HealthPort: 9003, Secure: true},
 		ExtProc: ExtProc{
-			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute, IdleTimeout: time.Hour,
+			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
+			IdleTimeout: time.Hour,
 		},
 		Decision:      defaultDecision(),
 		Proxy:         Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
@@ -176,11 +177,13 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port of the ext_proc server, for gateways. 0: any free port.")
 	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server. 0: any free port.")
 	fs.BoolVar(&c.GRPC.Secure, flagSecureServing, c.GRPC.Secure, "Serve ext_proc over TLS.")
-	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath, "Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
+	fs.StringVar(&c.GRPC.CertPath, flagCertPath, c.GRPC.CertPath,
+		"Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
 	fs.StringVar(&c.GRPC.ClientCAFile, flagClientCA, c.GRPC.ClientCAFile,
 		"PEM file with certificate authorities. Gateways need a client certificate from one of them. Empty: they need none.")
 	fs.StringSliceVar(&c.GRPC.ClientNames, flagClientName, c.GRPC.ClientNames, "A name that the client certificate of a gateway must have: "+
-		"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of them is enough.")
+		"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of them "+
+		"is enough.")
 
 	c.ExtProc.addFlags(fs)
 	c.Proxy.addFlags(fs)
@@ -200,7 +203,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Decision.addFlags(fs)
 
 	c.Plugins.addFlags(fs)
-	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex, "Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
+	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex,
+		"Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
 
 	c.Replicas.addFlags(fs)
 
@@ -224,21 +228,28 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&e.BodyMode, flagBodyMode,
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&e.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
-	fs.Var(&e.MaxBuffered, flagMaxBuffered, "Maximum total size of requests, unread replies and open picks in memory, of all listeners. Beyond it, gateways and clients with more than their share get 429.")
-	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams, "Maximum number of open requests of all listeners, and of picks without an outcome. Beyond it, gateways and clients with more than their share get 429.")
+	fs.Var(&e.MaxBuffered, flagMaxBuffered,
+		"Maximum total size of requests, unread replies and open picks in memory, of all listeners. Beyond it, gateways and clients with more "+
+			"than their share get 429.")
+	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams,
+		"Maximum number of open requests of all listeners, and of picks without an outcome. Beyond it, gateways and clients with more than "+
+			"their share get 429.")
 	fs.DurationVar(&e.BodyTimeout, flagBodyTimeout, e.BodyTimeout,
 		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
 	fs.DurationVar(&e.IdleTimeout, flagIdleTimeout, e.IdleTimeout,
-		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above the longest time that a model server is silent. 0 means no limit.")
+		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above "+
+			"the longest time that a model server is silent. 0 means no limit.")
 	fs.BoolVar(&e.LeaveEarly, flagEarlyClose, e.LeaveEarly,
-		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing endpoints.")
+		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing "+
+			"endpoints.")
 	fs.BoolVar(&e.ReportEndpoint, flagReportEndpoint, e.ReportEndpoint,
 		"Add the picked endpoint to responses, in the header x-fairlead-picked-endpoint.")
 	fs.BoolVar(&e.EmitScores, flagEmitScores, e.EmitScores,
 		"Send the scores of the endpoints to the gateway, in the metadata x-gateway-destination-endpoint-scores.")
 	fs.BoolVar(&e.Explain, flagExplain, e.Explain,
 		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
-	fs.BoolVar(&e.IgnoreSubset, flagNoSubsetFilter, e.IgnoreSubset, "Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
+	fs.BoolVar(&e.IgnoreSubset, flagNoSubsetFilter, e.IgnoreSubset,
+		"Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 }
 
 // UseFile uses the endpoints of a file that the configuration of the plugins names.

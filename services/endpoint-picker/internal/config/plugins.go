@@ -55,9 +55,12 @@ func (*ObjectName) Type() string { return "namespace/name" }
 func (p *Plugins) AtStart() bool { return p.File != "" || p.Text != "" }
 
 func (p *Plugins) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.File, flagConfigFile, p.File, "File with the EndpointPickerConfig. Changes take effect without a restart. Without a configuration, requests go to the endpoint with the earliest expected first token.")
+	fs.StringVar(&p.File, flagConfigFile, p.File,
+		"File with the EndpointPickerConfig. Changes take effect without a restart. Without a configuration, requests go to the endpoint with "+
+			"the earliest expected first token.")
 	fs.StringVar(&p.Text, flagConfigText, p.Text, "EndpointPickerConfig as text.")
-	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig. Changes take effect without a restart. Without a namespace: the namespace of the pool.")
+	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig. Changes take effect without a restart. Without a namespace: the "+
+		"namespace of the pool.")
 	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: its only key.")
 }
 

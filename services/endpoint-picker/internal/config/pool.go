@@ -86,7 +86,8 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&p.Selector, flagSelector,
 		"Label selector of the pods of the model servers, instead of an InferencePool. Examples: app=vllm, 'app in (a,b),!canary'.")
 	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod: 1 to 8 ports, comma-separated.")
-	fs.StringVar(&p.File, flagEndpointsFile, p.File, "File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
+	fs.StringVar(&p.File, flagEndpointsFile, p.File,
+		"File with the endpoints, for use without Kubernetes. Changes take effect without a restart.")
 }
 
 // HasSource reports whether the flags name a source of endpoints.
@@ -121,7 +122,8 @@ func (p *Pool) validateFlags(plugins Plugins) error {
 	for _, flag := range []struct {
 		flag  string
 		given bool
-	}{{flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""}, {flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
+	}{{flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""},
+		{flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
 		if flag.given {
 			given = append(given, "--"+flag.flag)
 		}
@@ -135,7 +137,8 @@ func (p *Pool) validateFlags(plugins Plugins) error {
 func (p *Pool) validateGiven(given []string) error {
 	switch {
 	case len(given) == 0:
-		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector, flagEndpointsFile)
+		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector,
+			flagEndpointsFile)
 	case len(given) > 1:
 		return fmt.Errorf("%s are mutually exclusive: give only one of them", strings.Join(given, " and "))
 	case p.Selector.Selector != nil && len(p.TargetPorts) == 0:

@@ -24,9 +24,12 @@ type Replicas struct {
 func (r *Replicas) IsEnabled() bool { return len(r.Addresses) > 0 }
 
 func (r *Replicas) addFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&r.Addresses, flagReplicaAddresses, r.Addresses, "Addresses of the replicas of the picker, host:port, such as a headless Service. "+
-		"A host may have several addresses, and this replica may be among them. The replicas then tell each other of their requests. Empty: they do not.")
-	fs.StringVar(&r.BindAddress, FlagReplicaBindAddress, r.BindAddress, "Address where the other replicas hear of requests. Nothing listens there without --"+flagReplicaAddresses+".")
+	fs.StringSliceVar(&r.Addresses, flagReplicaAddresses, r.Addresses,
+		"Addresses of the replicas of the picker, host:port, such as a headless Service. "+
+			"A host may have several addresses, and this replica may be among them. The replicas then tell each other of their requests. Empty: "+
+			"they do not.")
+	fs.StringVar(&r.BindAddress, FlagReplicaBindAddress, r.BindAddress,
+		"Address where the other replicas hear of requests. Nothing listens there without --"+flagReplicaAddresses+".")
 }
 
 func (r *Replicas) validateFlags() error {

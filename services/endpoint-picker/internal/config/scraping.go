@@ -30,7 +30,8 @@ func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
 		"Time of failing scrapes after which the picker prefers other model servers.")
 	fs.BoolVar(&o.ProbeTokenizers, flagProbeTokenizers, o.ProbeTokenizers,
-		"Ask each model server once for the tokens of a built-in sample text (POST /tokenize), to know the tokens of a model before its first answer.")
+		"Ask each model server once for the tokens of a built-in sample text (POST /tokenize), to know the tokens of a model before its first "+
+			"answer.")
 }
 
 func validateScraping(o modelserver.Options) error {
@@ -54,7 +55,8 @@ func validateScrapingTimes(o modelserver.Options) error {
 	case o.Timeout <= 0:
 		return fmt.Errorf("--%s %s is not positive: give a duration such as 1s", flagRefreshTimeout, o.Timeout)
 	case o.StaleAfter < 2*o.Interval.Fastest:
-		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval, o.Interval.Fastest)
+		return fmt.Errorf("--%s %s is too short: give at least twice --%s, which is %s", flagStaleness, o.StaleAfter, flagRefreshInterval,
+			o.Interval.Fastest)
 	}
 	return nil
 }

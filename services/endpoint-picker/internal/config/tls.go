@@ -55,7 +55,8 @@ func (t *TLS) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Reload certificates when their files change.")
 	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion, "Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
 	fs.StringSliceVar(&t.CipherSuites, flagCipherSuites, t.CipherSuites,
-		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS 1.3 cannot be configured.")
+		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS 1.3 "+
+			"cannot be configured.")
 }
 
 // Options returns the settings for a server.
@@ -95,7 +96,8 @@ func (m *MetricsEndpoint) validateFlags(p Pool) error {
 }
 
 func (m *Messages) addFlags(fs *pflag.FlagSet) {
-	fs.Var(&m.MaxReceive, flagMaxReceive, "Maximum size of a gRPC message from a gateway, such as 10MiB. 0: enough for the largest request body.")
+	fs.Var(&m.MaxReceive, flagMaxReceive,
+		"Maximum size of a gRPC message from a gateway, such as 10MiB. 0: enough for the largest request body.")
 	fs.Var(&m.MaxSend, flagMaxSend, "Maximum size of a gRPC message to a gateway. 0: no limit.")
 }
 

@@ -59,7 +59,8 @@ var fixedFlags = []struct {
 }{
 	{name: "feature-gates", value: "flowControl=false", instead: "use featureGates in the configuration"},
 	{name: "destinationEndpointHintKey", value: destination, instead: "the picker sets " + destination + ": let the gateway read that"},
-	{name: "DestinationEndpointHintMetadataNamespace", value: "envoy.lb", instead: "the picker sets metadata in envoy.lb: let the gateway read that"},
+	{name: "DestinationEndpointHintMetadataNamespace", value: "envoy.lb",
+		instead: "the picker sets metadata in envoy.lb: let the gateway read that"},
 	{name: "targetEndpointKey", value: destination, instead: "the picker sets " + destination + ": let the gateway read that"},
 }
 
@@ -109,7 +110,8 @@ func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:
 // precedence.
 func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
 	c.Unused = findUnused(fs)
-	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), c.applyEngine(fs), findRefused(fs))
+	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), c.applyEngine(fs),
+		findRefused(fs))
 }
 
 func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
@@ -201,7 +203,8 @@ func (c *Config) applyEngine(fs *pflag.FlagSet) error {
 		}
 	}
 	names := modelserver.MetricNames{
-		Waiting: given[flagWaitingMetric], Running: given[flagRunningMetric], KVUsage: given[flagKVUsageMetric], LoRA: given[flagLoRAMetric], CacheInfo: given[flagCacheInfoMetric],
+		Waiting: given[flagWaitingMetric], Running: given[flagRunningMetric], KVUsage: given[flagKVUsageMetric], LoRA: given[flagLoRAMetric],
+		CacheInfo: given[flagCacheInfoMetric],
 	}
 	engine, known := modelserver.FindEngine(names)
 	if !known {
@@ -229,7 +232,8 @@ func unknownMetrics(given map[string]string) string {
 			flags = append(flags, fmt.Sprintf("--%s %.100q", name, given[name]))
 		}
 	}
-	return fmt.Sprintf("%s: no built-in engine has these metrics: leave the flags out, and label the pods of model servers %s with one of %s; name the metrics of others in engineConfigs of the plugin core-metrics-extractor",
+	return fmt.Sprintf("%s: no built-in engine has these metrics: leave the flags out, and label the pods of model servers %s with one of "+
+		"%s; name the metrics of others in engineConfigs of the plugin core-metrics-extractor",
 		strings.Join(flags, ", "), modelserver.LabelEngine, strings.Join(modelserver.EngineNames(), ", "))
 }
 

@@ -48,7 +48,8 @@ func (s *scalar) UnmarshalText(text []byte) error {
 // parseFile reads a file completely or returns an error that names every problem with its line. The endpoints are sorted by
 // address.
 func parseFile(data []byte) ([]endpoint.Description, error) {
-	parsed, err := strictyaml.Parse(data, strictyaml.Options{MaxBytes: maxFileBytes, Aliases: true, Empty: "without endpoints, give endpoints: []"})
+	parsed, err := strictyaml.Parse(data, strictyaml.Options{MaxBytes: maxFileBytes, Aliases: true,
+		Empty: "without endpoints, give endpoints: []"})
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,8 @@ func (r *Replica) ApplyEvent(e Event, at time.Time) {
 	switch e.Kind {
 	case EventBegun:
 		if len(r.requests) < maxRemoteRequests && r.requests[e.Request] == nil {
-			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at, Prefill{Tokens: int(max(tokens, 1)), Context: int(min(max(e.Context, 0), maxRemoteTokens))}, e.Answer)
+			r.requests[e.Request] = ServerOf(e.Endpoint).placeRemote(e.Endpoint, at,
+				Prefill{Tokens: int(max(tokens, 1)), Context: int(min(max(e.Context, 0), maxRemoteTokens))}, e.Answer)
 		}
 	case EventFirst, EventMoved, EventEnded, EventLost:
 		if l := r.requests[e.Request]; l != nil {

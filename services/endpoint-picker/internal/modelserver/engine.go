@@ -51,7 +51,7 @@ type Engine struct {
 	CacheInfo      string `yaml:"cacheInfoSpec,omitempty"`
 	BlockSizeLabel string `yaml:"cacheBlockSizeLabelName,omitempty"` // tokens; empty is that of vLLM
 	BlocksLabel    string `yaml:"cacheNumBlocksLabelName,omitempty"` // empty is that of vLLM
-	TokensLabel    string `yaml:"-"`                                 // instead of blocks, if the series has it: blocks of hybrid models hold fewer tokens than their size
+	TokensLabel    string `yaml:"-"`                                 // instead of blocks, which hold fewer tokens in hybrid models
 	BlockSize      string `yaml:"cacheBlockSizeSpec,omitempty"`      // tokens
 	Blocks         string `yaml:"cacheNumBlocksSpec,omitempty"`
 	Tokens         string `yaml:"-"` // instead of blocks, if the page has none

@@ -24,8 +24,8 @@ func FindEngine(n MetricNames) (name string, ok bool) {
 }
 
 func (e *Engine) hasMetrics(n MetricNames) bool {
-	return isOneOf(n.Waiting, e.Waiting...) && isOneOf(n.Running, e.Running...) && isOneOf(n.KVUsage, e.KVUsage...) && isOneOf(n.LoRA, e.LoRA) &&
-		isOneOf(n.CacheInfo, e.CacheInfo, sizesElsewhere[e.Name])
+	return isOneOf(n.Waiting, e.Waiting...) && isOneOf(n.Running, e.Running...) && isOneOf(n.KVUsage, e.KVUsage...) &&
+		isOneOf(n.LoRA, e.LoRA) && isOneOf(n.CacheInfo, e.CacheInfo, sizesElsewhere[e.Name])
 }
 
 // isOneOf reports whether a metric is one of an engine's, or none.

@@ -69,7 +69,8 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.triesLeft--
 	s.pace.recordFailure()
 	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
-	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model), timeout: w.options.Timeout}
+	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model),
+		timeout: w.options.Timeout}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)

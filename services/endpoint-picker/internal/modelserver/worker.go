@@ -78,7 +78,8 @@ func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err e
 	}
 	w.staleLogged = true
 	if errors.Is(err, errNoGauges) {
-		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags --model-server-metrics-port and --model-server-metrics-path",
+		err = fmt.Errorf("%w: name the engine in the label %s of the pod, or give the address of its metrics page with the flags "+
+			"--model-server-metrics-port and --model-server-metrics-path",
 			err, w.plan.settings.Extractor.EngineLabel)
 	}
 	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.logFields(), zap.Error(err))...)

@@ -62,7 +62,8 @@ type detectorSpec struct {
 // parameterFields returns the parameters in the text, by their names.
 func (s *detectorSpec) parameterFields() map[string]strictyaml.Raw {
 	given := map[string]strictyaml.Raw{
-		"queueDepthThreshold": s.QueueDepthThreshold, "kvCacheUtilThreshold": s.KVCacheUtilThreshold, "metricsStalenessThreshold": s.MetricsStalenessThreshold,
+		"queueDepthThreshold": s.QueueDepthThreshold, "kvCacheUtilThreshold": s.KVCacheUtilThreshold,
+		"metricsStalenessThreshold": s.MetricsStalenessThreshold,
 	}
 	maps.DeleteFunc(given, func(_ string, r strictyaml.Raw) bool { return !r.IsSet() })
 	return given

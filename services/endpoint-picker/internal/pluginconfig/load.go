@@ -63,7 +63,8 @@ func refuseWrapped(d *strictyaml.Document) error {
 	if !found {
 		return nil
 	}
-	d.Errorf(path, "this is the %s, and the file around it, such as the values of a Helm chart or a ConfigMap, is not: give only the text of this field", kindName)
+	d.Errorf(path, "this is the %s, and the file around it, such as the values of a Helm chart or a ConfigMap, is not: give only the text "+
+		"of this field", kindName)
 	return d.AllProblems()
 }
 

@@ -34,7 +34,8 @@ func (c *compiler) compileProfile() {
 		c.addToProfile("", c.firstPicker(), nil)
 	}
 	if len(c.config.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
-		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default", plugins.PredictedWaitScorer)
+		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default",
+			plugins.PredictedWaitScorer)
 	}
 	filters := &c.config.Profile.Filters
 	*filters = slices.Insert(*filters, c.profile.identity, scheduling.Filter(plugins.Staleness{After: c.options.StaleAfter}))
@@ -121,8 +122,8 @@ func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 		}
 		c.profile.picker, profile.Picker = p, instance
 	default:
-		c.Warnf(path+".pluginRef", "it has no effect here: %s is neither a filter nor a scorer nor a picker: leave it out of the profile, because %s",
-			p.kind.Name, p.kind.Section.Reason())
+		c.Warnf(path+".pluginRef", "it has no effect here: %s is neither a filter nor a scorer nor a picker: leave it out of the profile, "+
+			"because %s", p.kind.Name, p.kind.Section.Reason())
 		c.warnWeight(path, weight)
 	}
 }

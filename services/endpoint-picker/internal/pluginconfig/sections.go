@@ -15,7 +15,8 @@ import (
 func (c *compiler) compileDataLayer() {
 	path, spec := c.dataLayer()
 	for _, field := range []string{
-		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval", "crossReplicaPublishTimeout",
+		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval",
+		"crossReplicaPublishTimeout",
 	} {
 		if at := path + "." + field; c.HasField(at) {
 			c.Warnf(at, "it has no effect: replicas tell each other of their requests without a plugin (--replica-addresses)")

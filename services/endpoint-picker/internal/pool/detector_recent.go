@@ -28,7 +28,8 @@ func (r *recentFailures) failureList() []string {
 // ejectionFields are the fields of the log that explain an ejection, and say what to do.
 func (h *history) ejectionFields(cause string) []zap.Field {
 	if cause == causeScrape {
-		return []zap.Field{zap.String("cause", cause), zap.String("advice", "nothing listens on the metrics port: check that the model server runs")}
+		return []zap.Field{zap.String("cause", cause),
+			zap.String("advice", "nothing listens on the metrics port: check that the model server runs")}
 	}
 	return []zap.Field{
 		zap.String("cause", cause), zap.Strings("lastFailures", h.recent.failureList()),

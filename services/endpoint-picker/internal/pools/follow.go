@@ -149,15 +149,18 @@ func (r *Registry) reportRefused(name types.NamespacedName, reason string) {
 	var event, message string
 	switch reason {
 	case unaddressed:
-		event, message = reasonUnaddressed, "The endpoint picker cannot serve the InferencePool, because its endpointPickerRef is not the port of a Service: "+
-			"name a Service of the picker and a port"
+		event, message = reasonUnaddressed,
+			"The endpoint picker cannot serve the InferencePool, because its endpointPickerRef is not the port of a Service: "+
+				"name a Service of the picker and a port"
 	case shadowed:
-		event, message = reasonShadowed, "An older InferencePool has the same endpointPickerRef and gets its requests: give each pool its own Service or port"
+		event, message = reasonShadowed,
+			"An older InferencePool has the same endpointPickerRef and gets its requests: give each pool its own Service or port"
 	case excess:
 		event, message = reasonExcess, fmt.Sprintf("The endpoint picker serves the %d oldest InferencePools that refer to it, and not this one: "+
 			"raise its --max-pools, or run another picker", r.params.Config.Pool.Max)
 	}
-	r.params.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event), zap.String("message", message))
+	r.params.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event),
+		zap.String("message", message))
 	if reference, ok := r.namespaces[name.Namespace].PoolSource(name.Name).Reference(); ok {
 		r.params.Events.reportAbout(&reference, corev1.EventTypeWarning, event, message)
 	}

@@ -43,8 +43,8 @@ type Pool struct {
 func (r *Registry) newPool(title string, from poolSource) *Pool {
 	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
 	p := &Pool{
-		title: title, source: from, rules: pool.NewRules(), estimator: estimate.New(r.prefixes), picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks),
-		registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
+		title: title, source: from, rules: pool.NewRules(), estimator: estimate.New(r.prefixes),
+		picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks), registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
 	outliers := pool.NewDetector(pool.DetectorParams{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})

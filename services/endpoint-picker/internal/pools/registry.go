@@ -80,7 +80,8 @@ type Registry struct {
 // New returns a Registry with the pool of all streams, or with pools that streams select. Run starts them.
 func New(p Params) (*Registry, error) {
 	r := &Registry{
-		params: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget), prefixes: prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
+		params: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget),
+		prefixes:   prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
 		namespaces: map[string]*poolNamespace{}, pools: map[string]*Pool{}, changed: make(chan struct{}, 1), read: make(chan struct{}),
 	}
 	if p.Events != nil {

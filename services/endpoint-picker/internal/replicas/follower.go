@@ -155,7 +155,8 @@ func (n *Node) checkResponse(response *http.Response) error {
 	switch {
 	case response.Header.Get(headerInstance) == n.instance:
 		return errSelf
-	case response.StatusCode == http.StatusUpgradeRequired, response.StatusCode == http.StatusOK && response.Header.Get(headerProtocol) != protocol:
+	case response.StatusCode == http.StatusUpgradeRequired,
+		response.StatusCode == http.StatusOK && response.Header.Get(headerProtocol) != protocol:
 		return fmt.Errorf("%w than %s", errProtocol, protocol)
 	case response.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))

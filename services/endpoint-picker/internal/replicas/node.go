@@ -76,7 +76,8 @@ func New(p Params) *Node {
 	n := &Node{
 		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
 		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
-		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending}, members: map[string]*Member{}, changed: make(chan struct{}),
+		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending},
+		members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -85,8 +86,8 @@ func New(p Params) *Node {
 	}
 	n.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	n.server = &http.Server{
-		Handler: n.limiter.Requests(n), TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: zap.NewStdLog(p.Log),
+		Handler: n.limiter.Requests(n), TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(p.Log),
 	}
 	n.limiter.Attach(n.server)
 	n.server.SetKeepAlivesEnabled(false)
@@ -229,7 +230,8 @@ func (n *Node) lookupReplicas(ctx context.Context) ([]string, error) {
 	slices.Sort(found)
 	found = slices.Compact(found)
 	if len(found) > maxReaders {
-		n.log.Warn("There are more addresses than replicas can be, used the first ones: check --replica-addresses", zap.Int("addresses", len(found)))
+		n.log.Warn("There are more addresses than replicas can be, used the first ones: check --replica-addresses",
+			zap.Int("addresses", len(found)))
 		found = found[:maxReaders]
 	}
 	return found, nil

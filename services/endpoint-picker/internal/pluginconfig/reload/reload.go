@@ -197,5 +197,6 @@ func (t *text) Reject(err error) {
 	t.observer.ConfigFailed()
 	t.log.Warn("Rejected configuration, kept the last valid one",
 		zap.Stringer("source", t.source), zap.String("hash", t.Current().Hash), zap.Error(err))
-	t.reporter.Event(corev1.EventTypeWarning, ReasonInvalid, fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.source, err))
+	t.reporter.Event(corev1.EventTypeWarning, ReasonInvalid,
+		fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.source, err))
 }

@@ -12,13 +12,14 @@ var approxPrefixCacheProducerType = Type{
 	},
 }
 
-const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache: let all plugins refer to one producer, and set its autoTune to false and its " +
-	"lruCapacityPerServer to the size of all tiers"
+const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache: let all plugins refer to one " +
+	"producer, and set its autoTune to false and its lruCapacityPerServer to the size of all tiers"
 
 // defaultPrefixProducer returns a producer with upstream's defaults.
 func defaultPrefixProducer() approxPrefixCacheProducer {
 	return approxPrefixCacheProducer{
-		AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: prefixindex.DefaultMatchTokens, LRUCapacityPerServer: 31_250,
+		AutoTune: true, BlockSizeTokens: prefixindex.BlockTokens, MaxPrefixTokensToMatch: prefixindex.DefaultMatchTokens,
+		LRUCapacityPerServer: 31_250,
 	}
 }
 
@@ -75,7 +76,8 @@ func (p *approxPrefixCacheProducer) Validate(c *Check) {
 // ApplyTo sets the settings of the index.
 func (p *approxPrefixCacheProducer) ApplyTo(b *Builder) {
 	if used := b.Parts.producer; used != "" && used != b.Name {
-		b.Warnf("", "it sets the index of %s, too, for which the llm-d router would make another one: refer to %.100q with prefixMatchInfoProducerName", used, b.Name)
+		b.Warnf("", "it sets the index of %s, too, for which the llm-d router would make another one: refer to %.100q with "+
+			"prefixMatchInfoProducerName", used, b.Name)
 	}
 	if b.Parts.moved != nil {
 		b.Warnf("", "its parameters count, and those of the same names of a %s do not", prefixCacheScorerType.Name)

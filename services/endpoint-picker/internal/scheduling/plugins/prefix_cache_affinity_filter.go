@@ -5,7 +5,8 @@ import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 var prefixCacheAffinityFilterType = Type{
 	Name: "prefix-cache-affinity-filter", Section: SectionProfile,
 	New: func(Environment) Plugin { // upstream's defaults
-		return &prefixCacheAffinityFilter{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18_000, TTFTSource: ttftFromLoad, PeakPrefillThroughput: 15_928}
+		return &prefixCacheAffinityFilter{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18_000, TTFTSource: ttftFromLoad,
+			PeakPrefillThroughput: 15_928}
 	},
 }
 
@@ -23,7 +24,7 @@ type prefixCacheAffinityFilter struct {
 	MaxTTFTPenaltyMs                  float64 `yaml:"maxTTFTPenaltyMs"`       // maximum delay of the first token for the cache; 0 for no limit
 	TTFTSource                        string  `yaml:"ttftSource"`
 	PeakPrefillThroughput             float64 `yaml:"peakPrefillThroughput"`              // tokens per second
-	MaxTokensInFlightPenalty          float64 `yaml:"maxTokensInFlightPenalty,omitempty"` // maximum additional load for the cache, in uncomputed tokens; 0 for no limit
+	MaxTokensInFlightPenalty          float64 `yaml:"maxTokensInFlightPenalty,omitempty"` // additional uncomputed tokens for the cache; 0 for no limit
 	PrefillCalibrationFile            string  `yaml:"prefillCalibrationFile,omitempty"`
 	PrefillCalibrationFingerprint     string  `yaml:"prefillCalibrationFingerprint,omitempty"`
 	PrefillCalibrationRequired        bool    `yaml:"prefillCalibrationRequired,omitempty"`
@@ -44,7 +45,8 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 	c.OneOf("ttftSource", f.TTFTSource, ttftFromLoad, ttftFromPredictor)
 	c.requireProducer("prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
 	c.requireProducer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
-	c.Require(f.LatencyPredictionInfoProducerName == "", "latencyPredictionInfoProducerName", "the picker predicts latency itself: leave it out")
+	c.Require(f.LatencyPredictionInfoProducerName == "", "latencyPredictionInfoProducerName",
+		"the picker predicts latency itself: leave it out")
 	f.predicted = f.TTFTSource == ttftFromPredictor
 	if f.predicted {
 		c.noEffect("peakPrefillThroughput", "ttftSource is "+ttftFromPredictor)
@@ -55,7 +57,8 @@ func (f *prefixCacheAffinityFilter) Validate(c *Check) {
 // checkCalibration refuses a file with the throughput, unless something else sets it.
 func (f *prefixCacheAffinityFilter) checkCalibration(c *Check) {
 	c.Require(f.PrefillCalibrationFile == "" || f.predicted || c.HasField("peakPrefillThroughput"), "prefillCalibrationFile",
-		"the picker reads no calibration: give the measured throughput as peakPrefillThroughput, or set ttftSource to %s, which learns it", ttftFromPredictor)
+		"the picker reads no calibration: give the measured throughput as peakPrefillThroughput, or set ttftSource to %s, which learns it",
+		ttftFromPredictor)
 	for _, field := range []string{"prefillCalibrationFile", "prefillCalibrationFingerprint", "prefillCalibrationRequired"} {
 		c.noEffect(field, "the picker reads no calibration")
 	}
@@ -84,7 +87,8 @@ func (f *prefixCacheAffinityFilter) Filter(r *scheduling.Request, candidates []s
 
 // penalty returns the additional cost of the best endpoint with the prompt, compared with the best one without. It is 0 if all endpoints
 // have the prompt, or none.
-func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []scheduling.Candidate, cost func(*scheduling.Candidate) float64) float64 {
+func (f *prefixCacheAffinityFilter) penalty(r *scheduling.Request, candidates []scheduling.Candidate,
+	cost func(*scheduling.Candidate) float64) float64 {
 	var best [2]float64 // without and with the prompt
 	var found [2]bool
 	for i := range candidates {

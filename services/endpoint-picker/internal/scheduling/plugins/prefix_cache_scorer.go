@@ -51,7 +51,8 @@ func (s *prefixCacheScorer) Validate(c *Check) {
 	}
 	c.requireProducer("prefixMatchInfoProducerName", s.PrefixMatchInfoProducerName, typeApproxPrefixCacheProducer)
 	for field, value := range map[string]int{
-		"hashBlockSize": s.HashBlockSize, "blockSize": s.BlockSize, "blockSizeTokens": s.BlockSizeTokens, "maxPrefixBlocksToMatch": s.MaxPrefixBlocksToMatch,
+		"hashBlockSize": s.HashBlockSize, "blockSize": s.BlockSize, "blockSizeTokens": s.BlockSizeTokens,
+		"maxPrefixBlocksToMatch": s.MaxPrefixBlocksToMatch,
 		"maxPrefixTokensToMatch": s.MaxPrefixTokensToMatch, "lruCapacityPerServer": s.LRUCapacityPerServer,
 	} {
 		c.Count(field, value, 0)
@@ -68,12 +69,14 @@ func (s *prefixCacheScorer) validateMode(c *Check) {
 	case "", estimate:
 		c.noEffect("mode", "the index is always an estimate: leave it out")
 	case tracking:
-		c.Errorf("mode", "this picker reads no events of KV caches: %s: leave it out, with indexerConfig, kvEventsConfig and tokenProcessorConfig", useApproximate)
+		c.Errorf("mode", "this picker reads no events of KV caches: %s: leave it out, with indexerConfig, kvEventsConfig and "+
+			"tokenProcessorConfig", useApproximate)
 	default:
 		c.OneOf("mode", s.Mode, estimate, tracking)
 	}
 	for _, field := range []string{
-		"indexerConfig", "kvCacheIndexerConfig", "kvEventsConfig", "kvBlockIndexConfig", "tokenProcessorConfig", "tokenizersPoolConfig", "kvCacheRedisAddr",
+		"indexerConfig", "kvCacheIndexerConfig", "kvEventsConfig", "kvBlockIndexConfig", "tokenProcessorConfig", "tokenizersPoolConfig",
+		"kvCacheRedisAddr",
 	} {
 		c.noEffect(field, "the picker estimates what is cached, and reads no events of KV caches: leave it out")
 	}
@@ -94,7 +97,8 @@ func (s *prefixCacheScorer) ApplyTo(b *Builder) {
 		return
 	}
 	index := s.indexSettings()
-	b.Require(b.Parts.moved == nil || *b.Parts.moved == index, "", "another %s has other parameters of the index: %s", prefixCacheScorerType.Name, onlyOneIndex)
+	b.Require(b.Parts.moved == nil || *b.Parts.moved == index, "", "another %s has other parameters of the index: %s",
+		prefixCacheScorerType.Name, onlyOneIndex)
 	b.Parts.moved, b.Parts.Prefix = &index, index
 }
 

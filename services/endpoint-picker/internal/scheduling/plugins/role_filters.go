@@ -28,7 +28,8 @@ func Role(labels map[string]string) string {
 	switch role, named := labels[RoleLabel]; {
 	case !named:
 		return ""
-	case slices.Contains([]string{roleEncode, rolePrefill, roleDecode, roleBoth, roleEncodePrefill, rolePrefillDecode, roleEncodePrefillDecode}, role):
+	case slices.Contains([]string{roleEncode, rolePrefill, roleDecode, roleBoth, roleEncodePrefill, rolePrefillDecode,
+		roleEncodePrefillDecode}, role):
 		return role
 	default:
 		return otherRole

@@ -126,7 +126,8 @@ func (s sessionIDSource) resolveHeader(c *Check, at string) sessionIDHeader {
 		return sessionIDHeader{}
 	}
 	c.Require(s.Attribute == sessionIDAttribute, at+".attribute",
-		"%.100q is unknown: only %s of a session-id-producer is supported; use a header for other names of sessions", s.Attribute, sessionIDAttribute)
+		"%.100q is unknown: only %s of a session-id-producer is supported; use a header for other names of sessions", s.Attribute,
+		sessionIDAttribute)
 	p, _ := c.Plugins.Refer(cmp.Or(s.Producer, typeSessionIDProducer), typeSessionIDProducer)
 	producer, ok := p.(*sessionIDProducer)
 	if !ok {

@@ -11,7 +11,8 @@ const (
 
 	// NoFlowControl and NoSplit say what to do without a feature that the picker does not have.
 	NoFlowControl = "queues for full servers come with a later version; until then a saturation detector sheds requests of negative priority"
-	NoSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill servers"
+	NoSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill " +
+		"servers"
 )
 
 // replacements are types of other pickers that a configuration cannot use here, with what to use instead.
@@ -20,14 +21,18 @@ var replacements = map[string]string{
 	"latency-slo-admitter": usePredictedWait, "probabilistic-admitter": NoFlowControl,
 	"predicted-latency-scorer": usePredictedWait, "slo-aware-routing": usePredictedWait, "slo-aware-profile-handler": usePredictedWait,
 
-	"low-queue-filter": useQueueScorer, "least-queue-filter": useQueueScorer, "least-kv-cache-filter": "kv-cache-utilization-scorer prefers servers with free caches",
-	"lora-affinity-filter": "lora-affinity-scorer prefers servers with the adapter", "decision-tree-filter": "list filters and weighted scorers in a profile of schedulingProfiles",
-	"decode-pipeline-pressure-filter": "utilization-filter limits the queue and the cache; endpoint-attribute-filter limits any metric of customMetrics",
-	"prefill-pin-screener":            NoSplit, "reserve-endpoint": NoSplit,
+	"low-queue-filter": useQueueScorer, "least-queue-filter": useQueueScorer,
+	"least-kv-cache-filter": "kv-cache-utilization-scorer prefers servers with free caches",
+	"lora-affinity-filter":  "lora-affinity-scorer prefers servers with the adapter",
+	"decision-tree-filter":  "list filters and weighted scorers in a profile of schedulingProfiles",
+	"decode-pipeline-pressure-filter": "utilization-filter limits the queue and the cache; endpoint-attribute-filter limits any metric of " +
+		"customMetrics",
+	"prefill-pin-screener": NoSplit, "reserve-endpoint": NoSplit,
 	"session-manager": "session-affinity-filter keeps the requests of a session on their server",
 
 	"precise-prefix-cache-scorer": useApproximate, "precise-prefix-cache-producer": useApproximate,
-	"burst-prefix-cache-producer": "predicted-wait-scorer counts each request at once, so bursts need no window", "p2p-source-producer": NoSplit,
+	"burst-prefix-cache-producer":  "predicted-wait-scorer counts each request at once, so bursts need no window",
+	"p2p-source-producer":          NoSplit,
 	"context-length-aware":         "label-selector-filter selects servers by their labels",
 	"header-label-affinity-scorer": "label-selector-filter or session-affinity-scorer",
 	"mm-embeddings-cache-scorer":   useMedia, "mm-embeddings-cache-producer": useMedia,
@@ -46,7 +51,8 @@ var replacements = map[string]string{
 	"vertexai-parser": "passthrough-parser", "agent-identity": "sessionIdConfig.sources of session-affinity-filter accepts any header",
 	"disaggregatedset-rollout-screener": NoSplit, "disaggregatedset-rollout-pod-extractor": NoSplit,
 	"model-server-protocol-models": useMetrics,
-	"models-data-source":           useMetrics, "models-data-extractor": useMetrics, "dcgm-data-source": useMetrics, "dcgm-extractor": useMetrics,
+	"models-data-source":           useMetrics, "models-data-extractor": useMetrics, "dcgm-data-source": useMetrics,
+	"dcgm-extractor": useMetrics,
 
 	"multicluster-session-affinity-filter": useOneCluster, "multicluster-queue-scorer": useOneCluster,
 	"multicluster-kv-cache-utilization-scorer": useOneCluster, "multicluster-prefix-cache-scorer": useOneCluster,

@@ -23,7 +23,7 @@ type utilizationDetector struct {
 	QueueDepthThreshold       int           `yaml:"queueDepthThreshold"`  // queue length of a full endpoint
 	KVCacheUtilThreshold      float64       `yaml:"kvCacheUtilThreshold"` // of a full endpoint
 	MetricsStalenessThreshold time.Duration `yaml:"metricsStalenessThreshold"`
-	Headroom                  float64       `yaml:"headroom"` // how much fuller an endpoint may be before the filter removes it: 0.2 is a fifth
+	Headroom                  float64       `yaml:"headroom"` // how much fuller an endpoint may be for the filter: 0.2 is a fifth
 }
 
 // Validate checks the parameters.

@@ -253,7 +253,8 @@ func toPickLine(r *request.Record) pickLine {
 	}
 	for _, s := range r.Scores {
 		l.Scores = append(l.Scores, scoreLine{
-			Endpoint: s.Endpoint.Address(), Pod: s.Endpoint.Identity().PodName(), Total: s.Total, Wait: s.Wait, Matched: s.Matched, Picked: s.Endpoint == r.Endpoint,
+			Endpoint: s.Endpoint.Address(), Pod: s.Endpoint.Identity().PodName(), Total: s.Total, Wait: s.Wait, Matched: s.Matched,
+			Picked: s.Endpoint == r.Endpoint,
 		})
 	}
 	return l

@@ -29,7 +29,8 @@ func RegisterDecisions(r prometheus.Registerer, stats func() decisionapi.Stats) 
 			"bytes":       func(s *decisionapi.Stats) float64 { return float64(s.RefusedBytes) },
 			"connections": func(s *decisionapi.Stats) float64 { return float64(s.RefusedConnections) },
 		})
-	open := gaugeOf("decisions_open", "Picks of the decision API without an outcome. They are among the open streams, whose limit is --max-streams.",
+	open := gaugeOf("decisions_open",
+		"Picks of the decision API without an outcome. They are among the open streams, whose limit is --max-streams.",
 		func(s *decisionapi.Stats) float64 { return float64(s.Open) })
 	r.MustRegister(&statsCollector[decisionapi.Stats]{figures: append(limited, open), stats: stats})
 }

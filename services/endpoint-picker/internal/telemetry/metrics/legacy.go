@@ -53,7 +53,8 @@ var olderNames = map[string]olderMetric{
 	"average_queue_size":           {poolPrefix + "average_queue_size", identityLabels(labelPool)},
 	"average_running_requests":     {poolPrefix + "average_running_requests", identityLabels(labelPool)},
 	"ready_endpoints":              {poolPrefix + "ready_pods", identityLabels(labelPool)},
-	"per_endpoint_queue_size":      {poolPrefix + "per_pod_queue_size", map[string]string{labelPool: labelPool, "model_server_endpoint": "model_server_pod"}},
+	"per_endpoint_queue_size": {poolPrefix + "per_pod_queue_size",
+		map[string]string{labelPool: labelPool, "model_server_endpoint": "model_server_pod"}},
 
 	"scheduler_e2e_duration_seconds": {extensionPrefix + "scheduler_e2e_duration_seconds", nil},
 	"scheduler_attempts_total": {extensionPrefix + "scheduler_attempts_total", map[string]string{

@@ -53,7 +53,8 @@ func RegisterPool(p PoolParams, r prometheus.Registerer) {
 		ready:      upstreamDesc("ready_endpoints", "Endpoints available for picks.", labelPool),
 		queueSize: upstreamDesc("per_endpoint_queue_size", "Requests queued on the endpoint, as of the last scrape.",
 			labelPool, "model_server_endpoint"),
-		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool", "stage"),
+		saturation: upstreamDesc("flow_control_pool_saturation", "Saturation of the pool: 1 is full, more is overload.", "inference_pool",
+			"stage"),
 		waiting:    newWaiting(),
 		prefixSize: upstreamDesc("prefix_indexer_size", "Estimated cached blocks of all endpoints.", labelPlugin, labelPluginType),
 		info:       upstreamDesc("info", "The running build.", "commit", "build_ref"),
@@ -68,7 +69,8 @@ func RegisterPool(p PoolParams, r prometheus.Registerer) {
 	}
 	flow := []string{labelEndpoint, labelNamespace, "producer_name", labelFairness, labelPriority}
 	c.requests = upstreamDesc("inflight_requests", "Requests of this picker in flight on the endpoint.", flow...)
-	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.", flow...)
+	c.tokens = upstreamDesc("inflight_tokens", "Prompt tokens sent by this picker that the endpoint has neither cached nor computed yet.",
+		flow...)
 	c.learned = newLearnedFigures()
 	r.MustRegister(c)
 }

@@ -95,7 +95,8 @@ func (r *RecordedRequest) validateRequest() error {
 	case r.Input > maxTokens || r.Output > maxTokens:
 		return fmt.Errorf("input_length and output_length must be at most %d", maxTokens)
 	case len(r.Hashes) != request.PrefixCount(r.Input):
-		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input, request.PrefixTokens)
+		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input,
+			request.PrefixTokens)
 	}
 	return nil
 }

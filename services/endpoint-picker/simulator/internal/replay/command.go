@@ -54,7 +54,8 @@ func (o *Options) addFlags(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&o.Recording, "recording", o.Recording, "File with the recording.")
 	fs.StringVar(&o.Config, "config", o.Config, "File with an EndpointPickerConfig to compare with the default configuration.")
-	fs.StringVar(&o.Profile, "profile", o.Profile, "File with a profile of the model servers. Empty: a model of 8 billion parameters on one H100.")
+	fs.StringVar(&o.Profile, "profile", o.Profile,
+		"File with a profile of the model servers. Empty: a model of 8 billion parameters on one H100.")
 	fs.IntVar(&o.Servers, "servers", o.Servers, "Number of model servers. 0: as many as the recorded pool had.")
 	fs.IntVar(&o.Replicas, "replicas", o.Replicas, "Number of independent replicas of the picker, which get the requests in turn.")
 	fs.Float64Var(&o.Load, "load", o.Load, "Play at this part of the rate that the greedy policy sustains. 0: at the recorded rate.")

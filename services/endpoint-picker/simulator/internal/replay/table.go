@@ -35,7 +35,8 @@ func (t *table) printHeader(p *playableRecording, profile *simulation.Profile, s
 		output += p.requests[i].Output
 	}
 	n := len(p.requests)
-	fmt.Fprintf(t.out, "recording: %d requests, %.3g/s, with %d tokens of prompt and %d of answer on average\n", n, p.Rate(), input/n, output/n)
+	fmt.Fprintf(t.out, "recording: %d requests, %.3g/s, with %d tokens of prompt and %d of answer on average\n", n, p.Rate(), input/n,
+		output/n)
 	fmt.Fprintf(t.out, "played at: %.3g/s on %d servers: %s\n\n", s.Rate(), len(s.Servers), profile.About)
 }
 

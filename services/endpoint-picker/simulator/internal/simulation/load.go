@@ -40,7 +40,8 @@ func AtLoad(ctx context.Context, load float64, seed uint64, at func(perSecond fl
 // sustainsLoad reports whether the greedy policy bears the requests. It stops as soon as it does not.
 func sustainsLoad(ctx context.Context, t *Trace) bool {
 	const bearable = 3
-	alone := &server{batch: batch{Engine: t.scenario.Servers[0]}, timeline: &timeline{}, cache: newBlockCache(t.scenario.Servers[0].Blocks, t.contents)}
+	alone := &server{batch: batch{Engine: t.scenario.Servers[0]}, timeline: &timeline{},
+		cache: newBlockCache(t.scenario.Servers[0].Blocks, t.contents)}
 	budget := time.Duration(0)
 	for _, a := range t.arrivals {
 		if a.measured {
