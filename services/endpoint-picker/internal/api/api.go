@@ -139,12 +139,12 @@ const ollamaGenerate = "/api/generate"
 
 // findAPI returns the API of a clean path, or nil if its bodies are refused.
 func (p *Parsers) findAPI(clean string) *API {
-	api := unknown
+	api, claims := unknown, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }
 	if _, model, found := strings.Cut(clean, kservePath); found {
 		if api = opaque; strings.Contains(model, kserveGenerate) {
 			api = triton
 		}
-	} else if i := slices.IndexFunc(p.apis, func(a *API) bool { return strings.HasSuffix(clean, a.suffix) }); clean != ollamaGenerate && i >= 0 {
+	} else if i := slices.IndexFunc(p.apis, claims); i >= 0 && clean != ollamaGenerate {
 		return p.apis[i]
 	}
 	if !p.others {

@@ -25,7 +25,7 @@ func newTracer(cfg *config.Config, log *zap.Logger) (*tracing.Tracer, error) {
 			return nil, err
 		}
 	}
-	return tracing.New(tracing.Params{Options: options, Log: log.Named("tracing"), Version: version.String()}), nil
+	return tracing.New(options, log.Named("tracing"), version.String()), nil
 }
 
 // enabledTracer returns the tracer, or nil if it is disabled.

@@ -222,10 +222,7 @@ func TestStartRefusesABadFile(t *testing.T) {
 // run follows the source by a Store until the test ends.
 func (b *bench) run(t *testing.T) *pool.Store {
 	t.Helper()
-	store := pool.NewStore(pool.StoreParams{
-		Log: zap.NewNop(), Pool: b.path, Source: b.source, Clock: clock.RealClock{},
-		Factory: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
-	})
+	store := pool.NewStore(zap.NewNop(), b.path, b.source, estimate.New(prefixindex.NewMemoryBudget(1<<20)), clock.RealClock{})
 	b.source.OnChange(store.MarkChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -91,10 +91,7 @@ func (w *world) run(t *testing.T) {
 
 func (w *world) follow(t *testing.T, n *Namespace, s *PodSource) {
 	t.Helper()
-	w.store = pool.NewStore(pool.StoreParams{
-		Log: zap.NewNop(), Pool: "ns/pool", Source: s, Clock: clock.RealClock{},
-		Factory: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
-	})
+	w.store = pool.NewStore(zap.NewNop(), "ns/pool", s, estimate.New(prefixindex.NewMemoryBudget(1<<20)), clock.RealClock{})
 	s.OnChange(w.store.MarkChanged)
 	w.start(t, n.Run, w.store.Run)
 }

@@ -44,9 +44,7 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint(without), newEndpoint("10.0.0.3:8000")
 			s := snapshotOf(a, b, c)
 			r := newRig(t, s)
-			detector := pool.NewDetector(pool.DetectorParams{
-				Options: pool.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: ejections{}, Clock: clocktesting.NewFakePassiveClock(noon),
-			})
+			detector := pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), ejections{}, clocktesting.NewFakePassiveClock(noon))
 			detector.SetEndpoints(s.Endpoints)
 			r.Balancer.outliers = detector
 			refused := 0

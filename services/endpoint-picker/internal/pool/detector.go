@@ -95,18 +95,10 @@ type Response struct {
 	Failure      string    // what was wrong with the response, for the log
 }
 
-// DetectorParams are the parameters of NewDetector.
-type DetectorParams struct {
-	Options  DetectorOptions
-	Log      *zap.Logger
-	Observer ejectionObserver
-	Clock    clock.PassiveClock
-}
-
 // NewDetector returns a Detector without history.
-func NewDetector(p DetectorParams) *Detector {
+func NewDetector(o DetectorOptions, log *zap.Logger, observer ejectionObserver, c clock.PassiveClock) *Detector {
 	return &Detector{
-		options: p.Options, log: p.Log, observer: p.Observer, clock: p.Clock,
+		options: o, log: log, observer: observer, clock: c,
 		histories: map[*endpoint.Endpoint]*history{}, subjects: map[uint64]*subject{},
 	}
 }

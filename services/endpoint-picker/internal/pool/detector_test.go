@@ -39,10 +39,7 @@ func newRig(t *testing.T, n int) *rig {
 	}
 	observed := newMockEjectionObserver(t)
 	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
-	r.Detector = NewDetector(DetectorParams{
-		Options: DetectorOptions{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, Log: zap.New(core), Observer: observed,
-		Clock: r.clock,
-	})
+	r.Detector = NewDetector(DetectorOptions{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, zap.New(core), observed, r.clock)
 	r.SetEndpoints(r.endpoints)
 	return r
 }

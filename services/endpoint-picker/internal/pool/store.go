@@ -77,25 +77,11 @@ type Store struct {
 	known    map[endpoint.Identity]*endpoint.Endpoint
 }
 
-// StoreParams are the parameters of NewStore.
-type StoreParams struct {
-	Log     *zap.Logger
-	Pool    string // its name, for messages
-	Source  endpointSource
-	Factory loadFactory
-	Clock   clock.PassiveClock
-}
-
-// NewStore returns a Store without endpoints.
-func NewStore(p StoreParams) *Store {
+// NewStore returns a Store without endpoints. The name of the pool is for messages.
+func NewStore(log *zap.Logger, pool string, source endpointSource, factory loadFactory, c clock.PassiveClock) *Store {
 	s := &Store{
-		log:     p.Log.With(zap.String(logging.KeyPool, p.Pool)),
-		pool:    p.Pool,
-		source:  p.Source,
-		factory: p.Factory,
-		clock:   p.Clock,
-		dirty:   make(chan struct{}, 1),
-		known:   map[endpoint.Identity]*endpoint.Endpoint{},
+		log: log.With(zap.String(logging.KeyPool, pool)), pool: pool, source: source, factory: factory, clock: c,
+		dirty: make(chan struct{}, 1), known: map[endpoint.Identity]*endpoint.Endpoint{},
 	}
 	s.snapshot.Store(&Snapshot{Err: ErrNotSynced})
 	return s

@@ -43,9 +43,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
 	h := &harness{source: newMockEndpointSource(t), observer: newMockSnapshotObserver(t), estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), logs: logs}
-	h.Store = NewStore(StoreParams{
-		Log: zap.New(core), Pool: "ns/pool", Source: h.source, Factory: h.estimator, Clock: clocktesting.NewFakePassiveClock(storeStart),
-	})
+	h.Store = NewStore(zap.New(core), "ns/pool", h.source, h.estimator, clocktesting.NewFakePassiveClock(storeStart))
 	h.AddObservers(h.observer)
 	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
 	return h

@@ -47,12 +47,12 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 		picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks), registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
-	outliers := pool.NewDetector(pool.DetectorParams{Options: cfg.Outliers, Log: log.Named("outlier"), Observer: p.metrics, Clock: clock})
+	outliers := pool.NewDetector(cfg.Outliers, log.Named("outlier"), p.metrics, clock)
 	p.scraper = modelserver.NewScraper(modelserver.ScraperParams{
 		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
 		Tokenizers: p.estimator, Clock: clock,
 	})
-	p.store = pool.NewStore(pool.StoreParams{Log: log.Named("datastore"), Pool: title, Source: from, Factory: p.estimator, Clock: clock})
+	p.store = pool.NewStore(log.Named("datastore"), title, from, p.estimator, clock)
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = pick.New(pick.Params{
 		Options: pick.Options{

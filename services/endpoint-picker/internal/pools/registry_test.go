@@ -60,7 +60,7 @@ func (fixedConfig) Current() *pluginconfig.Config {
 func testParams(cfg *config.Config) Params {
 	return Params{
 		Config: cfg, Log: zap.NewNop(), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(), Configs: fixedConfig{},
-		Events: NewEvents(nil, nil, nil), Tracer: tracing.New(tracing.Params{Options: tracing.Off()}),
+		Events: NewEvents(nil, nil, nil), Tracer: tracing.New(tracing.Off(), nil, ""),
 	}
 }
 
@@ -231,7 +231,7 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 // TestObservers counts the observers of requests besides the metrics.
 func TestObservers(t *testing.T) {
 	t.Parallel()
-	traces := func(p *Params) { p.Tracer = tracing.New(tracing.Params{Options: tracing.Options{Exporter: "console"}}) }
+	traces := func(p *Params) { p.Tracer = tracing.New(tracing.Options{Exporter: "console"}, nil, "") }
 	tests := []struct {
 		name       string
 		change     func(p *Params)

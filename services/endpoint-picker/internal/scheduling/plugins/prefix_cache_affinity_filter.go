@@ -24,7 +24,7 @@ type prefixCacheAffinityFilter struct {
 	MaxTTFTPenaltyMs                  float64 `yaml:"maxTTFTPenaltyMs"`       // maximum delay of the first token for the cache; 0 for no limit
 	TTFTSource                        string  `yaml:"ttftSource"`
 	PeakPrefillThroughput             float64 `yaml:"peakPrefillThroughput"`              // tokens per second
-	MaxTokensInFlightPenalty          float64 `yaml:"maxTokensInFlightPenalty,omitempty"` // additional uncomputed tokens for the cache; 0 for no limit
+	MaxTokensInFlightPenalty          float64 `yaml:"maxTokensInFlightPenalty,omitempty"` // uncomputed tokens; 0 for no limit
 	PrefillCalibrationFile            string  `yaml:"prefillCalibrationFile,omitempty"`
 	PrefillCalibrationFingerprint     string  `yaml:"prefillCalibrationFingerprint,omitempty"`
 	PrefillCalibrationRequired        bool    `yaml:"prefillCalibrationRequired,omitempty"`

@@ -43,19 +43,9 @@ type Tracer struct {
 	tracer atomic.Pointer[trace.Tracer] // nil while it does not run
 }
 
-// Params are the parameters of New.
-type Params struct {
-	Options Options
-	Log     *zap.Logger
-	Version string
-}
-
-// New returns a Tracer. Run starts it.
-func New(p Params) *Tracer {
-	return &Tracer{
-		log: p.Log, options: p.Options, version: p.Version,
-		sampler: p.Options.newSampler(), newExporter: p.Options.newExporter,
-	}
+// New returns a Tracer that reports the version of the picker. Run starts it.
+func New(o Options, log *zap.Logger, version string) *Tracer {
+	return &Tracer{log: log, options: o, version: version, sampler: o.newSampler(), newExporter: o.newExporter}
 }
 
 // IsEnabled reports whether an exporter is configured.

@@ -57,7 +57,7 @@ func TestSpansReachACollector(t *testing.T) {
 	}
 	options, err := FromEnvironment(func(name string) string { return environment[name] })
 	require.NoError(t, err)
-	tr := New(Params{Options: options, Log: zap.NewNop()})
+	tr := New(options, zap.NewNop(), "")
 	stop := start(t, tr)
 	tr.ObserveRequest(streamed())
 	stop()

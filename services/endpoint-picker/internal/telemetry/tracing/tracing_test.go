@@ -72,7 +72,7 @@ func (k *kept) named(t *testing.T, name string) tracetest.SpanStub {
 func run(t *testing.T, o Options) (tr *Tracer, exported *kept, stop func()) {
 	t.Helper()
 	exported = &kept{}
-	tr = New(Params{Options: o, Log: zap.NewNop(), Version: "v1"})
+	tr = New(o, zap.NewNop(), "v1")
 	tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return exported, nil }
 	return tr, exported, start(t, tr)
 }
@@ -244,7 +244,7 @@ func TestBegin(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			span, header := New(Params{Options: tt.options, Log: zap.NewNop()}).StartSpan(tt.give)
+			span, header := New(tt.options, zap.NewNop(), "").StartSpan(tt.give)
 			assert.Equal(t, tt.wantSampled, span.Sampled)
 			assert.NotZero(t, span.ID)
 			assert.NotZero(t, span.Trace)
@@ -318,7 +318,7 @@ func TestFromEnvironment(t *testing.T) {
 			got, err := FromEnvironment(func(name string) string { return tt.give[name] })
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
-			assert.Equal(t, tt.want.Exporter != "none", New(Params{Options: got, Log: zap.NewNop()}).IsEnabled())
+			assert.Equal(t, tt.want.Exporter != "none", New(got, zap.NewNop(), "").IsEnabled())
 		})
 	}
 }
@@ -346,7 +346,7 @@ func TestFromEnvironmentSaysWhatIsWrong(t *testing.T) {
 
 func TestDisabledTracerEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	tr := New(Params{Options: Off(), Log: zap.NewNop()})
+	tr := New(Off(), zap.NewNop(), "")
 	assert.False(t, tr.IsEnabled())
 	tr.Run(t.Context())
 	tr.ObserveRequest(streamed())
@@ -355,7 +355,7 @@ func TestDisabledTracerEndsAtOnce(t *testing.T) {
 func TestExporterThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
-	tr := New(Params{Options: always(), Log: zap.New(core)})
+	tr := New(always(), zap.New(core), "")
 	tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return nil, errors.New("no certificate") }
 	tr.Run(t.Context())
 	assert.Equal(t, 1, logs.FilterMessage("Could not start tracing, continued without it").Len())
@@ -386,7 +386,7 @@ func TestFlushIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		defer close(end)
-		tr := New(Params{Options: always(), Log: zap.NewNop()})
+		tr := New(always(), zap.NewNop(), "")
 		tr.newExporter = func(context.Context) (sdktrace.SpanExporter, error) { return hanging{end}, nil }
 		stop := start(t, tr)
 		tr.ObserveRequest(streamed())
@@ -427,7 +427,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkBegin(b *testing.B) {
-	tr := New(Params{Options: Options{ParentBased: true}, Log: zap.NewNop()})
+	tr := New(Options{ParentBased: true}, zap.NewNop(), "")
 	b.Run("not sampled", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

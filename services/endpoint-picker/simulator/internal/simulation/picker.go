@@ -111,8 +111,7 @@ func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
 		factory:  estimator,
 		snapshot: &pool.Snapshot{},
 	}
-	r.detector = pool.NewDetector(pool.DetectorParams{Options: pool.DefaultDetectorOptions(), Log: zap.NewNop(), Observer: r,
-		Clock: f.timeline})
+	r.detector = pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), r, f.timeline)
 	r.scraping = newScraping(f.timeline, &config.Scraping, r.detector, rand.New(rand.NewPCG(f.seed, scrapes+number)))
 	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = pick.New(pick.Params{
