@@ -9,7 +9,8 @@ import (
 )
 
 // gcPercent is twice Go's default: nearly all of the heap lives for one request, so half as many collections save up to a tenth of what a
-// request costs, for a fifth more memory with 64 or 256 endpoints. Double again saves nothing more. The soft memory limit stays. GOGC overrides it.
+// request costs, for a fifth more memory with 64 or 256 endpoints. Double again saves nothing more. The soft memory limit stays. GOGC
+// overrides it.
 const gcPercent = 200
 
 func main() {

@@ -4,15 +4,16 @@ import (
 	"bytes"
 )
 
-// maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning is read.
+// maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning
+// is read.
 const maxEvent = 16 << 10
 
-// AnswerReader reads the body of a response: which parts of it carry content, whether it is an answer, and its usage. Content is text, reasoning,
-// calls of tools, or whatever else the model produced. Comments and pings that keep a connection open, events that announce an answer
-// (response.created, a delta with only a role) and empty deltas carry none, nor do errors. The zero value is ready.
+// AnswerReader reads the body of a response: which parts of it carry content, whether it is an answer, and its usage. Content is text,
+// reasoning, calls of tools, or whatever else the model produced. Comments and pings that keep a connection open, events that announce an
+// answer (response.created, a delta with only a role) and empty deltas carry none, nor do errors. The zero value is ready.
 //
-// Sources of content: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's /generate, of
-// Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
+// Sources of content: the streaming formats of OpenAI's Chat Completions, Completions and Responses, of Anthropic's Messages, of SGLang's
+// /generate, of Triton, TGI and llama.cpp, of vLLM's gRPC service, and server-sent events of the WHATWG.
 type AnswerReader struct {
 	Format AnswerFormat
 	Events bool // the body is a stream of events that can be read

@@ -3,13 +3,13 @@ package api
 const (
 	// maxID is the maximum length of an identifier, in bytes. OpenAI's have 53, vLLM's and SGLang's 37, UUIDs 36.
 	maxID = 128
-	// maxBeforeID is the part of a body that is searched, in bytes. The identifier comes first in a response, and in its first event; of sorted
-	// keys a few short ones come before.
+	// maxBeforeID is the part of a body that is searched, in bytes. The identifier comes first in a response, and in its first event; of
+	// sorted keys a few short ones come before.
 	maxBeforeID = 4 << 10
 )
 
-// ResponseIDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of an event.
-// The identifier may have any form. The reader looks at each byte once, and has a fixed size.
+// ResponseIDReader finds the identifier of a response of OpenAI's responses API: the member id of an object, or of the member response of
+// an event. The identifier may have any form. The reader looks at each byte once, and has a fixed size.
 type ResponseIDReader struct {
 	OnFound func(id []byte) // is called once, if there is one
 

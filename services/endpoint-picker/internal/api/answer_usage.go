@@ -1,5 +1,5 @@
-// The answer_ files read the bodies of responses as they pass: their content and the usage that the model server reports (AnswerReader), the
-// name of its model (ModelRenamer), and the identifier of a response that it stores (ResponseIDReader).
+// The answer_ files read the bodies of responses as they pass: their content and the usage that the model server reports (AnswerReader),
+// the name of its model (ModelRenamer), and the identifier of a response that it stores (ResponseIDReader).
 //
 // Bodies come in pieces with arbitrary boundaries. Usage and the name of the model are found by one fact about JSON: quotes inside a string
 // are escaped, so an unescaped "usage" followed by a colon is always a key. So the body is searched for it, and need not be known to be

@@ -110,8 +110,8 @@ type Parsers struct {
 	others bool   // accept paths without a parser, and bodies that their parser cannot read
 }
 
-// NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused, and those that their
-// parser cannot read.
+// NewParsers returns the parsers with the given names. Without the passthrough parser, bodies of other paths are refused, and those that
+// their parser cannot read.
 func NewParsers(names ...string) (*Parsers, error) {
 	p := &Parsers{}
 	for _, name := range names {
@@ -171,8 +171,8 @@ func (in *Incoming) rawPath() string {
 	return raw
 }
 
-// CleanPath returns the path without the query, percent-encoding, and slashes without meaning, which some model servers understand. It is empty
-// if unknown.
+// CleanPath returns the path without the query, percent-encoding, and slashes without meaning, which some model servers understand. It is
+// empty if unknown.
 func (in *Incoming) CleanPath() string {
 	raw := in.rawPath()
 	if raw == "" {

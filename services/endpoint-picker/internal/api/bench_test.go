@@ -8,7 +8,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
-// BenchmarkParse reads bodies of about 67 kB: a long text, an agent with tools and calls of them, and texts in a script that some clients escape.
+// BenchmarkParse reads bodies of about 67 kB: a long text, an agent with tools and calls of them, and texts in a script that some clients
+// escape.
 func BenchmarkParse(b *testing.B) {
 	const size = 67_000
 	chat := func(content string) string {

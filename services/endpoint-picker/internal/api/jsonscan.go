@@ -1,7 +1,7 @@
-// A Scanner reads a few fields of a JSON text without decoding it. It reads the text once, from start to end. Callers open objects and arrays, check the keys, read the values that
-// they need and skip the others. The Scanner validates every byte like encoding/json: a text that was read to its end is
-// valid JSON. It allocates nothing but the stack of open objects and arrays, and a buffer for keys with escapes; both have
-// fixed limits. A Scanner can also accept the numbers that Python's json module writes and reads beyond JSON.
+// A Scanner reads a few fields of a JSON text without decoding it. It reads the text once, from start to end. Callers open objects and
+// arrays, check the keys, read the values that they need and skip the others. The Scanner validates every byte like encoding/json: a text
+// that was read to its end is valid JSON. It allocates nothing but the stack of open objects and arrays, and a buffer for keys with
+// escapes; both have fixed limits. A Scanner can also accept the numbers that Python's json module writes and reads beyond JSON.
 //
 // After the first error all methods do nothing, and Err returns it.
 

@@ -59,8 +59,8 @@ func cutLine(raw []byte) (line, rest []byte) {
 	}
 }
 
-// hasShortPrefix reports whether the text of a string begins with another text, which is its own shortest spelling and shorter than the buffer. The
-// string is given without its quotes.
+// hasShortPrefix reports whether the text of a string begins with another text, which is its own shortest spelling and shorter than the
+// buffer. The string is given without its quotes.
 func hasShortPrefix(raw []byte, prefix string, buffer []byte) bool {
 	if bytes.HasPrefix(raw, []byte(prefix)) {
 		return true

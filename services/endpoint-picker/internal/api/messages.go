@@ -194,8 +194,8 @@ func (r *Request) readItemArguments() Part {
 	return r.valuePart(r.readArguments(), Object, from)
 }
 
-// isItemKey reports whether a key of an item of the responses API, or of its contents, is of the API alone: servers put it into answers, and
-// ignore it in requests.
+// isItemKey reports whether a key of an item of the responses API, or of its contents, is of the API alone: servers put it into answers,
+// and ignore it in requests.
 func isItemKey(key []byte) bool {
 	switch string(key) {
 	case "id", "status", "annotations", "logprobs":

@@ -219,7 +219,8 @@ func (r *Request) textBuffer() []byte {
 	return r.short
 }
 
-// readPart reads a string, a list or an object whose beginning alone is of no use. Other values are no part of a prompt, nor are empty ones.
+// readPart reads a string, a list or an object whose beginning alone is of no use. Other values are no part of a prompt, nor are empty
+// ones.
 func (r *Request) readPart(sh shape) Part {
 	kind := r.scanner.NextKind()
 	if kind != String && kind != Array && kind != Object {

@@ -332,12 +332,13 @@ func (e ExtProc) validateFlags() error {
 	return nil
 }
 
-// memoryShare is the part of the process's memory that gateways and clients of all listeners may hold, as a divisor. With all of it in use, the collector finds next to
-// nothing to free, and takes half of the processors while it looks. At a third, small containers refuse bodies for which they have room.
+// memoryShare is the part of the process's memory that gateways and clients of all listeners may hold, as a divisor. With all of it in
+// use, the collector finds next to nothing to free, and takes half of the processors while it looks. At a third, small containers refuse
+// bodies for which they have room.
 const memoryShare = 2
 
-// FitMemory lowers the limits to a process with the soft memory limit given, so that it refuses bodies instead of collecting garbage without
-// end. It reports whether it lowered any.
+// FitMemory lowers the limits to a process with the soft memory limit given, so that it refuses bodies instead of collecting garbage
+// without end. It reports whether it lowered any.
 func (e *ExtProc) FitMemory(limit int64) bool {
 	before := *e
 	e.MaxBuffered = Size(min(int64(e.MaxBuffered), limit/memoryShare))

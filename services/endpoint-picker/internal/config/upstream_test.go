@@ -311,8 +311,8 @@ func TestUpstreamsFlagsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `--tls-cipher-suites "AES" is not one of TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384`)
 }
 
-// upstreamFlags are all flags of the pickers of the Inference Extension 0.1 to 1.5 and of the llm-d router up to 0.11, with a value that changes
-// something there.
+// upstreamFlags are all flags of the pickers of the Inference Extension 0.1 to 1.5 and of the llm-d router up to 0.11, with a value that
+// changes something there.
 var upstreamFlags = []struct {
 	flag   string
 	answer string // obeyed, unused, or a part of the error

@@ -59,8 +59,8 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 // minute unless configured.
 const expiryInterval = time.Second
 
-// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and leases of failed requests that no pick ends. It does not depend on
-// scrapes: without them, leases of gateways that close streams early would be load forever.
+// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and leases of failed requests that no pick ends. It
+// does not depend on scrapes: without them, leases of gateways that close streams early would be load forever.
 type Expirer struct {
 	limit     time.Duration
 	endpoints atomic.Pointer[[]*Endpoint]

@@ -9,10 +9,10 @@ package estimate
 // percent. The largest effects are those of priorCosts, slowdownPrior and progressCredit, and long-answers with twice the
 // priorCosts (two replicas: +22).
 //
-// For usualAnswer, maxAnswer, progressCredit, and the numbers of tokens, of pairs of them and of caches, it is that over 8 scenarios, each with three seeds, from a run of
-// make bench BENCH=Sensitivity: 2 that follow the estimator's own model, 2 the realistic law, 2 whose servers keep less than their pages
-// say, and 2 with recorded requests. There chance is 2 %: a program that only rounds in another way differs by 1.2 %, with a standard
-// error of 1.4 %.
+// For usualAnswer, maxAnswer, progressCredit, and the numbers of tokens, of pairs of them and of caches, it is that over 8 scenarios,
+// each with three seeds, from a run of make bench BENCH=Sensitivity: 2 that follow the estimator's own model, 2 the realistic law, 2
+// whose servers keep less than their pages say, and 2 with recorded requests. There chance is 2 %: a program that only rounds in another
+// way differs by 1.2 %, with a standard error of 1.4 %.
 //
 // Origins:
 //

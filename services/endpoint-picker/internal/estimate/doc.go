@@ -7,9 +7,9 @@
 //
 // times the slowdown of the server. The tokens are those of prompts to compute: of requests that were placed there and have no
 // first token yet, and of the request itself. The pairs are each of these tokens with each one before it, in the cache or not:
-// attention makes the tokens of a long context cost more. Both together are the work, in tokens without a context. For requests of other replicas the server's page contains their number, but
-// not their progress: a part of them is in prefill. If a server is late, because it waits for KV cache or has died, its delay
-// so far is added to its estimate.
+// attention makes the tokens of a long context cost more. Both together are the work, in tokens without a context. For requests of other
+// replicas the server's page contains their number, but not their progress: a part of them is in prefill. If a server is late, because it
+// waits for KV cache or has died, its delay so far is added to its estimate.
 //
 //	ttft.go      the TTFT of a request on a server, from its costs and the server's load
 //	learner.go   the costs, in seconds per unit, learned from first tokens; they belong to the pool, because its servers run

@@ -1,5 +1,5 @@
 // Package pick picks the endpoint of a request: from a request.PickInput to a request.PickResult. A Balancer converts the snapshot of the
-// datastore to candidates, lets a scheduling profile choose one, and counts the request on that endpoint.
+// pool to candidates, lets a scheduling profile choose one, and counts the request on that endpoint.
 //
 // A pick parses the prompt in the request's body, looks it up in the index of prefixes, and estimates the time to first
 // token for each endpoint. It reads atomics and takes no lock, except for sessions by name. The index learns the choice

@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have stopped.
+// chooseEndpoint lets the profile choose among the working endpoints. If none of these has room, it may choose one that seems to have
+// stopped.
 func (p *pickState) chooseEndpoint(endpoints []*endpoint.Endpoint, indexes []int) (*scheduling.Candidate, error) {
 	if err := p.collectCandidates(endpoints, indexes); err != nil {
 		return nil, err

@@ -49,8 +49,8 @@ func (o *responseObserver) ObserveAttempt(address, failure string) {
 	}
 }
 
-// ObserveResponder records which endpoint responded. If it is another one than the picked one, the picked one failed before, and the request
-// belongs to the other one: its load, its first token, and its prompt in the prefix cache.
+// ObserveResponder records which endpoint responded. If it is another one than the picked one, the picked one failed before, and the
+// request belongs to the other one: its load, its first token, and its prompt in the prefix cache.
 func (o *responseObserver) ObserveResponder() {
 	b, r := o.balancer, o.record
 	if !r.HasMoved() {

@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// maxResponses is the maximum number of responses whose servers are known: those of an hour at 18 a second. An entry has a fixed size, so all
-// take about 3 MiB.
+// maxResponses is the maximum number of responses whose servers are known: those of an hour at 18 a second. An entry has a fixed size, so
+// all take about 3 MiB.
 const maxResponses = 1 << 16
 
 // storedResponses remembers which server stored which response of OpenAI's responses API, by hashes of their identifiers. The oldest is

@@ -27,7 +27,8 @@ const (
 	answerMargin = time.Second
 )
 
-// dispatchedCount counts the requests that have left the queue, and are not counted on an endpoint yet. Whoever lets requests leave holds mu.
+// dispatchedCount counts the requests that have left the queue, and are not counted on an endpoint yet. Whoever lets requests leave holds
+// mu.
 type dispatchedCount struct {
 	mu    sync.Mutex
 	count int

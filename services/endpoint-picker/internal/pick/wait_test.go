@@ -359,7 +359,8 @@ type current struct {
 
 func (c current) Current() *pluginconfig.Config { return c.config.Load() }
 
-// TestDisplacedRequest has a full server, and a queue that a request of higher priority fills. The one that loses its place must not overtake it.
+// TestDisplacedRequest has a full server, and a queue that a request of higher priority fills. The one that loses its place must not
+// overtake it.
 func TestDisplacedRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

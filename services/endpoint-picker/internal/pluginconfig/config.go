@@ -2,8 +2,8 @@
 // to scrape.
 //
 // Load converts a text to a Config or to all its problems, each with its line and its fix. The format is that of the llm-d
-// router and of the Inference Extension, in all apiVersions. Parsing is strict: an unknown field is an error, and so is a plugin that this picker
-// does not have, with its replacement. An accepted text is compiled: names are resolved, defaults are filled in, and every
+// router and of the Inference Extension, in all apiVersions. Parsing is strict: an unknown field is an error, and so is a plugin that
+// this picker does not have, with its replacement. An accepted text is compiled: names are resolved, defaults are filled in, and every
 // plugin is made. A Config never changes.
 //
 // The package knows the sections of a configuration and the registry of plugins (package plugins), but no plugin. It reads no

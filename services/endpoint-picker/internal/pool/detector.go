@@ -9,15 +9,16 @@
 //	                                                         +--> ejected, for twice as long
 //
 // Package request derives a health signal from each response, and package pick passes it on (responseObserver, whose comment shows what
-// else a failure causes). An endpoint is ejected after a number of failures without an answer in between, or when it fails out of proportion: far more often than the
-// other endpoints of the pool at the same time. What all of them do, such as refusing a wrong request, ejects none. A probe is one of the
-// regular requests. An endpoint that was ejected because of a refused scrape also returns with the next scrape that is not refused.
+// else a failure causes). An endpoint is ejected after a number of failures without an answer in between, or when it fails out of
+// proportion: far more often than the other endpoints of the pool at the same time. What all of them do, such as refusing a wrong
+// request, ejects none. A probe is one of the regular requests. An endpoint that was ejected because of a refused scrape also returns
+// with the next scrape that is not refused.
 //
-// Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients may
-// have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
+// Answers that end early for an unknown reason, because the server broke off or the client left, are compared in the same way. If clients
+// may have chosen the endpoint, these answers eject it only if it completes no other one, and several prompts differ.
 //
-// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone. So is one that
-// says that it does not have this model, before it has answered any request for another one.
+// An endpoint that refuses all requests for one model, which others answer, is ejected for the requests for this model alone. So is one
+// that says that it does not have this model, before it has answered any request for another one.
 //
 // At most half of the endpoints are ejected at a time, and never the last one: if most endpoints fail, the cause is probably
 // elsewhere, and sending all requests to fewer endpoints would only move the failures.
@@ -164,7 +165,7 @@ func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	}
 }
 
-// A assessment is what a response says of its endpoint.
+// An assessment is what a response says of its endpoint.
 type assessment struct {
 	out   bool // it fails far more often than others
 	usual bool // it fails like others

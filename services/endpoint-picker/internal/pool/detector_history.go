@@ -122,8 +122,8 @@ func (h *history) addRefusal(r *Response) {
 	h.refusals.failures++
 }
 
-// earlyEnds are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after the
-// first of them and got a whole answer.
+// earlyEnds are the answers of an endpoint that ended early, and nobody knows whose fault it was, since the last request that came after
+// the first of them and got a whole answer.
 type earlyEnds struct {
 	prompts     uint64    // a bit for each first half of a prompt: one client, whose requests are alike, is not the endpoint
 	since       time.Time // the first of these requests was placed

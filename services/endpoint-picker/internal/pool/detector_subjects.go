@@ -72,8 +72,8 @@ func (d *Detector) EndpointsLacking(subject uint64) Lacks {
 	return nil
 }
 
-// countAnswer counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests before:
-// then it does not lack the subject, which says something of the endpoint. The caller holds mu.
+// countAnswer counts an answer to a request of a subject that is followed. It reports whether the endpoint refused some of these requests
+// before: then it does not lack the subject, which says something of the endpoint. The caller holds mu.
 func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {
@@ -90,7 +90,8 @@ func (d *Detector) countAnswer(e *endpoint.Endpoint, r *Response) (refused bool)
 	return before.doubtful
 }
 
-// countRefusal counts a refusal of a request of a subject, or an answer to one that ended early. An endpoint that is ejected for all requests lacks nothing. The caller holds mu.
+// countRefusal counts a refusal of a request of a subject, or an answer to one that ended early. An endpoint that is ejected for all
+// requests lacks nothing. The caller holds mu.
 func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool) {
 	s := d.subjects[r.Subject]
 	if s == nil {

@@ -1,8 +1,8 @@
 // A Queue contains the requests of a pool that wait for an endpoint. They leave in order of priority, then of arrival. The pool says when,
 // and how many: a queue knows no endpoints.
 //
-// A queue is bounded in requests and bytes. A request that finds it full takes the place of requests of lower priority, the last ones first,
-// or is refused. Each request waits for a limited time.
+// A queue is bounded in requests and bytes. A request that finds it full takes the place of requests of lower priority, the last ones
+// first, or is refused. Each request waits for a limited time.
 
 package pool
 

@@ -121,8 +121,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestStreamForFollowers writes what a follower reads into a file, which the follower of the variant-autoscaler is tested with: the request, the
-// head of the answer and the lines of the stream.
+// TestStreamForFollowers writes what a follower reads into a file, which the follower of the variant-autoscaler is tested with: the
+// request, the head of the answer and the lines of the stream.
 func TestStreamForFollowers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

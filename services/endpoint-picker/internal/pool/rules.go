@@ -2,8 +2,8 @@
 // InferenceObjective, and its target model, by the rules of InferenceModelRewrites. It is pure: callers provide the objects
 // and the randomness.
 //
-// ReadObjective and ReadRewrite convert an object, or return its problems. CompileRules makes a RulesSnapshot of all objects, in which every query is one map
-// look-up. Rules holds the current RulesSnapshot. Queries do not allocate.
+// ReadObjective and ReadRewrite convert an object, or return its problems. CompileRules makes a RulesSnapshot of all objects, in which
+// every query is one map look-up. Rules holds the current RulesSnapshot. Queries do not allocate.
 //
 // The order of rewrites for a model:
 //

@@ -19,7 +19,7 @@ const (
 
 const matchExact = "Exact"
 
-// An RuleObject is an object of any kind, in the form from the API server.
+// A RuleObject is an object of any kind, in the form from the API server.
 type RuleObject struct {
 	Name    string
 	Created time.Time

@@ -1,5 +1,5 @@
-// A Store contains the endpoints of a pool. Its input is a source: an InferencePool and its pods, the pods of a selector, or a file. A Store does not know which. The
-// output is an immutable Snapshot that is replaced as a whole, so the pick path reads it without a lock.
+// A Store contains the endpoints of a pool. Its input is a source: an InferencePool and its pods, the pods of a selector, or a file. A
+// Store does not know which. The output is an immutable Snapshot that is replaced as a whole, so the pick path reads it without a lock.
 //
 // An endpoint lives as long as its source describes it by the same identity: it keeps its load from one snapshot to the
 // next, and a new pod with the same address is a new endpoint. Only changes of the source change a snapshot: while the API

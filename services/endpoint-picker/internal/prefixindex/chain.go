@@ -103,8 +103,8 @@ func (c *Chain) Write(text []byte) {
 	c.rest = append(c.rest, text[:min(len(text), blockBytes)]...)
 }
 
-// WriteValue appends something of which only a hash is known, and its size as that of a text: an image or another medium, a tool, a role. All
-// blocks from here on depend on the hash.
+// WriteValue appends something of which only a hash is known, and its size as that of a text: an image or another medium, a tool, a role.
+// All blocks from here on depend on the hash.
 func (c *Chain) WriteValue(hash uint64, bytes int) {
 	if c.isFull() {
 		return

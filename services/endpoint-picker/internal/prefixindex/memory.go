@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A MemoryBudget is the approximate memory of several indexes together. One index may take all of it while the others need little. When all is
-// taken, the largest index gives way to those with less than an equal part. It is safe for concurrent use.
+// A MemoryBudget is the approximate memory of several indexes together. One index may take all of it while the others need little. When
+// all is taken, the largest index gives way to those with less than an equal part. It is safe for concurrent use.
 type MemoryBudget struct {
 	maxBytes int64
 	used     atomic.Int64

@@ -13,8 +13,8 @@ import (
 // prompts of a thousand tokens.
 const maxPending = 32 << 20
 
-// pendingBytes counts what waits for the readers of all pools. While it is over half of the limit, no reader may have more than its equal part
-// of the other half, so that all of them together stay within the limit. It is safe for concurrent use.
+// pendingBytes counts what waits for the readers of all pools. While it is over half of the limit, no reader may have more than its equal
+// part of the other half, so that all of them together stay within the limit. It is safe for concurrent use.
 type pendingBytes struct {
 	limit   int64
 	bytes   atomic.Int64

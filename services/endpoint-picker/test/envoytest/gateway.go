@@ -43,7 +43,8 @@ type Rules struct {
 	Reply     []string                   // response headers that may be set
 }
 
-// A Gateway is one stream. RecordSent records messages, CheckReply checks replies, and CheckFinished checks that all messages were answered.
+// A Gateway is one stream. RecordSent records messages, CheckReply checks replies, and CheckFinished checks that all messages were
+// answered.
 type Gateway struct {
 	rules             Rules
 	request, response direction

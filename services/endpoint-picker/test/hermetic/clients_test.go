@@ -306,8 +306,8 @@ func TestCurl(t *testing.T) {
 		first      = "Expect: 100-continue"
 		whenLarger = `"message":"request body is over 400000 bytes: send a shorter one"`
 
-		// sendsOn is the exit code of curl 7 when it cannot send more of the request over HTTP/2, because Envoy has answered and ended the stream. If it
-		// notices that before it has read the answer, it shows none.
+		// sendsOn is the exit code of curl 7 when it cannot send more of the request over HTTP/2, because Envoy has answered and ended the
+		// stream. If it notices that before it has read the answer, it shows none.
 		sendsOn  = 92
 		noAnswer = "\n000 HTTP/0"
 	)

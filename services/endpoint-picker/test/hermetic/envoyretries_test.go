@@ -64,9 +64,9 @@ func (a *attempts) seen() []string {
 	return slices.Clone(a.servers)
 }
 
-// TestEnvoy_RetriesAreJudged has servers that fail their first request, behind an Envoy with the retry policy of the example. The picker ejects
-// a server at its first failure: those that failed are ejected, as far as Envoy tells of them, and no others are. Envoy tells of the server whose
-// response it passes on, so that the picker knows that the picked one has failed, but not of those between them.
+// TestEnvoy_RetriesAreJudged has servers that fail their first request, behind an Envoy with the retry policy of the example. The picker
+// ejects a server at its first failure: those that failed are ejected, as far as Envoy tells of them, and no others are. Envoy tells of
+// the server whose response it passes on, so that the picker knows that the picked one has failed, but not of those between them.
 func TestEnvoy_RetriesAreJudged(t *testing.T) {
 	t.Parallel()
 	program := findEnvoy(t)

@@ -86,8 +86,8 @@ func (e emulators) fail(t *testing.T, fault string, servers ...int) {
 	}
 }
 
-// proxy runs a picker with the proxy listener in front of the servers. An ejection lasts longer than the test, so that what it counts does not
-// depend on the speed of the machine: it is simulations that have probes.
+// proxy runs a picker with the proxy listener in front of the servers. An ejection lasts longer than the test, so that what it counts
+// does not depend on the speed of the machine: it is simulations that have probes.
 func (e emulators) proxy(t *testing.T, flags ...string) *rig {
 	t.Helper()
 	endpoints := []object{}

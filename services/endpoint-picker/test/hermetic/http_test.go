@@ -182,8 +182,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestBodiesThatServersJudge has bodies without a model, and others that the picker cannot read. Every listener places their requests, and the
-// server gets them as they are.
+// TestBodiesThatServersJudge has bodies without a model, and others that the picker cannot read. Every listener places their requests,
+// and the server gets them as they are.
 func TestBodiesThatServersJudge(t *testing.T) {
 	t.Parallel()
 	const path, chat = "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hi"}]}`

@@ -57,8 +57,8 @@ func openWebSocket(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	return c, from
 }
 
-// assertWebSocket exchanges lines over a WebSocket, each after the answer to the one before. The request is in flight for as long. Then it has
-// the server close others, and expects their last bytes.
+// assertWebSocket exchanges lines over a WebSocket, each after the answer to the one before. The request is in flight for as long. Then
+// it has the server close others, and expects their last bytes.
 func assertWebSocket(t *testing.T, r *rig, address string) {
 	t.Helper()
 	c, from := openWebSocket(t, address)

@@ -73,8 +73,8 @@ func (b *Builder) wantHeader(name string) {
 	}
 }
 
-// useProducer counts the prefix producer with a name as the one that a plugin reads. The empty name is that of the type. It refuses a second
-// one.
+// useProducer counts the prefix producer with a name as the one that a plugin reads. The empty name is that of the type. It refuses a
+// second one.
 func (b *Builder) useProducer(name string) {
 	name = cmp.Or(name, typeApproxPrefixCacheProducer)
 	other := b.Parts.producer

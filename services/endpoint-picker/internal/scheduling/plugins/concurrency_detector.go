@@ -75,8 +75,8 @@ func (d *concurrencyDetector) Filter(_ *scheduling.Request, candidates []schedul
 	return scheduling.KeepAccepted(candidates, func(c *scheduling.Candidate) bool { return d.fullness(&c.Load) < 1+d.Headroom })
 }
 
-// fullness returns the load of an endpoint divided by its capacity. Failed requests take none of it: a client whose requests all servers refuse
-// must not fill them.
+// fullness returns the load of an endpoint divided by its capacity. Failed requests take none of it: a client whose requests all servers
+// refuse must not fill them.
 func (d *concurrencyDetector) fullness(l *scheduling.Load) float64 {
 	full := 0.0
 	if d.requests > 0 {

@@ -28,7 +28,7 @@ func DefaultParsers() []Type {
 	return list
 }
 
-// parser is one of the parsers of package request.
+// parser is one of the parsers of package api.
 type parser struct {
 	noParameters
 

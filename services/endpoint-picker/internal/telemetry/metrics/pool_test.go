@@ -152,7 +152,8 @@ llm_d_epp_scheduler_attempts_total{endpoint_name="a",namespace="ns",port="8200",
 	assert.Len(t, m.requests.attempts.known, 2, "those of one that has gone are forgotten")
 }
 
-// TestWaitingRequestsOfManyModels has clients that invent names: series are bounded, and requests that no server got take no names of others.
+// TestWaitingRequestsOfManyModels has clients that invent names: series are bounded, and requests that no server got take no names of
+// others.
 func TestWaitingRequestsOfManyModels(t *testing.T) {
 	t.Parallel()
 	q := newRequests(prometheus.NewRegistry())

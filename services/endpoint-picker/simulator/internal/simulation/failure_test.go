@@ -54,8 +54,8 @@ var failingTrace = sync.OnceValue(func() *Trace {
 	return s.Trace(1)
 })
 
-// coldTrace returns 20 s of 1000 requests with short answers to three servers, which take some more time to the first token: many requests come
-// before a new picker has seen any answer.
+// coldTrace returns 20 s of 1000 requests with short answers to three servers, which take some more time to the first token: many
+// requests come before a new picker has seen any answer.
 func coldTrace(first time.Duration) *Trace {
 	s := usualScenario("cold", Prefixes{Count: 20_000, Tokens: 256, Own: 64, Answer: 16}.Workload(50)).withServers(3)
 	s.Workload.rate = 50
@@ -113,9 +113,9 @@ var cold = map[time.Duration]func() *Trace{
 	time.Second:            sync.OnceValue(func() *Trace { return coldTrace(time.Second) }),
 }
 
-// failingCases are all cases: servers that fail, always or a tenth of the time, at once or a little later, while the others work or have not
-// begun to answer; that never answer; that stop after the first token; and the same with upstream's scorers. Clients wait for longer than an
-// answer takes, and then go.
+// failingCases are all cases: servers that fail, always or a tenth of the time, at once or a little later, while the others work or have
+// not begun to answer; that never answer; that stop after the first token; and the same with upstream's scorers. Clients wait for longer
+// than an answer takes, and then go.
 func failingCases() (all []failingCase) {
 	add := func(name string, trace func() *Trace, f Failure, every int) *failingCase {
 		f.Every = every
@@ -157,8 +157,8 @@ func failingCases() (all []failingCase) {
 	return append(all, upstreamCases()...)
 }
 
-// upstreamCases have the scorers of the upstream default configuration, which go by metrics pages and prompts, and a server that they like: its
-// page has no queue, and its cache is empty.
+// upstreamCases have the scorers of the upstream default configuration, which go by metrics pages and prompts, and a server that they
+// like: its page has no queue, and its cache is empty.
 func upstreamCases() (all []failingCase) {
 	for name, tt := range map[string]struct {
 		failure Failure
@@ -227,8 +227,8 @@ func TestFailingServerGetsFewRequestsOnce(t *testing.T) {
 	assert.Empty(t, once, "there are no such cases")
 }
 
-// TestAnswersThatAreCutWherePromptsAre has a server that begins to cut all answers when it has some prompts in its cache, so that their clients may
-// have chosen it, behind a gateway that does not say who ended them.
+// TestAnswersThatAreCutWherePromptsAre has a server that begins to cut all answers when it has some prompts in its cache, so that their
+// clients may have chosen it, behind a gateway that does not say who ended them.
 func TestAnswersThatAreCutWherePromptsAre(t *testing.T) {
 	t.Parallel()
 	const from = 8 * time.Second
@@ -282,8 +282,8 @@ func (t *Trace) client() int {
 	return client
 }
 
-// checkLeaving has clients that leave while they receive answers, behind a gateway that does not say so: a tenth of all requests, or one client
-// with all its requests, which are a twentieth, and whose prompts keep them on few servers. It ejects nobody.
+// checkLeaving has clients that leave while they receive answers, behind a gateway that does not say so: a tenth of all requests, or one
+// client with all its requests, which are a twentieth, and whose prompts keep them on few servers. It ejects nobody.
 func checkLeaving(t *testing.T, s Scenario, who string, pauses ...time.Duration) {
 	t.Helper()
 	trace := s.Trace(1)

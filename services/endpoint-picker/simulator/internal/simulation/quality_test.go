@@ -42,7 +42,8 @@ func (r ratios) assertWithin(t *testing.T, bounds ratios, what string) {
 // The tests below and TestPickerOnProfiles have one seed and few requests. The tables with all seeds, scenarios and fleets are in
 // quality_long_test.go and fit_long_test.go, for `make test-long`.
 
-// assertFast checks the mean and the median time to the first token, to those of another policy. Of few requests, the 99th percentile is chance.
+// assertFast checks the mean and the median time to the first token, to those of another policy. Of few requests, the 99th percentile is
+// chance.
 func assertFast(t *testing.T, r, with Result, mean, median float64) {
 	t.Helper()
 	a, b := r.FirstTokenTimes(), with.FirstTokenTimes()

@@ -151,8 +151,8 @@ func scramble(numbers ...uint64) uint64 {
 	return h
 }
 
-// recordedPrompt is a request of a recording. Its text is generated when it is needed: the prompts of a recording together can be too long for
-// the memory.
+// recordedPrompt is a request of a recording. Its text is generated when it is needed: the prompts of a recording together can be too
+// long for the memory.
 type recordedPrompt struct {
 	recording *Recording
 	request   *recordedRequest

@@ -23,8 +23,8 @@ type figures struct {
 // variantLine is the start of the line with the figures of a program.
 const variantLine = "figures of the variant: "
 
-// sensitive are the scenarios: two with the picker's own model, two with the realistic law, of which one has a slow server, and two in which
-// servers keep less than their pages say. With a recording, also its excerpts on two profiles.
+// sensitive are the scenarios: two with the picker's own model, two with the realistic law, of which one has a slow server, and two in
+// which servers keep less than their pages say. With a recording, also its excerpts on two profiles.
 func sensitive(b *testing.B) []Scenario {
 	b.Helper()
 	standard := map[string]Scenario{}

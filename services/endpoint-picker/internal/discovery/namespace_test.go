@@ -35,7 +35,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
 
-// moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under test.
+// moment is enough for a change to reach everyone, on the clock of a bubble: longer than every interval and back-off of the code under
+// test.
 const moment = time.Minute
 
 func TestMain(m *testing.M) {

@@ -6,8 +6,8 @@
 //	llm-d.ai/active-ports           endpoints
 //	absent                          all ports of the pool
 //	"8000,8002"                     these, as far as they are ports of the pool; the rest of the list is ignored
-//	"9999", not one of the pool's   none, and a Problem: the pod said clearly that its ports are others
-//	"", or no number in it          all, and a Problem
+//	"9999", not one of the pool's   none, and a problem: the pod said clearly that its ports are others
+//	"", or no number in it          all, and a problem
 //
 // The last line is the lesser evil. A port without a listener fails only the requests that are sent there, which the picker
 // detects. If an error in a template meant "none", it would empty a pool of ready pods.
