@@ -29,7 +29,6 @@ import (
 	inferencefake "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned/fake"
 
 	"fairlead.dev/pkg/kubetest"
-
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"

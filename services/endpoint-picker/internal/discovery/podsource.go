@@ -12,7 +12,6 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/pkg/logging"
-
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
@@ -68,11 +67,11 @@ func (s *PodSource) currentSelection() *Selection {
 	if s.fixed != nil {
 		return s.fixed
 	}
-	pool := s.namespace.poolNamed(s.name.Name)
-	if pool == nil {
+	found := s.namespace.poolNamed(s.name.Name)
+	if found == nil {
 		return nil
 	}
-	return toSelection(pool)
+	return toSelection(found)
 }
 
 // selectsPod reports whether the pool selected a pod, which may be nil, when it was last read.
@@ -104,23 +103,23 @@ func (s *PodSource) Reference() (corev1.ObjectReference, bool) {
 	if s.fixed != nil {
 		return reference, false
 	}
-	if pool := s.namespace.poolNamed(s.name.Name); pool != nil {
-		reference.UID, reference.ResourceVersion = pool.UID, pool.ResourceVersion
+	if found := s.namespace.poolNamed(s.name.Name); found != nil {
+		reference.UID, reference.ResourceVersion = found.UID, found.ResourceVersion
 	}
 	return reference, true
 }
 
 // toSelection converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.
-func toSelection(pool *inferencev1.InferencePool) *Selection {
+func toSelection(p *inferencev1.InferencePool) *Selection {
 	set := labels.Set{}
-	for key, value := range pool.Spec.Selector.MatchLabels {
+	for key, value := range p.Spec.Selector.MatchLabels {
 		set[string(key)] = string(value)
 	}
 	s := &Selection{Selector: labels.Nothing()}
 	if len(set) > 0 {
 		s.Selector = set.AsSelectorPreValidated()
 	}
-	for _, port := range pool.Spec.TargetPorts {
+	for _, port := range p.Spec.TargetPorts {
 		s.Ports = append(s.Ports, uint16(port.Number))
 	}
 	return s

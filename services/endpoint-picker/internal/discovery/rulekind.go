@@ -68,12 +68,12 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		pool, converted, note, err := k.convertObject(object, pools)
+		poolName, converted, note, err := k.convertObject(object, pools)
 		switch {
 		case err != nil:
 			malformed++
 		case converted != nil:
-			byPool[pool] = append(byPool[pool], *converted)
+			byPool[poolName] = append(byPool[poolName], *converted)
 			read++
 		}
 		if err != nil || note != "" {
@@ -95,7 +95,7 @@ func (k *ruleKind[T]) convertObject(object *unstructured.Unstructured, pools map
 			return "", nil, "", fmt.Errorf("encode spec: %w", err)
 		}
 	}
-	if poolName, err = pool.PoolName(o); pools[poolName] == nil || err != nil {
+	if poolName, err = pool.ReferencedPool(o); pools[poolName] == nil || err != nil {
 		return "", nil, "", err
 	}
 	converted, note, err = k.convert(o)

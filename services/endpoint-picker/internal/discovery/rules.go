@@ -94,10 +94,10 @@ func NewRules(p RulesParams) *Rules {
 }
 
 // AddPool follows the rules of a pool, and the models that its rewrites name, from the next reading on.
-func (r *Rules) AddPool(pool string, to *pool.Rules, models func(names ...string)) {
+func (r *Rules) AddPool(name string, to *pool.Rules, models func(names ...string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pools[pool] = &poolRules{rules: to, models: models}
+	r.pools[name] = &poolRules{rules: to, models: models}
 }
 
 // Refresh reads the objects, if they have been read before. When it returns, the rules of pools that were added are in force.
@@ -108,10 +108,10 @@ func (r *Rules) Refresh() {
 }
 
 // RemovePool ends AddPool.
-func (r *Rules) RemovePool(pool string) {
+func (r *Rules) RemovePool(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.pools, pool)
+	delete(r.pools, name)
 }
 
 // CheckReady returns ErrRulesNotRead until the objects have been read, or the patience is over.

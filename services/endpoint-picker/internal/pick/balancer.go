@@ -22,7 +22,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
-
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )

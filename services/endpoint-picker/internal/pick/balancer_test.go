@@ -24,11 +24,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
-	"fairlead.dev/services/endpoint-picker/test/apitest"
-
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
+	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -9,7 +9,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
-
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 

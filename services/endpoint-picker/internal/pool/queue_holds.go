@@ -29,8 +29,8 @@ const (
 	maxLine = 512 << 10
 )
 
-// A PoolQueue is the queue of one pool.
-type PoolQueue struct {
+// A NamedQueue is the queue of one pool.
+type NamedQueue struct {
 	Namespace string // empty without an InferencePool
 	Name      string
 	Queue     *Queue
@@ -45,13 +45,13 @@ type PoolQueue struct {
 // during the last minute. The stream begins with a line for each pool, and goes on with a line for each pool that changed. A pool that is
 // gone has no models. An empty line says that the stream is alive.
 type HoldsHandler struct {
-	queues    func() []PoolQueue
+	queues    func() []NamedQueue
 	clock     clock.PassiveClock
 	followers atomic.Int32
 }
 
 // NewHoldsHandler returns a HoldsHandler. The function returns the queues of the moment.
-func NewHoldsHandler(queues func() []PoolQueue, c clock.PassiveClock) *HoldsHandler {
+func NewHoldsHandler(queues func() []NamedQueue, c clock.PassiveClock) *HoldsHandler {
 	return &HoldsHandler{queues: queues, clock: c}
 }
 

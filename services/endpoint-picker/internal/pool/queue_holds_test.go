@@ -23,13 +23,13 @@ import (
 type world struct {
 	*HoldsHandler
 
-	all atomic.Pointer[[]PoolQueue]
+	all atomic.Pointer[[]NamedQueue]
 }
 
-func newWorld(all ...PoolQueue) *world {
+func newWorld(all ...NamedQueue) *world {
 	w := &world{}
 	w.all.Store(&all)
-	w.HoldsHandler = NewHoldsHandler(func() []PoolQueue { return *w.all.Load() }, clock.RealClock{})
+	w.HoldsHandler = NewHoldsHandler(func() []NamedQueue { return *w.all.Load() }, clock.RealClock{})
 	return w
 }
 
@@ -94,7 +94,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newQueue(), newQueue()
-		w := newWorld(PoolQueue{Namespace: "ns", Name: "a", Queue: a}, PoolQueue{Namespace: "ns", Name: "b", Queue: b})
+		w := newWorld(NamedQueue{Namespace: "ns", Name: "a", Queue: a}, NamedQueue{Namespace: "ns", Name: "b", Queue: b})
 		lines := follow(t, w)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines))
 
@@ -115,7 +115,7 @@ func TestStream(t *testing.T) {
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"b","models":[{"model":"l","waiting":0,"oldestSeconds":0},{"model":"m","waiting":0,"oldestSeconds":0}]}`}, read(lines))
 		time.Sleep(heartbeat)
 		assert.Equal(t, []string{""}, read(lines))
-		w.all.Store(&[]PoolQueue{{Namespace: "ns", Name: "a", Queue: newQueue()}})
+		w.all.Store(&[]NamedQueue{{Namespace: "ns", Name: "a", Queue: newQueue()}})
 		time.Sleep(50 * time.Millisecond)
 		assert.Equal(t, []string{`{"namespace":"ns","pool":"a","models":[]}`, `{"namespace":"ns","pool":"b","models":[]}`}, read(lines), "a is another pool now, and b is gone")
 	})
@@ -127,7 +127,7 @@ func TestStreamForFollowers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		chat, other := newQueue(), newQueue()
-		w := newWorld(PoolQueue{Namespace: "models", Name: "chat", Queue: chat}, PoolQueue{Namespace: "models", Name: "other", Queue: other})
+		w := newWorld(NamedQueue{Namespace: "models", Name: "chat", Queue: chat}, NamedQueue{Namespace: "models", Name: "other", Queue: other})
 		mux := http.NewServeMux()
 		mux.Handle(HoldsPattern, w)
 		response := open(t, mux)
@@ -144,7 +144,7 @@ func TestStreamForFollowers(t *testing.T) {
 		time.Sleep(time.Second)
 		chat.GrantNext(2)
 		time.Sleep(2 * heartbeat)
-		w.all.Store(&[]PoolQueue{{Namespace: "models", Name: "chat", Queue: chat}})
+		w.all.Store(&[]NamedQueue{{Namespace: "models", Name: "chat", Queue: chat}})
 		time.Sleep(time.Second)
 
 		for _, line := range read(lines) {

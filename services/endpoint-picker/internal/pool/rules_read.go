@@ -59,8 +59,8 @@ type targetSpec struct {
 	Weight *int32 `json:"weight"`
 }
 
-// PoolName returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
-func PoolName(o RuleObject) (string, error) {
+// ReferencedPool returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
+func ReferencedPool(o RuleObject) (string, error) {
 	var spec struct {
 		PoolRef poolRef `json:"poolRef"`
 	}

@@ -38,7 +38,7 @@ func TestReadObjective(t *testing.T) {
 			t.Parallel()
 			var got *Objective
 			o := RuleObject{Name: "o", Spec: []byte(tt.spec)}
-			pool, err := PoolName(o)
+			pool, err := ReferencedPool(o)
 			if err == nil && pool == "pool" {
 				got, err = ReadObjective(o)
 			}
@@ -97,7 +97,7 @@ func TestReadRewrite(t *testing.T) {
 			var got *RewriteObject
 			var note string
 			o := RuleObject{Name: "r", Created: rulesStart, Spec: []byte(tt.spec)}
-			pool, err := PoolName(o)
+			pool, err := ReferencedPool(o)
 			if err == nil && pool == "pool" {
 				got, note, err = ReadRewrite(o)
 			}

@@ -12,7 +12,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pick"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
-
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/debugpage"

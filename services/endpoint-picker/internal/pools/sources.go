@@ -13,7 +13,6 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/discovery"
-
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )

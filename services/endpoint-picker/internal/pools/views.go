@@ -38,10 +38,10 @@ func (r *Registry) DebugPools() []debugpage.Pool {
 }
 
 // PoolQueues returns the queues of the pools.
-func (r *Registry) PoolQueues() []pool.PoolQueue {
-	var queues []pool.PoolQueue
+func (r *Registry) PoolQueues() []pool.NamedQueue {
+	var queues []pool.NamedQueue
 	for _, p := range r.sortedPools() {
-		view := pool.PoolQueue{Name: p.title, Queue: p.Queue()}
+		view := pool.NamedQueue{Name: p.title, Queue: p.Queue()}
 		if reference, ok := p.source.Reference(); ok {
 			view.Namespace, view.Name = reference.Namespace, reference.Name
 		}

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )

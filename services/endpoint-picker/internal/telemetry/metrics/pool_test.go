@@ -14,10 +14,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/listener/decisionapi"
 	"fairlead.dev/services/endpoint-picker/internal/listener/grpcserver"
+	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
-
-	"fairlead.dev/services/endpoint-picker/internal/listener/httpproxy"
 	"fairlead.dev/services/endpoint-picker/internal/replicas"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
