@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxFormParts is the maximum number of fields and files of a form, as in Starlette, with which vLLM and SGLang read forms. OpenAI's APIs
-	// have some dozens. A form of as many takes a millisecond.
+	// maxFormParts is the maximum number of fields and files of a form, as in Starlette, with which vLLM and SGLang read forms. OpenAI's
+	// APIs have some dozens. A form of as many takes a millisecond.
 	maxFormParts = 1000
 	// maxPartHead is the maximum size of the headers of a field, in bytes. Those of clients have about 100.
 	maxPartHead = 8 << 10

@@ -30,8 +30,8 @@ const (
 	minBytesPerPart = 16
 	// freeParts is the number of parts that the smallest body may have, 1.5 KiB.
 	freeParts = 64
-	// maxHead is the maximum number of tools, of blocks of the system prompt, and of images before the first message, 6 KiB each. OpenAI's API
-	// allows 128 tools, and requests have at most dozens of images.
+	// maxHead is the maximum number of tools, of blocks of the system prompt, and of images before the first message, 6 KiB each.
+	// OpenAI's API allows 128 tools, and requests have at most dozens of images.
 	maxHead = 256
 	// pooledParts is the capacity of a list that may stay in a pool, 48 KiB. Chats of 1000 messages fit in.
 	pooledParts = 2048

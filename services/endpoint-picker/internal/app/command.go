@@ -57,7 +57,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 
 func servePicker(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	if e := &cfg.ExtProc; e.FitMemory(debug.SetMemoryLimit(-1)) {
-		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or lower the flags",
+		log.Warn("The memory limit is small, so the picker accepts less than its flags say: raise the memory limit of the container, or "+
+			"lower the flags",
 			zap.Stringer("max-buffered-bytes", &e.MaxBuffered), zap.Stringer("max-request-body", &e.MaxRequestBody))
 	}
 	err := Run(ctx, cfg, log)

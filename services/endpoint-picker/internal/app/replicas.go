@@ -15,7 +15,8 @@ func newReplicaNode(cfg *config.Config, log *zap.Logger, c *certificates) *repli
 		return nil
 	}
 	return replicas.New(replicas.Params{
-		Log: log.Named("replicas"), Flag: config.FlagReplicaBindAddress, BindAddress: cfg.Replicas.BindAddress, Addresses: cfg.Replicas.Addresses, TLS: c.forReplicas(),
+		Log: log.Named("replicas"), Flag: config.FlagReplicaBindAddress, BindAddress: cfg.Replicas.BindAddress,
+		Addresses: cfg.Replicas.Addresses, TLS: c.forReplicas(),
 	})
 }
 

@@ -120,6 +120,7 @@ func newProtection(cfg *config.Config, log *zap.Logger, cluster *clients, c cloc
 		return nil, fmt.Errorf("reviews of tokens: %w", err)
 	}
 	return metricsauth.New(metricsauth.Params{
-		Log: log.Named("metricsauth"), Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: c,
+		Log: log.Named("metricsauth"), Tokens: client.AuthenticationV1().TokenReviews(),
+		Access: client.AuthorizationV1().SubjectAccessReviews(), Clock: c,
 	}).Protect, nil
 }

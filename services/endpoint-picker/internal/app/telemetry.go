@@ -42,7 +42,8 @@ func newRecorder(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prom
 		return nil, nil
 	}
 	return recorder.New(recorder.Params{
-		Path: cfg.Recording.File, MaxBytes: int(cfg.Recording.MaxBytes), Log: log.Named("recorder"), Observer: metrics.NewRecording(r), Clock: c,
+		Path: cfg.Recording.File, MaxBytes: int(cfg.Recording.MaxBytes), Log: log.Named("recorder"), Observer: metrics.NewRecording(r),
+		Clock: c,
 	})
 }
 

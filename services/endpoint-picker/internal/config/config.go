@@ -181,9 +181,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Folder with tls.crt and tls.key. Empty: generate a self-signed certificate.")
 	fs.StringVar(&c.GRPC.ClientCAFile, flagClientCA, c.GRPC.ClientCAFile,
 		"PEM file with certificate authorities. Gateways need a client certificate from one of them. Empty: they need none.")
-	fs.StringSliceVar(&c.GRPC.ClientNames, flagClientName, c.GRPC.ClientNames, "A name that the client certificate of a gateway must have: "+
-		"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of them "+
-		"is enough.")
+	fs.StringSliceVar(&c.GRPC.ClientNames, flagClientName, c.GRPC.ClientNames,
+		"A name that the client certificate of a gateway must have: "+
+			"a DNS name or a URI such as a SPIFFE ID, or the common name of a certificate with neither. Repeat the flag for several; any of "+
+			"them is enough.")
 
 	c.ExtProc.addFlags(fs)
 	c.Proxy.addFlags(fs)
@@ -211,7 +212,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Drain.Delay, flagDrainDelay, c.Drain.Delay,
 		"Time after SIGTERM in which the picker is unready but still accepts requests, until gateways have noticed.")
 	fs.DurationVar(&c.Drain.Timeout, flagDrainTimeout, c.Drain.Timeout,
-		"Time after the drain delay for open requests to finish. Longer requests are cut: set it above the duration of the longest response.")
+		"Time after the drain delay for open requests to finish. Longer requests are cut: set it above the duration of the longest "+
+			"response.")
 
 	c.TLS.addFlags(fs)
 	c.Metrics.addFlags(fs)
@@ -219,7 +221,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Telemetry.addFlags(fs)
 	c.Recording.addFlags(fs)
 	fs.StringVar(&c.AddressFile, flagAddressFile, c.AddressFile,
-		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: none.")
+		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: "+
+			"none.")
 	addUpstreamFlags(fs)
 	acceptCamelFlags(fs)
 }
@@ -229,16 +232,16 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&e.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
 	fs.Var(&e.MaxBuffered, flagMaxBuffered,
-		"Maximum total size of requests, unread replies and open picks in memory, of all listeners. Beyond it, gateways and clients with more "+
-			"than their share get 429.")
+		"Maximum total size of requests, unread replies and open picks in memory, of all listeners. Beyond it, gateways and clients with "+
+			"more than their share get 429.")
 	fs.IntVar(&e.MaxStreams, flagMaxStreams, e.MaxStreams,
-		"Maximum number of open requests of all listeners, and of picks without an outcome. Beyond it, gateways and clients with more than "+
-			"their share get 429.")
+		"Maximum number of open requests of all listeners, and of picks without an outcome. Beyond it, gateways and clients with more "+
+			"than their share get 429.")
 	fs.DurationVar(&e.BodyTimeout, flagBodyTimeout, e.BodyTimeout,
 		"Maximum time to receive the headers of a request, and to receive its body. Slower requests get 408, and their memory is freed.")
 	fs.DurationVar(&e.IdleTimeout, flagIdleTimeout, e.IdleTimeout,
-		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it above "+
-			"the longest time that a model server is silent. 0 means no limit.")
+		"Maximum time without a message of a gateway after the pick, or without a byte of a model server at the proxy listener. Set it "+
+			"above the longest time that a model server is silent. 0 means no limit.")
 	fs.BoolVar(&e.LeaveEarly, flagEarlyClose, e.LeaveEarly,
 		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing "+
 			"endpoints.")

@@ -52,8 +52,8 @@ func (d *Decision) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&d.TLS, flagDecisionTLS, d.TLS,
 		"Serve the decision API over TLS, with the certificate, the client authorities and the client names of ext_proc.")
 	fs.DurationVar(&d.Timeout, flagDecisionTimeout, d.Timeout,
-		"Time after a pick, or after the report of its first token, in which its outcome must come. Set it above the duration of the longest "+
-			"response.")
+		"Time after a pick, or after the report of its first token, in which its outcome must come. Set it above the duration of the "+
+			"longest response.")
 }
 
 func (d Decision) validateFlags(g GRPC) error {
@@ -70,7 +70,8 @@ func (d Decision) validateFlags(g GRPC) error {
 	case d.TLS && !g.Secure:
 		return fmt.Errorf("--%s needs --%s, whose certificate it uses: give both", flagDecisionTLS, flagSecureServing)
 	case g.ClientCAFile != "" && !d.TLS:
-		return fmt.Errorf("--%s is for ext_proc, and --%s lets others in without a certificate: add --%s", flagClientCA, FlagDecisionAddress,
+		return fmt.Errorf("--%s is for ext_proc, and --%s lets others in without a certificate: add --%s", flagClientCA,
+			FlagDecisionAddress,
 			flagDecisionTLS)
 	case d.Timeout < time.Second:
 		return fmt.Errorf("--%s %s is too short: give at least 1s", flagDecisionTimeout, d.Timeout)

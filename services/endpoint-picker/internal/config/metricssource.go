@@ -22,8 +22,8 @@ const (
 )
 
 func addSourceFlags(fs *pflag.FlagSet) {
-	fs.Int(flagSourcePort, 0, "Port of the metrics pages of model servers. 0: that of the engine, such as 8002 for Triton, or else that of "+
-		"requests. The port of the configuration, and those of endpoints, take precedence.")
+	fs.Int(flagSourcePort, 0, "Port of the metrics pages of model servers. 0: that of the engine, such as 8002 for Triton, or else that "+
+		"of requests. The port of the configuration, and those of endpoints, take precedence.")
 	fs.String(flagSourceScheme, modelserver.DefaultSettings().Source.Scheme,
 		"Scheme of the metrics pages: http or https. That of the configuration takes precedence.")
 	fs.String(flagSourcePath, usualSourcePath,

@@ -56,11 +56,11 @@ func (p *Plugins) AtStart() bool { return p.File != "" || p.Text != "" }
 
 func (p *Plugins) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.File, flagConfigFile, p.File,
-		"File with the EndpointPickerConfig. Changes take effect without a restart. Without a configuration, requests go to the endpoint with "+
-			"the earliest expected first token.")
+		"File with the EndpointPickerConfig. Changes take effect without a restart. Without a configuration, requests go to the endpoint "+
+			"with the earliest expected first token.")
 	fs.StringVar(&p.Text, flagConfigText, p.Text, "EndpointPickerConfig as text.")
-	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig. Changes take effect without a restart. Without a namespace: the "+
-		"namespace of the pool.")
+	fs.Var(&p.Map, flagConfigMap, "ConfigMap with the EndpointPickerConfig. Changes take effect without a restart. Without a namespace: "+
+		"the namespace of the pool.")
 	fs.StringVar(&p.MapKey, flagConfigMapKey, p.MapKey, "Key of the ConfigMap. Empty: its only key.")
 }
 
@@ -73,7 +73,8 @@ func (p *Plugins) validateFlags() error {
 	}
 	switch {
 	case len(given) > 1:
-		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText, flagConfigMap)
+		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText,
+			flagConfigMap)
 	case p.MapKey != "" && p.Map.Name == "":
 		return errors.New("--" + flagConfigMapKey + " has no effect without --" + flagConfigMap + ": leave it out")
 	}

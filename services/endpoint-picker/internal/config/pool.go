@@ -77,12 +77,13 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Name.Namespace, flagPoolNamespace, p.Name.Namespace,
 		"Namespace of the InferencePool and its pods. Defaults to $NAMESPACE, then to default.")
 	fs.StringVar(&p.Group, flagPoolGroup, p.Group, "API group of the InferencePool.")
-	fs.Var(&p.Names, flagPool, "An InferencePool, by its name or namespace/name. Repeat the flag to serve several pools: the :authority of "+
-		"a stream, the Service and port of a pool's endpointPickerRef, selects one of them.")
+	fs.Var(&p.Names, flagPool, "An InferencePool, by its name or namespace/name. Repeat the flag to serve several pools: the :authority "+
+		"of a stream, the Service and port of a pool's endpointPickerRef, selects one of them.")
 	fs.Var(&p.Service, flagPickerService, "The Service of this picker, by its name or namespace/name, to serve all InferencePools of its "+
 		"namespace whose endpointPickerRef names it.")
-	fs.IntVar(&p.Max, flagMaxPools, p.Max, fmt.Sprintf("Maximum number of InferencePools that --%s serves, 1 to %d. Older pools come first.",
-		flagPickerService, maxPools))
+	fs.IntVar(&p.Max, flagMaxPools, p.Max,
+		fmt.Sprintf("Maximum number of InferencePools that --%s serves, 1 to %d. Older pools come first.",
+			flagPickerService, maxPools))
 	fs.Var(&p.Selector, flagSelector,
 		"Label selector of the pods of the model servers, instead of an InferencePool. Examples: app=vllm, 'app in (a,b),!canary'.")
 	fs.Var(&p.TargetPorts, flagTargetPorts, "Ports of the model servers in each selected pod: 1 to 8 ports, comma-separated.")

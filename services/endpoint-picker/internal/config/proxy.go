@@ -39,15 +39,16 @@ func (p *Proxy) ListenPort() int { return portOf(p.Address) }
 func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, flagProxyAddress, p.Address,
 		"Address of the proxy listener, for clients without a gateway, such as :8080. Empty: no listener.")
-	fs.BoolVar(&p.TLS, flagProxyTLS, p.TLS, "Serve the proxy listener over TLS, with the certificate and the client authorities of ext_proc.")
+	fs.BoolVar(&p.TLS, flagProxyTLS, p.TLS,
+		"Serve the proxy listener over TLS, with the certificate and the client authorities of ext_proc.")
 	fs.Var(&p.Forwarded, flagProxyForwarded,
-		"X-Forwarded-For, -Proto and -Host for model servers: replace (what clients send is dropped), append, or off (what clients send is "+
-			"passed on).")
+		"X-Forwarded-For, -Proto and -Host for model servers: replace (what clients send is dropped), append, or off (what clients send "+
+			"is passed on).")
 	fs.IntVar(&p.MaxServerConns, flagProxyServerConns, p.MaxServerConns,
 		"Maximum number of connections of the proxy to one model server. Beyond it, requests for the server get 429. 0 means no limit.")
 	fs.IntVar(&p.MaxAttempts, flagProxyAttempts, p.MaxAttempts,
-		"Maximum number of model servers that the proxy sends a request to, if the servers before fail without any content. 1 means no other "+
-			"attempt.")
+		"Maximum number of model servers that the proxy sends a request to, if the servers before fail without any content. 1 means no "+
+			"other attempt.")
 }
 
 func (p *Proxy) validateFlags(g GRPC) error {
@@ -60,7 +61,8 @@ func (p *Proxy) validateFlags(g GRPC) error {
 	case p.TLS && p.Address == "":
 		return errors.New("--" + flagProxyTLS + " has no effect without --" + flagProxyAddress + ": give both")
 	case p.TLS && !g.Secure:
-		return errors.New("--" + flagProxyTLS + " needs the certificate that --" + flagSecureServing + "=false disables: leave one of them out")
+		return errors.New("--" + flagProxyTLS + " needs the certificate that --" + flagSecureServing +
+			"=false disables: leave one of them out")
 	case p.MaxServerConns < 0:
 		return fmt.Errorf("--%s %d is negative: give 0 for no limit", flagProxyServerConns, p.MaxServerConns)
 	case p.MaxAttempts < 1:

@@ -23,7 +23,8 @@ type Recording struct {
 
 func (r *Recording) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.File, flagRecordFile, r.File,
-		"File to record picked requests in, for endpoint-picker-replay: times, lengths and keyed hashes, without text. Empty: no recording.")
+		"File to record picked requests in, for endpoint-picker-replay: times, lengths and keyed hashes, without text. Empty: no "+
+			"recording.")
 	fs.Var(&r.MaxBytes, flagRecordMaxBytes, "Maximum total size of the recording: the file, and older parts with the suffixes .1 to .3.")
 }
 
@@ -32,7 +33,8 @@ func (r Recording) validateFlags(e ExtProc) error {
 	case r.MaxBytes < minRecording:
 		return fmt.Errorf("--%s %s is too small: give at least 4Mi", flagRecordMaxBytes, r.MaxBytes.String())
 	case r.File != "" && e.LeaveEarly:
-		return errors.New("--" + flagRecordFile + " has no effect with --" + flagEarlyClose + ", which hides all answers: leave one of them out")
+		return errors.New("--" + flagRecordFile + " has no effect with --" + flagEarlyClose +
+			", which hides all answers: leave one of them out")
 	}
 	return nil
 }

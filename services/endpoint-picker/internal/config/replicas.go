@@ -26,8 +26,8 @@ func (r *Replicas) IsEnabled() bool { return len(r.Addresses) > 0 }
 func (r *Replicas) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.Addresses, flagReplicaAddresses, r.Addresses,
 		"Addresses of the replicas of the picker, host:port, such as a headless Service. "+
-			"A host may have several addresses, and this replica may be among them. The replicas then tell each other of their requests. Empty: "+
-			"they do not.")
+			"A host may have several addresses, and this replica may be among them. The replicas then tell each other of their requests. "+
+			"Empty: they do not.")
 	fs.StringVar(&r.BindAddress, FlagReplicaBindAddress, r.BindAddress,
 		"Address where the other replicas hear of requests. Nothing listens there without --"+flagReplicaAddresses+".")
 }
@@ -40,7 +40,8 @@ func (r *Replicas) validateFlags() error {
 	for _, address := range r.Addresses {
 		problems = append(problems, validateHostPort(flagReplicaAddresses, address))
 		if host, _, err := net.SplitHostPort(address); err == nil && host == "" {
-			problems = append(problems, fmt.Errorf("--%s %q has no host: give one such as picker-replicas:9004", flagReplicaAddresses, address))
+			problems = append(problems, fmt.Errorf("--%s %q has no host: give one such as picker-replicas:9004", flagReplicaAddresses,
+				address))
 		}
 	}
 	return errors.Join(problems...)

@@ -30,8 +30,8 @@ func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
 		"Time of failing scrapes after which the picker prefers other model servers.")
 	fs.BoolVar(&o.ProbeTokenizers, flagProbeTokenizers, o.ProbeTokenizers,
-		"Ask each model server once for the tokens of a built-in sample text (POST /tokenize), to know the tokens of a model before its first "+
-			"answer.")
+		"Ask each model server once for the tokens of a built-in sample text (POST /tokenize), to know the tokens of a model before its "+
+			"first answer.")
 }
 
 func validateScraping(o modelserver.Options) error {

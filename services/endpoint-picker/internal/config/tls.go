@@ -53,10 +53,11 @@ func defaultTLS() TLS {
 
 func (t *TLS) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Reload certificates when their files change.")
-	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion, "Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
+	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion,
+		"Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
 	fs.StringSliceVar(&t.CipherSuites, flagCipherSuites, t.CipherSuites,
-		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS 1.3 "+
-			"cannot be configured.")
+		"Cipher suites of TLS 1.2 and older, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. Empty: the defaults of Go. The suites of TLS "+
+			"1.3 cannot be configured.")
 }
 
 // Options returns the settings for a server.
@@ -87,7 +88,8 @@ func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 
 func (m *MetricsEndpoint) validateFlags(p Pool) error {
 	if m.Auth && p.File != "" {
-		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile + " does not use: leave one of them out")
+		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile +
+			" does not use: leave one of them out")
 	}
 	if m.ClientCAFile != "" && m.CertDir == "" {
 		return errors.New("--" + flagMetricsCA + " has no effect without --" + flagMetricsCerts + ": give both")

@@ -203,7 +203,8 @@ func (c *Config) applyEngine(fs *pflag.FlagSet) error {
 		}
 	}
 	names := modelserver.MetricNames{
-		Waiting: given[flagWaitingMetric], Running: given[flagRunningMetric], KVUsage: given[flagKVUsageMetric], LoRA: given[flagLoRAMetric],
+		Waiting: given[flagWaitingMetric], Running: given[flagRunningMetric], KVUsage: given[flagKVUsageMetric],
+		LoRA:      given[flagLoRAMetric],
 		CacheInfo: given[flagCacheInfoMetric],
 	}
 	engine, known := modelserver.FindEngine(names)

@@ -89,9 +89,9 @@ const (
 	crowdedCache = 0.8
 
 	// delayWeight is the part of the delay of others that counts beside the time to the first token of a request (simulated). It trades
-	// first tokens for whole answers. Over 42 scenarios, the mean TTFT to the greedy policy, and the mean time of whole answers to the policy
-	// lmetric: 0 1.06 / 1.06, 0.05 1.02 / 1.00, 0.1 1.03 / 0.98, 0.2 1.04 / 0.98, 0.4 1.08 / 0.98. Over six fleets with recorded requests, the
-	// worst: 0.07 1.08 / 1.16, 0.1 1.05 / 1.09, 0.12 1.14 / 1.14, 0.15 1.10 / 1.05, 0.3 1.14 / 1.06.
+	// first tokens for whole answers. Over 42 scenarios, the mean TTFT to the greedy policy, and the mean time of whole answers to the
+	// policy lmetric: 0 1.06 / 1.06, 0.05 1.02 / 1.00, 0.1 1.03 / 0.98, 0.2 1.04 / 0.98, 0.4 1.08 / 0.98. Over six fleets with recorded
+	// requests, the worst: 0.07 1.08 / 1.16, 0.1 1.05 / 1.09, 0.12 1.14 / 1.14, 0.15 1.10 / 1.05, 0.3 1.14 / 1.06.
 	delayWeight = 0.1
 
 	// usualAnswer is the tokens of an answer without observations (assumed). ½ −0.6 / +1.3, ×2 −0.2 / −0.7.
@@ -160,9 +160,9 @@ const (
 	manyWeight = 0.05
 	// ratioPrior is the weight of the ratio without observations (derived: half a long prompt). ½ −0.8 / +0.5, ×2 −0.2 / 0.
 	ratioPrior = 0.025
-	// samplePrior is the same for the ratio of a sample text (derived: the sample is as long as ratioTokens, so it weighs as much as one long
-	// prompt). The first long prompt leaves half of an error of the sample; with half it leaves a third, with double two thirds. ½ none,
-	// ×2 none: simulated servers have no samples.
+	// samplePrior is the same for the ratio of a sample text (derived: the sample is as long as ratioTokens, so it weighs as much as one
+	// long prompt). The first long prompt leaves half of an error of the sample; with half it leaves a third, with double two thirds. ½
+	// none, ×2 none: simulated servers have no samples.
 	samplePrior = 0.05
 	// maxSurprise is the factor by which one count may differ from what is known (guarded). It is two steps to the bounds.
 	// ½ −1.5 / +0.5, ×2 none.

@@ -67,7 +67,8 @@ func (s *Server) Estimates() endpoint.Estimates {
 	backlog := max(s.Backlog()-s.remoteBacklog.Load(), 0)
 	return endpoint.Estimates{
 		Backlog: backlog, Slowdown: s.slowdownFactor(),
-		Prefix: s.fit.totalTokens(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)), BatchCapacity: s.BatchCapacity(),
+		Prefix: s.fit.totalTokens(), PrefillRate: s.prefillRate(), BacklogTime: s.prefillTime(float64(backlog)),
+		BatchCapacity: s.BatchCapacity(),
 	}
 }
 

@@ -256,6 +256,7 @@ func (p *Plan) pageAddress(d *endpoint.Description, e *compiledEngine) netip.Add
 
 // requestBytes returns the bytes of the request for a server's page.
 func (p *Plan) requestBytes(host string, e *compiledEngine) []byte {
-	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet, e.path,
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet,
+		e.path,
 		host, userAgent)
 }

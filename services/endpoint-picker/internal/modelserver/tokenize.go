@@ -92,7 +92,8 @@ func (w *worker) askSample(q *sampleQuestion) bool {
 	case !w.tokenizers.RecordSampleCount(q.model, sampleBytes, tokens):
 		w.log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
 	default:
-		w.log.Debug("Counted tokens of the sample text on endpoint", append(fields, zap.Int("tokens", tokens), zap.Int("bytes", sampleBytes))...)
+		w.log.Debug("Counted tokens of the sample text on endpoint",
+			append(fields, zap.Int("tokens", tokens), zap.Int("bytes", sampleBytes))...)
 	}
 	return true
 }

@@ -101,7 +101,8 @@ func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 	switch instance := p.instance.(type) {
 	case scheduling.Scorer:
 		c.installPlugin(p, path)
-		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: instance, Weight: c.pluginWeight(path, weight)})
+		profile.Scorers = append(profile.Scorers, scheduling.WeightedScorer{Name: p.name, Scorer: instance,
+			Weight: c.pluginWeight(path, weight)})
 	case scheduling.Filter:
 		c.installPlugin(p, path)
 		c.warnWeight(path, weight)

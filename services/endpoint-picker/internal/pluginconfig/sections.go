@@ -78,7 +78,8 @@ func (c *compiler) compileSource(path string, spec sourceSpec) (source, extracto
 		return source, c.defaultOf(plugins.SectionExtractors)
 	}
 	if len(extractors) > 1 {
-		c.Errorf(path+".extractors[1]", "there are %d extractors: only one %s is read", len(extractors), onlyName(plugins.SectionExtractors))
+		c.Errorf(path+".extractors[1]", "there are %d extractors: only one %s is read", len(extractors),
+			onlyName(plugins.SectionExtractors))
 	}
 	at := slices.Index(spec.Extractors, extractors[0])
 	return source, c.onlyReference(strictyaml.Indexed(path+".extractors", at), extractors[0].PluginRef, plugins.SectionExtractors)

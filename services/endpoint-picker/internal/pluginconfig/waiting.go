@@ -55,7 +55,8 @@ func (c *compiler) compileWaiting() {
 		case given < 0:
 			c.Errorf(path, "it is negative: give a duration such as 55s; 0s refuses requests at once while there is no endpoint")
 		case path == pathDefaultTTL && given == 0 && c.HasField(path):
-			c.Warnf(path, "requests do not wait without a limit: they wait %v for an endpoint; give another time in %s", defaultTTL, pathTTL)
+			c.Warnf(path, "requests do not wait without a limit: they wait %v for an endpoint; give another time in %s", defaultTTL,
+				pathTTL)
 		case c.HasField(path):
 			limits.TTL = given
 		}

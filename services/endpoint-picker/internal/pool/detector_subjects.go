@@ -142,7 +142,8 @@ func (d *Detector) newSubject(id uint64) *subject {
 		var oldest uint64
 		var last *subject
 		for id, s := range d.subjects {
-			if last == nil || (s.answers > 0) == (last.answers > 0) && s.lastRefused.Before(last.lastRefused) || s.answers == 0 && last.answers > 0 {
+			if last == nil || (s.answers > 0) == (last.answers > 0) && s.lastRefused.Before(last.lastRefused) || s.answers == 0 &&
+				last.answers > 0 {
 				oldest, last = id, s
 			}
 		}

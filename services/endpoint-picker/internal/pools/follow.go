@@ -103,7 +103,8 @@ func (r *Registry) selectedPools() []candidate {
 	for _, n := range r.namespaces {
 		for _, object := range n.AllPools() {
 			c := candidate{Age: ownership.AgeOf(object), address: addressOf(object)}
-			namesService := from.Service.Name != "" && c.address.service == from.Service.Name && c.address.namespace == from.Service.Namespace
+			namesService := from.Service.Name != "" && c.address.service == from.Service.Name &&
+				c.address.namespace == from.Service.Namespace
 			if namesService || wanted[c.Name] {
 				found = append(found, c)
 			}
@@ -156,8 +157,9 @@ func (r *Registry) reportRefused(name types.NamespacedName, reason string) {
 		event, message = reasonShadowed,
 			"An older InferencePool has the same endpointPickerRef and gets its requests: give each pool its own Service or port"
 	case excess:
-		event, message = reasonExcess, fmt.Sprintf("The endpoint picker serves the %d oldest InferencePools that refer to it, and not this one: "+
-			"raise its --max-pools, or run another picker", r.params.Config.Pool.Max)
+		event, message = reasonExcess,
+			fmt.Sprintf("The endpoint picker serves the %d oldest InferencePools that refer to it, and not this one: "+
+				"raise its --max-pools, or run another picker", r.params.Config.Pool.Max)
 	}
 	r.params.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event),
 		zap.String("message", message))

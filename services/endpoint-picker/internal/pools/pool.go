@@ -43,7 +43,8 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
 	p := &Pool{
 		title: title, source: from, rules: pool.NewRules(), estimator: estimate.New(r.prefixes),
-		picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks), registry: prometheus.NewRegistry(), expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
+		picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks), registry: prometheus.NewRegistry(),
+		expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
 	outliers := pool.NewDetector(cfg.Outliers, log.Named("outlier"), p.metrics, clock)
@@ -55,7 +56,8 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = pick.New(pick.Params{
 		Options: pick.Options{
-			Scores: cfg.ExtProc.EmitScores || cfg.Telemetry.DebugPicks > 0, Explain: cfg.ExtProc.Explain, Prefixes: r.params.Recorder != nil,
+			Scores: cfg.ExtProc.EmitScores || cfg.Telemetry.DebugPicks > 0, Explain: cfg.ExtProc.Explain,
+			Prefixes: r.params.Recorder != nil,
 		},
 		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
 		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,

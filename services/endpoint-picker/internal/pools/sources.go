@@ -61,7 +61,8 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 	from := r.params.Config.Pool
 	if from.File != "" {
 		source, err := discovery.NewFileSource(discovery.FileParams{
-			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once, Observer: metrics.NewEndpointsFile(r.params.Registry),
+			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once,
+			Observer: metrics.NewEndpointsFile(r.params.Registry),
 		})
 		if err != nil {
 			return nil, err
@@ -75,7 +76,8 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		return r.addPool(from.String(), n.SelectionSource(discovery.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})), nil
+		return r.addPool(from.String(), n.SelectionSource(discovery.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})),
+			nil
 	}
 	caches.Inference, caches.Pool = r.params.Clients.Inference, from.Name.Name
 	if _, err := r.addNamespace(caches, metrics.NewRules(r.params.Registry)); err != nil {

@@ -65,7 +65,8 @@ func (f *follower) readUntilDone(ctx context.Context) {
 			wait, reported = retryFirst, ""
 		}
 		if text := err.Error(); text != reported { // once for each reason
-			log.Info("Heard nothing from another replica of the picker; requests that it places count by the metrics pages of their endpoints",
+			log.Info("Heard nothing from another replica of the picker; requests that it places count by the metrics pages of their "+
+				"endpoints",
 				zap.Error(err))
 			reported = text
 		}

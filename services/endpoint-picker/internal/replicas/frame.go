@@ -50,8 +50,9 @@ func appendClock(to []byte, now time.Duration) []byte {
 // appendEvent appends a frame with an event at a time since the sender's start.
 func appendEvent(to []byte, at time.Duration, e estimate.Event) []byte {
 	f := &Frame{
-		Kind: Kind(e.Kind), Time: uint64(at.Microseconds()), Request: e.Request, Tokens: e.Tokens, Context: e.Context, Answer: uint32(e.Answer),
-		Chain: e.Chain[:min(len(e.Chain), maxHashes)],
+		Kind: Kind(e.Kind), Time: uint64(at.Microseconds()), Request: e.Request, Tokens: e.Tokens, Context: e.Context,
+		Answer: uint32(e.Answer),
+		Chain:  e.Chain[:min(len(e.Chain), maxHashes)],
 	}
 	if e.Endpoint != nil {
 		f.Endpoint = idOf(e.Endpoint)

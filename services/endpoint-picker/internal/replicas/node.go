@@ -75,7 +75,8 @@ type Node struct {
 func New(p Params) *Node {
 	n := &Node{
 		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
-		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
+		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}),
+		turns:   newTurns(),
 		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending},
 		members: map[string]*Member{}, changed: make(chan struct{}),
 	}
@@ -84,7 +85,10 @@ func New(p Params) *Node {
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, DisableKeepAlives: true, DisableCompression: true,
 		TLSClientConfig: p.TLS.Clone(),
 	}
-	n.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	n.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	n.server = &http.Server{
 		Handler: n.limiter.Requests(n), TLSConfig: p.TLS.Clone(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(p.Log),

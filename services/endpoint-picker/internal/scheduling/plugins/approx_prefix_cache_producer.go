@@ -60,7 +60,8 @@ func (p *approxPrefixCacheProducer) Validate(c *Check) {
 	}
 	c.Count("blockSizeTokens", p.BlockSizeTokens, 1)
 	if p.BlockSizeTokens != prefixindex.BlockTokens {
-		c.Warnf("blockSizeTokens", "blocks always have %d tokens, like those of model servers; capacities are converted", prefixindex.BlockTokens)
+		c.Warnf("blockSizeTokens", "blocks always have %d tokens, like those of model servers; capacities are converted",
+			prefixindex.BlockTokens)
 	}
 	c.Count("maxPrefixBlocksToMatch", p.MaxPrefixBlocksToMatch, 0)
 	c.Count("maxPrefixTokensToMatch", p.MaxPrefixTokensToMatch, 0)

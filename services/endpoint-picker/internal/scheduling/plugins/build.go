@@ -78,7 +78,8 @@ func (b *Builder) wantHeader(name string) {
 func (b *Builder) useProducer(name string) {
 	name = cmp.Or(name, typeApproxPrefixCacheProducer)
 	other := b.Parts.producer
-	b.Require(other == "" || other == name, "prefixMatchInfoProducerName", "it reads %.100q, and another plugin reads %.100q: %s", name, other,
+	b.Require(other == "" || other == name, "prefixMatchInfoProducerName", "it reads %.100q, and another plugin reads %.100q: %s", name,
+		other,
 		onlyOneIndex)
 	b.Parts.producer = name
 }

@@ -48,7 +48,8 @@ func (s *endpointAttributeScorer) Validate(c *Check) {
 	c.requireProducer("producer", s.Producer, typeCoreMetricsExtractor)
 	c.OneOf("algorithm.type", s.Algorithm.Type, lowerIsBetter, higherIsBetter)
 	if fixed := s.Algorithm.Normalization.FixedRange; fixed != nil {
-		c.Require(s.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange", "fixedRange is set too: keep one")
+		c.Require(s.Algorithm.Normalization.AdaptiveRange == nil, "algorithm.normalization.adaptiveRange",
+			"fixedRange is set too: keep one")
 		c.Require(fixed.Min < fixed.Max, "algorithm.normalization.fixedRange", "min %v is not below max %v", fixed.Min, fixed.Max)
 	}
 	s.higherIsBetter = s.Algorithm.Type == higherIsBetter

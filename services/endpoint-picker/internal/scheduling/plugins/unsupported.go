@@ -10,8 +10,9 @@ const (
 	useMetrics       = "metrics-data-source with core-metrics-extractor; customMetrics accepts any metric of the page"
 
 	// NoFlowControl and NoSplit say what to do without a feature that the picker does not have.
-	NoFlowControl = "queues for full servers come with a later version; until then a saturation detector sheds requests of negative priority"
-	NoSplit       = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill " +
+	NoFlowControl = "queues for full servers come with a later version; until then a saturation detector sheds requests of negative " +
+		"priority"
+	NoSplit = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill " +
 		"servers"
 )
 
@@ -25,8 +26,8 @@ var replacements = map[string]string{
 	"least-kv-cache-filter": "kv-cache-utilization-scorer prefers servers with free caches",
 	"lora-affinity-filter":  "lora-affinity-scorer prefers servers with the adapter",
 	"decision-tree-filter":  "list filters and weighted scorers in a profile of schedulingProfiles",
-	"decode-pipeline-pressure-filter": "utilization-filter limits the queue and the cache; endpoint-attribute-filter limits any metric of " +
-		"customMetrics",
+	"decode-pipeline-pressure-filter": "utilization-filter limits the queue and the cache; endpoint-attribute-filter limits any metric " +
+		"of customMetrics",
 	"prefill-pin-screener": NoSplit, "reserve-endpoint": NoSplit,
 	"session-manager": "session-affinity-filter keeps the requests of a session on their server",
 

@@ -61,7 +61,8 @@ func New(p Params) *Page { return &Page{Params: p} }
 
 // Handlers returns the handlers by pattern of http.ServeMux.
 func (p *Page) Handlers() map[string]http.Handler {
-	page := debugpage.Page{Log: p.Log, Path: "/debug/pools", Template: pageTemplate, Indent: "  ", State: func() any { return p.pageState() }}
+	page := debugpage.Page{Log: p.Log, Path: "/debug/pools", Template: pageTemplate, Indent: "  ",
+		State: func() any { return p.pageState() }}
 	return page.Handlers()
 }
 

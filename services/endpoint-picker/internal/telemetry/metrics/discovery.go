@@ -76,8 +76,9 @@ func NewPools(r prometheus.Registerer, reasons ...string) *Pools {
 	p := &Pools{
 		reasons: reasons,
 		served:  newGauge("pools", "InferencePools that the picker serves."),
-		refused: newGaugeVec("pools_refused", "InferencePools that the picker does not serve, by reason: address, conflict, limit.", "reason"),
-		lost:    newCounter("streams_without_pool_total", "Streams whose :authority names no pool that the picker serves."),
+		refused: newGaugeVec("pools_refused", "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
+			"reason"),
+		lost: newCounter("streams_without_pool_total", "Streams whose :authority names no pool that the picker serves."),
 	}
 	r.MustRegister(p.served, p.refused, p.lost)
 	p.ObservePools(0, nil)

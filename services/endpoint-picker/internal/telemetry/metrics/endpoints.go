@@ -53,7 +53,8 @@ func newEndpointSeries() figures[endpoint.Stats] {
 		counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
 			func(s *endpoint.Stats) float64 { return float64(s.ScrapeFailures) }, labels...),
 		counterOf("endpoint_prefix_prompt_tokens_total",
-			"Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its page.",
+			"Prompt tokens of this picker's requests for which the endpoint reported how many it had cached, in answers or else on its "+
+				"page.",
 			func(s *endpoint.Stats) float64 { return float64(s.Prefix.Prompt) }, labels...),
 		counterOf("endpoint_prefix_expected_tokens_total",
 			"Tokens of these prompts that the picker expected in the endpoint's prefix cache. The ratio to the prompt "+

@@ -15,7 +15,8 @@ func RegisterGateways(r prometheus.Registerer, stats func() grpcserver.Stats) {
 			"messages, request bodies, replies that were not read, open picks. The limit is --max-buffered-bytes.",
 			func(s *grpcserver.Stats) float64 { return float64(s.Bytes) }),
 		gaugeOf("gateways", "Gateways with connections, by IP address.", func(s *grpcserver.Stats) float64 { return float64(s.Clients) }),
-		gaugeOf("gateway_connections", "Open connections of gateways.", func(s *grpcserver.Stats) float64 { return float64(s.Connections) }),
+		gaugeOf("gateway_connections", "Open connections of gateways.",
+			func(s *grpcserver.Stats) float64 { return float64(s.Connections) }),
 		gaugeOf("gateway_streams", "Open streams of gateways, open requests at the proxy listener, and open picks of the decision API. "+
 			"The limit is --max-streams.", func(s *grpcserver.Stats) float64 { return float64(s.Streams) }),
 	}

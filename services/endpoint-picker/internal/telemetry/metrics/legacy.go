@@ -47,7 +47,8 @@ var olderNames = map[string]olderMetric{
 	"request_running":                {objectivePrefix + "running_requests", identityLabels(labelModel)},
 	"request_ttft_seconds":           {objectivePrefix + "request_ttft_seconds", identityLabels(labelModel, labelTarget)},
 	"request_streaming_tpot_seconds": {objectivePrefix + "request_tpot_seconds", identityLabels(labelModel, labelTarget)},
-	"request_ntpot_seconds":          {objectivePrefix + "normalized_time_per_output_token_seconds", identityLabels(labelModel, labelTarget)},
+	"request_ntpot_seconds": {objectivePrefix + "normalized_time_per_output_token_seconds",
+		identityLabels(labelModel, labelTarget)},
 
 	"average_kv_cache_utilization": {poolPrefix + "average_kv_cache_utilization", identityLabels(labelPool)},
 	"average_queue_size":           {poolPrefix + "average_queue_size", identityLabels(labelPool)},

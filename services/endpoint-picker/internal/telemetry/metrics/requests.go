@@ -86,7 +86,8 @@ func newRequests(r prometheus.Registerer) *requests {
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: upstream, Name: "request_running", Help: "Unfinished requests with an endpoint.",
 		}, common),
-		duration:     histograms("request_duration_seconds", "Time from the start of a request to the end of its response.", latencyBuckets),
+		duration: histograms("request_duration_seconds", "Time from the start of a request to the end of its response.",
+			latencyBuckets),
 		requestSize:  histograms("request_size_bytes", "Size of request bodies.", requestSizeBuckets),
 		responseSize: histograms("response_size_bytes", "Size of response bodies.", responseSizeBuckets),
 		input:        histograms("request_input_tokens", "Tokens of the prompt, as reported by the model server.", tokenBuckets),

@@ -22,7 +22,8 @@ func newWaiting() waitingMetrics {
 			flow...),
 		bytes:    upstreamDesc("flow_control_queue_bytes", "Memory of the requests that wait for an endpoint.", flow...),
 		requests: newDesc("waiting_requests", "Requests that wait for an endpoint. A model stays for a minute after its last one.", own...),
-		oldest:   newDesc("waiting_oldest_seconds", "Time for which the oldest of the requests that wait for an endpoint has waited.", own...),
+		oldest: newDesc("waiting_oldest_seconds", "Time for which the oldest of the requests that wait for an endpoint has waited.",
+			own...),
 	}
 }
 

@@ -58,7 +58,8 @@ func readLines(from io.Reader) ([]RecordedRequest, error) {
 			return nil, fmt.Errorf("line %d of the recording: %w", number, err)
 		}
 		if total += r.Input + r.Output; total > maxTotal {
-			return nil, fmt.Errorf("line %d of the recording: the requests have more than %d tokens in all: split the file", number, maxTotal)
+			return nil, fmt.Errorf("line %d of the recording: the requests have more than %d tokens in all: split the file", number,
+				maxTotal)
 		}
 		requests = append(requests, r)
 	}

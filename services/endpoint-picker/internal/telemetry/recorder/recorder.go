@@ -154,7 +154,8 @@ func outputTokens(x *request.Record) (tokens int, loss Loss) {
 
 // newQueuedRequest returns the line of a request. It refers to no memory that belongs to the request's body or headers.
 func (p *Pool) newQueuedRequest(x *request.Record, output int) *queuedRequest {
-	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime), x.Streaming
+	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime),
+		x.Streaming
 	queued := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
 		RecordedRequest: RecordedRequest{
 			Timestamp: &at, Input: x.FixedTokens, Output: output,

@@ -48,7 +48,8 @@ func FromEnvironment(get func(string) string) (Options, error) {
 	case o.Exporter == exporterNone:
 		return Off(), nil
 	case o.Exporter != exporterOTLP && o.Exporter != exporterConsole:
-		return Options{}, fmt.Errorf("OTEL_TRACES_EXPORTER %q is not one of %s, %s, %s", o.Exporter, exporterOTLP, exporterConsole, exporterNone)
+		return Options{}, fmt.Errorf("OTEL_TRACES_EXPORTER %q is not one of %s, %s, %s", o.Exporter, exporterOTLP, exporterConsole,
+			exporterNone)
 	}
 	if o.Exporter == exporterOTLP {
 		if err := checkOTLP(endpoint, cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), get("OTEL_EXPORTER_OTLP_PROTOCOL"))); err != nil {
@@ -87,7 +88,8 @@ func (o *Options) readSampler(name, argument string) error {
 		}
 		o.Ratio = ratio
 	default:
-		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, optionally prefixed with parentbased_", name)
+		return fmt.Errorf("OTEL_TRACES_SAMPLER %q is not one of always_on, always_off, traceidratio, optionally prefixed with parentbased_",
+			name)
 	}
 	return nil
 }

@@ -20,8 +20,10 @@ func NewCommand(out, log io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoint-picker-replay --recording FILE",
 		Short: "Play a recording in virtual time, and compare configurations",
-		Long: "Play a recording in virtual time against simulated model servers, and print how the default configuration, another one and\n" +
-			"reference policies compare. It needs no cluster and no GPU. Recordings of --record-file and Mooncake's traces are accepted, also\n" +
+		Long: "Play a recording in virtual time against simulated model servers, and print how the default configuration, another one " +
+			"and\n" +
+			"reference policies compare. It needs no cluster and no GPU. Recordings of --record-file and Mooncake's traces are accepted, " +
+			"also\n" +
 			"compressed by gzip. Without --profile, servers resemble a model of 8 billion parameters on one H100.",
 		Example: "  endpoint-picker-replay --recording=picks.jsonl --config=plugins.yaml\n" +
 			"  endpoint-picker-replay --recording=mooncake.jsonl.gz --servers=16 --load=0.7",

@@ -56,8 +56,9 @@ func (o *Options) Validate() error {
 		fix    string
 	}{
 		{o.Recording == "", "--recording is missing: give the file of a recording"},
-		{o.Servers < 0 || o.Servers > maxServers, fmt.Sprintf("--servers %d is out of range: give 1 to %d, or 0 for the number in the recording",
-			o.Servers, maxServers)},
+		{o.Servers < 0 || o.Servers > maxServers,
+			fmt.Sprintf("--servers %d is out of range: give 1 to %d, or 0 for the number in the recording",
+				o.Servers, maxServers)},
 		{o.Replicas < 1 || o.Replicas > maxReplicas, fmt.Sprintf("--replicas %d is out of range: give 1 to %d", o.Replicas, maxReplicas)},
 		{o.Requests < 0, fmt.Sprintf("--requests %d is negative: give 0 for all", o.Requests)},
 		// These conditions are true for NaN, too.
