@@ -159,16 +159,12 @@ func newExtProc(p listenerParts) *extproc.Server {
 func newDecision(p listenerParts) *decisionapi.Server {
 	cfg := p.Config
 	params := decisionapi.Params{
-		Options: decisionapi.Options{MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout,
-			Timeout: cfg.Decision.Timeout},
-		Log: p.Log.Named("decision"), Pools: p.Pools, Tracer: enabledTracer(p.Tracer), Ledger: p.Ledger, Clock: p.Clock,
-		NewID: uuid.NewString,
+		Options: decisionapi.Options{
+			Options: p.Request, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address,
+			MaxBody: int(cfg.ExtProc.MaxRequestBody), BodyTimeout: cfg.ExtProc.BodyTimeout, Timeout: cfg.Decision.Timeout,
+		},
+		Log: p.Log.Named("decision"), Pools: p.Pools, Ledger: p.Ledger,
 	}
-	if cfg.Decision.IsEnabled() {
-		params.Observer = metrics.NewDecisions(p.Registry)
-	}
-	listener := decisionapi.ListenerParams{Log: params.Log, Flag: config.FlagDecisionAddress, Address: cfg.Decision.Address,
-		Server: decisionapi.New(params)}
 	if cfg.Decision.TLS {
 		params.Options.TLS = p.Certificates.forGateways()
 	}
