@@ -27,7 +27,8 @@ func usageError(err error) error {
 	return service.WithExitCode(err, exitUsage)
 }
 
-// NewCommand returns the command line of the program, which serves gateways, with its arguments. It writes results to out, and logs and remarks to log.
+// NewCommand returns the command line of the program, which serves gateways, with its arguments. It writes results to out, and logs and
+// remarks to log.
 func NewCommand(args []string, out, log io.Writer) *cobra.Command {
 	cfg := config.Default()
 	root := service.NewCommand(service.Program{

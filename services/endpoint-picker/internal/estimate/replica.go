@@ -12,14 +12,15 @@ type EventKind uint8
 
 // The kinds of events. Their numbers are part of the protocol between replicas.
 const (
-	EventBegun    EventKind = 1 + iota // a request was placed on Endpoint, with Tokens to compute after a Context, and an Answer
-	EventFirst                         // its answer has begun
-	EventMoved                         // Endpoint serves it in place of another one
-	EventEnded                         // it has ended
-	EventLost                          // it may continue, but nobody will see its end
-	EventCached                        // Endpoint has the prompt with the Chain in its cache; Tokens were just sent there, 0 of an earlier one
-	EventAnswered                      // Endpoint has sent an answer of Tokens
-	EventOccupied                      // Endpoint has Tokens of unknown prompts in its cache
+	EventBegun EventKind = 1 + iota // a request was placed on Endpoint, with Tokens to compute after a Context, and an Answer
+	EventFirst                      // its answer has begun
+	EventMoved                      // Endpoint serves it in place of another one
+	EventEnded                      // it has ended
+	EventLost                       // it may continue, but nobody will see its end
+	// Endpoint has the prompt with the Chain in its cache; Tokens were just sent there, 0 of an earlier one
+	EventCached
+	EventAnswered // Endpoint has sent an answer of Tokens
+	EventOccupied // Endpoint has Tokens of unknown prompts in its cache
 )
 
 // An Event is what one replica of the picker tells the others about a request that it has placed.

@@ -173,7 +173,8 @@ func (c *Conn) SwitchToTunnel() {
 	c.framing.blind, c.framing.undecided = true, false
 }
 
-// Violation returns the violation of RFC 9112 that ended the connection, or nil. What net/http says of a body with one depends on the place.
+// Violation returns the violation of RFC 9112 that ended the connection, or nil. What net/http says of a body with one depends on the
+// place.
 func (c *Conn) Violation() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 )
 
 // classSizes are the sizes of pooled buffers. gRPC does not return buffers of 1 KiB and less (mem.NewBuffer). A frame has at most
-// 16 KiB. gRPC's own pool has no sizes between 32 KiB and 1 MiB, and clears whole buffers when it takes them back: a body of 67 kB would use a megabyte, and the time to clear it.
-// Larger buffers are allocated and left to the garbage collector: the pool would keep memory for the largest body ever seen.
+// 16 KiB. gRPC's own pool has no sizes between 32 KiB and 1 MiB, and clears whole buffers when it takes them back: a body of 67 kB would
+// use a megabyte, and the time to clear it. Larger buffers are allocated and left to the garbage collector: the pool would keep memory for
+// the largest body ever seen.
 var classSizes = [...]int{1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 96 << 10, 1 << 17, 1 << 18, 1 << 19, 1 << 20}
 
 // BlockOverhead is the memory of a block besides its bytes: the block, its lease and cleanup, the mem.Buffer around it, and its place in

@@ -14,11 +14,13 @@ const (
 	NoSignal HealthSignal = iota // nothing
 	Begun                        // it began to answer; the signal of the whole response follows. Only pools send it
 	Answered                     // it answered the whole request
-	Doubtful                     // the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
-	Steered                      // Doubtful, from a server that the client may have chosen. Only pools send it
-	Aborted                      // the client has gone before any answer, and perhaps before it sent the request: nothing of the server, but its cache lacks the prompt
-	Silent                       // the client has gone, which says something of the server if it had waited for content for long
-	Faulty                       // the server failed: it did not answer, answered with an error, or not to the end
+	// the client, or the server, made an error: statuses 300 to 499, 501, and responses that ended early for an unknown reason
+	Doubtful
+	Steered // Doubtful, from a server that the client may have chosen. Only pools send it
+	// the client has gone before any answer, and perhaps before it sent the request: nothing of the server, but its cache lacks the prompt
+	Aborted
+	Silent // the client has gone, which says something of the server if it had waited for content for long
+	Faulty // the server failed: it did not answer, answered with an error, or not to the end
 
 	HealthSignalCount // their number
 )
@@ -102,7 +104,8 @@ func describeStatus(status int) string {
 	return "status " + strconv.Itoa(status)
 }
 
-// OnClientGone records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call it.
+// OnClientGone records that the client has gone, as far as the carrier knows. Carriers that do not see the content of answers do not call
+// it.
 func (rc *Context) OnClientGone() {
 	if rc.Inference && (rc.stage == placed || rc.stage == responding) {
 		rc.ReportHealth(Silent)

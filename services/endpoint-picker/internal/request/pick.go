@@ -12,8 +12,8 @@ import (
 type Pool interface {
 	// OnRequestStart is called at the start of each request.
 	OnRequestStart()
-	// PlaceRequest picks an endpoint and counts the request there, or refuses the request. It may wait until ctx ends. It keeps no reference
-	// to the input.
+	// PlaceRequest picks an endpoint and counts the request there, or refuses the request. It may wait until ctx ends. It keeps no
+	// reference to the input.
 	PlaceRequest(ctx context.Context, in *PickInput) (PickResult, *Refusal)
 	// OnRequestEnd is called once at the end of each request.
 	OnRequestEnd(r *Record)
@@ -72,8 +72,8 @@ func (e Edit) GrowthBytes() int {
 
 // A PendingPick is a pick of which the sender of the request does not know yet. Exactly one of its methods is called, once.
 type PendingPick interface {
-	// CommitPick is called when the sender of the request has the endpoint. The record changes after the call; the ResponseObserver may read
-	// it while one of its methods is called.
+	// CommitPick is called when the sender of the request has the endpoint. The record changes after the call; the ResponseObserver may
+	// read it while one of its methods is called.
 	CommitPick(r *Record) ResponseObserver
 	// DiscardPick is called if the request is not sent.
 	DiscardPick()
@@ -89,8 +89,8 @@ type ResponseObserver interface {
 	ObserveAnswer()
 	// ObserveAttempt is called for each failed attempt at a server before the last one, with its "ip:port", and what was wrong.
 	ObserveAttempt(address, failure string)
-	// ObserveHealth is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of its
-	// server until the time that it returns; zero if it did not.
+	// ObserveHealth is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of
+	// its server until the time that it returns; zero if it did not.
 	ObserveHealth(h HealthReport) (busy time.Time)
 }
 

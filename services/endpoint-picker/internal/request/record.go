@@ -11,8 +11,8 @@
 //	OnResponseEnd               completed   completed
 //	EndRequest                              the record
 //
-// Between ConfirmSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From ConfirmSent on, ReportHealth or
-// OnClientGone may be called when the response ends early; the first health signal counts.
+// Between ConfirmSent and OnResponseHeaders, OnFailedAttempt is called for each attempt at another server. From ConfirmSent on,
+// ReportHealth or OnClientGone may be called when the response ends early; the first health signal counts.
 //
 // A request that the gateway answers itself is not placed: its stage stays receiving. If the gateway does not show the
 // body of the response, the stage stays placed until its end is known.
@@ -74,7 +74,7 @@ type Record struct {
 
 	StartTime    time.Time // start of the stream
 	ArrivalTime  time.Time // end of the request's body; zero if it did not arrive
-	FirstContent time.Time // the first content of the response's body (answer.Reader); zero if there was none
+	FirstContent time.Time // the first content of the response's body (api.AnswerReader); zero if there was none
 	LastContent  time.Time // the last content; zero if the carrier does not see the body
 	EndTime      time.Time
 

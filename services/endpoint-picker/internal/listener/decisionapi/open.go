@@ -124,8 +124,8 @@ func pickSize(rc *request.Context) int64 {
 	return int64(size)
 }
 
-// isAbsent reports whether the model server has no request at all, by a page of metrics from after the client has sent the request. The caller
-// has the lock.
+// isAbsent reports whether the model server has no request at all, by a page of metrics from after the client has sent the request. The
+// caller has the lock.
 func (p *openPick) isAbsent() bool {
 	s := p.requestContext.Placements.AnsweringLease().Endpoint().Sample()
 	return s.IsScraped && s.RequestCount() == 0 && !s.At.Before(p.answered.Add(absentAfter))

@@ -63,7 +63,9 @@ type outcome struct {
 }
 
 // outcomeFields are the names of the fields of a report, for messages.
-var outcomeFields = []string{"id", "event", "status", "endpoint", "first_token_seconds", "prompt_tokens", "completion_tokens", "cached_tokens"}
+var outcomeFields = []string{
+	"id", "event", "status", "endpoint", "first_token_seconds", "prompt_tokens", "completion_tokens", "cached_tokens",
+}
 
 // readOutcome reads a report.
 func readOutcome(text []byte) (*outcome, *Problem) {

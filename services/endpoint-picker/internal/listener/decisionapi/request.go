@@ -30,8 +30,11 @@ const (
 
 // Names for messages: those of the query and of the object of a pick, and of its conversation.
 var (
-	pickParameters     = []string{"n", "pool", "first_token", "wait"}
-	pickFields         = []string{"path", "headers", "body", "body_base64", "model", "cache_salt", "stream", "prompt_tokens", "prompt_blocks", "block_tokens", "conversation"}
+	pickParameters = []string{"n", "pool", "first_token", "wait"}
+	pickFields     = []string{
+		"path", "headers", "body", "body_base64", "model", "cache_salt", "stream", "prompt_tokens", "prompt_blocks", "block_tokens",
+		"conversation",
+	}
 	conversationFields = []string{"opening", "asked", "history"}
 )
 

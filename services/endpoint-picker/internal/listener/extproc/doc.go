@@ -27,7 +27,8 @@
 //
 // A tunnel (WebSocket, or another upgrade) has no end until it is closed, and the model server answers before anything follows its headers.
 // Its pieces pass in both directions as they come. A request with a body that offers a tunnel is no tunnel until the model server takes the
-// offer (RFC 9110, 7.8). In full duplex its body ends with its length, and the state is open, as the gateway does not say that it has ended.
+// offer (RFC 9110, 7.8). In full duplex its body ends with its length, and the state is open, as the gateway does not say that it has
+// ended.
 //
 // The response's side answers headers, body and trailers one by one until the end. A response before the pick comes from the
 // gateway itself: the request is over, and nothing is picked.

@@ -104,7 +104,8 @@ func (m *Machine) Close(err error) {
 	switch {
 	case err != nil:
 	case m.response == responseOpen:
-		m.requestContext.ReportHealth(request.Doubtful) // the gateway ends the stream alike when the client has gone, and when the server has
+		// the gateway ends the stream alike when the client has gone, and when the server has
+		m.requestContext.ReportHealth(request.Doubtful)
 	default:
 		m.requestContext.OnClientGone()
 	}

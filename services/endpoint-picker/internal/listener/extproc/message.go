@@ -71,8 +71,9 @@ const (
 // isOpened reports whether the request opens a tunnel.
 func (t Tunnel) isOpened() bool { return t&Framed == 0 && (t&Extended != 0 || t == Upgraded|Requested) }
 
-// isOffered reports whether the request has a body, and offers to go on with a tunnel. It is complete with its body (RFC 9110, 7.8), and the
-// model server may ignore the offer. Envoy passes the body on as if it were already a part of the tunnel, so nothing but its length ends it.
+// isOffered reports whether the request has a body, and offers to go on with a tunnel. It is complete with its body (RFC 9110, 7.8), and
+// the model server may ignore the offer. Envoy passes the body on as if it were already a part of the tunnel, so nothing but its length
+// ends it.
 func (t Tunnel) isOffered() bool {
 	return t&Framed != 0 && t&(Upgraded|Requested) == Upgraded|Requested
 }

@@ -56,8 +56,8 @@
 //
 // gRPC takes buffers of the pool for frames of more than 1 KiB, and joins smaller ones in such a buffer when about 1000 of them wait. What
 // it holds besides is counted as what it is at most: 112 KiB for a piece of a large message that is not complete, up to 448 KiB for a
-// message of up to 8 KiB that is not, and 56 KiB for a stream that waits for its client to read a reply. So the count can be higher than the
-// memory, by as much for each message that has begun.
+// message of up to 8 KiB that is not, and 56 KiB for a stream that waits for its client to read a reply. So the count can be higher than
+// the memory, by as much for each message that has begun.
 //
 // Not counted are about 7 KiB for each stream, 17 KiB for each connection (57 KiB with TLS) and 70 KiB for each client: the
 // limits of streams and connections bound these. A hostile party with many addresses is many clients: client certificates help

@@ -32,8 +32,8 @@ const (
 	// streams that have ended.
 	evictAfter = time.Second
 	closeAfter = 5 * time.Second
-	// collectInterval is the minimum time between two garbage collections that free lost buffers of clients beyond their share. Without them
-	// a gateway would be refused for buffers that nobody uses.
+	// collectInterval is the minimum time between two garbage collections that free lost buffers of clients beyond their share. Without
+	// them a gateway would be refused for buffers that nobody uses.
 	collectInterval = time.Second
 
 	// idleSweeps is the number of sweeps after which the server of a client without connections is stopped: 30 s. Some gateways open a

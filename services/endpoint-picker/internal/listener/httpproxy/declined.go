@@ -14,8 +14,8 @@ func (a *attempt) isHarmless() bool {
 	return a.requestContext.Inference && a.requestContext.ResponseID == nil
 }
 
-// isDeclined reports whether the response is an error without any content, so that another server may answer a harmless request. It reads the
-// beginning of other responses, which relay sends.
+// isDeclined reports whether the response is an error without any content, so that another server may answer a harmless request. It reads
+// the beginning of other responses, which relay sends.
 func (a *attempt) isDeclined() bool {
 	if !a.isHarmless() {
 		return false
@@ -30,9 +30,9 @@ func (a *attempt) isDeclined() bool {
 	}
 }
 
-// beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. What comes before the first content
-// of a stream is kept until then, but for comments and pings, with which a server keeps the connection of its client; of another body, what
-// fits into a piece.
+// beginsBadly reports whether the body ends before any content, is a page of HTML, or begins with an error. What comes before the first
+// content of a stream is kept until then, but for comments and pings, with which a server keeps the connection of its client; of another
+// body, what fits into a piece.
 func (a *attempt) beginsBadly() bool {
 	response := a.describeResponse()
 	switch {

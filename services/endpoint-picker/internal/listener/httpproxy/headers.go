@@ -71,8 +71,8 @@ func (s *Server) readHeaders(r *http.Request) *request.IncomingHeaders {
 	return in
 }
 
-// removeShadows removes headers whose names differ only by underscores from headers that the picker sets, removes or reads: CGI and WSGI have
-// one variable for both, so a client could set X_Forwarded_For beside X-Forwarded-For.
+// removeShadows removes headers whose names differ only by underscores from headers that the picker sets, removes or reads: CGI and WSGI
+// have one variable for both, so a client could set X_Forwarded_For beside X-Forwarded-For.
 func removeShadows(h http.Header, wanted []*request.WantedHeader) {
 	for name := range h {
 		if !strings.Contains(name, "_") {

@@ -128,7 +128,8 @@ func (t *transfer) refuseRequest(r *request.Refusal) (complete bool) {
 	if t.request.Method != http.MethodHead {
 		_, _ = t.writer.Write(body)
 	}
-	if !t.bodyComplete && t.request.ProtoMajor == 2 { // a stream that ends during an upload is reset: curl then shows that in place of the refusal
+	// a stream that ends during an upload is reset: curl then shows that in place of the refusal
+	if !t.bodyComplete && t.request.ProtoMajor == 2 {
 		_ = t.control.Flush()
 		_, _ = io.Copy(io.Discard, t.request.Body)
 	}

@@ -30,8 +30,8 @@ func opensWebSocket(request, response http.Header) bool {
 	return hasToken(request[headerUpgrade], protocolWebSocket) && hasToken(response[headerUpgrade], protocolWebSocket)
 }
 
-// runTunnel passes bytes in both directions until one side ends, nothing has passed for the time limit, or the listener is closed. Until then
-// the request is open: for its client, and for the load of the model server.
+// runTunnel passes bytes in both directions until one side ends, nothing has passed for the time limit, or the listener is closed. Until
+// then the request is open: for its client, and for the load of the model server.
 func (a *attempt) runTunnel() error {
 	client, buffered, err := a.control.Hijack()
 	if err != nil {

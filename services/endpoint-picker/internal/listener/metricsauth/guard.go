@@ -44,7 +44,8 @@ type tokenReviewer interface {
 
 // accessReviewer checks the permissions of a user.
 type accessReviewer interface {
-	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview,
+		o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
 // Params are the parameters of New.
@@ -144,7 +145,8 @@ func (g *Guard) lastAnswer(q question) (answer, bool) {
 
 // askAPIServer asks the API server.
 func (g *Guard) askAPIServer(ctx context.Context, token string, q question) (answer, error) {
-	review, err := g.params.Tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review, err := g.params.Tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return answer{}, fmt.Errorf("create token review: %w", err)
 	}

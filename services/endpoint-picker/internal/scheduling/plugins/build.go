@@ -17,8 +17,9 @@ type Parts struct {
 	Sessions    *Sessions      // nil if no plugin uses sessions
 	ParserNames []string       // of bodies, in order
 	Headers     []string       // request headers that plugins read, in lower case, sorted
-	TestHeader  string         // header by which clients choose endpoints; responses then name the endpoint that served. Empty: no such header
-	Binders     []scheduling.Binder
+	// header by which clients choose endpoints; responses then name the endpoint that served. Empty: no such header
+	TestHeader string
+	Binders    []scheduling.Binder
 
 	producer string       // name of the prefix producer that plugins read
 	moved    *PrefixIndex // of a prefix scorer with the parameters of the producer
