@@ -34,9 +34,8 @@ type BackendSetBinding struct {
 type BackendSetBindingSpec struct {
 	// loadBalancerId is the OCID of the load balancer. The configuration of the backendset-syncer must list it. It cannot be changed.
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('ocid1.loadbalancer.')",message="must be the OCID of a load balancer, which
-	// starts with ocid1.loadbalancer. Network load balancers are not supported" +kubebuilder:validation:XValidation:rule="self ==
-	// oldSelf",message="cannot be changed: create another binding"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('ocid1.loadbalancer.')",message="must be the OCID of a load balancer, which starts with ocid1.loadbalancer. Network load balancers are not supported"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: create another binding"
 	LoadBalancerID string `json:"loadBalancerId"`
 
 	// backendSetName is the name of an existing backend set of the load balancer. It cannot be changed.
@@ -81,33 +80,30 @@ type ServiceReference struct {
 
 	// port is the name or the number of a port of the Service. Backends get the port of the endpoints (targetPort).
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == string ? size(self) >= 1 && size(self) <= 63 : self >= 1 && self <=
-	// 65535",message="must be the name of a port, or a number from 1 to 65535"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? size(self) >= 1 && size(self) <= 63 : self >= 1 && self <= 65535",message="must be the name of a port, or a number from 1 to 65535"
 	Port intstr.IntOrString `json:"port"`
 }
 
 // Drain limits the time for which a backend drains. A draining backend gets no new requests, and finishes those in flight.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || !has(self.maximum) || duration(self.minimum) <=
-// duration(self.maximum)",message="minimum must not exceed maximum"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimum) || !has(self.maximum) || duration(self.minimum) <= duration(self.maximum)",message="minimum must not exceed maximum"
 type Drain struct {
 	// minimum is the least time for which a terminating endpoint stays in the set, even if its pod is gone before.
 	// +kubebuilder:default="0s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be a
-	// duration from 0s to 24h" +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be a duration from 0s to 24h"
+	// +optional
 	Minimum *metav1.Duration `json:"minimum,omitempty"`
 
 	// maximum is the longest time for which an endpoint stays in the set while it terminates or is not ready.
 	// +kubebuilder:default="1h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be a
-	// duration from 0s to 24h" +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be a duration from 0s to 24h"
+	// +optional
 	Maximum *metav1.Duration `json:"maximum,omitempty"`
 }
 
 // HealthChecker is the health checker of a backend set. Absent fields get the defaults of OCI.
 //
-// +kubebuilder:validation:XValidation:rule="self.protocol == 'HTTP' ? has(self.urlPath) : !has(self.urlPath)",message="urlPath is required
-// for HTTP, and not allowed for TCP"
+// +kubebuilder:validation:XValidation:rule="self.protocol == 'HTTP' ? has(self.urlPath) : !has(self.urlPath)",message="urlPath is required for HTTP, and not allowed for TCP"
 type HealthChecker struct {
 	// protocol is HTTP or TCP.
 	// +kubebuilder:validation:Enum=HTTP;TCP

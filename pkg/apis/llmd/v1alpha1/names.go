@@ -71,13 +71,13 @@ const (
 const (
 	// ReasonPublished is the reason while autoscalers can follow the desired replicas.
 	ReasonPublished = "Published"
-	// ReasonScaled is the reason while the workload has the desired replicas, which the variant-autoscaler writes. It is also that of an
-	// Event of each write.
+	// ReasonScaled is the reason while the workload has the desired replicas, which the variant-autoscaler writes. It is also that of an Event
+	// of each write.
 	ReasonScaled = "Scaled"
 	// ReasonNotApplied is the reason while the desired replicas are not published yet, or not written as the variant is excluded.
 	ReasonNotApplied = "NotApplied"
-	// ReasonScaleConflict is the reason while the workload has other replicas than the decision was made on: somebody else has changed
-	// them. It stays for a while if somebody changes them after each write.
+	// ReasonScaleConflict is the reason while the workload has other replicas than the decision was made on: somebody else has changed them. It
+	// stays for a while if somebody changes them after each write.
 	ReasonScaleConflict = "ScaleConflict"
 	// ReasonScaleDeferred is the reason while the API server was too busy, or the pass had no time left, to write the replicas.
 	ReasonScaleDeferred = "ScaleDeferred"
@@ -85,11 +85,11 @@ const (
 	ReasonScaleForbidden = "ScaleForbidden"
 	// ReasonScaleFailed is the reason while the API server refuses to write the replicas otherwise.
 	ReasonScaleFailed = "ScaleFailed"
-	// ReasonTargetOwnedByAutoscaler is the reason while an autoscaler scales the workload that does not follow the variant-autoscaler. It
-	// is also a reason of OptimizationReady.
+	// ReasonTargetOwnedByAutoscaler is the reason while an autoscaler scales the workload that does not follow the variant-autoscaler. It is
+	// also a reason of OptimizationReady.
 	ReasonTargetOwnedByAutoscaler = "TargetOwnedByAutoscaler"
-	// ReasonTargetOwnedByController is the reason while another object controls the workload, such as a DisaggregatedSet. It is also a
-	// reason of OptimizationReady.
+	// ReasonTargetOwnedByController is the reason while another object controls the workload, such as a DisaggregatedSet. It is also a reason
+	// of OptimizationReady.
 	ReasonTargetOwnedByController = "TargetOwnedByController"
 )
 
@@ -124,8 +124,8 @@ const (
 	// ReasonInventoryUnknown is the reason while the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that
 	// it manages, or the kinds of dynamic resource allocation for pods that claim devices.
 	ReasonInventoryUnknown = "InventoryUnknown"
-	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of
-	// cards that cannot be true.
+	// ReasonInventoryInvalid is the reason while a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards
+	// that cannot be true.
 	ReasonInventoryInvalid = "InventoryInvalid"
 	// ReasonQueueNotFound is the reason while the LocalQueue that the workload names, or its ClusterQueue, does not exist.
 	ReasonQueueNotFound = "QueueNotFound"

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VariantAutoscalingStatus is the last decision on a variant. It is written only when something in it changes: a change of figures alone,
-// in predicted or in messages, is written after ten minutes.
+// VariantAutoscalingStatus is the last decision on a variant. It is written only when something in it changes: a change of figures alone, in
+// predicted or in messages, is written after ten minutes.
 type VariantAutoscalingStatus struct {
 	// observedGeneration is the generation of the spec that the status is about.
 	// +optional
@@ -38,8 +38,11 @@ type VariantAutoscalingStatus struct {
 	// +optional
 	Actuation *Actuation `json:"actuation,omitempty"`
 
-	// conditions has the types Ready, Applied, TargetResolved, DeploymentTargetConflict, MetricsAvailable, OptimizationReady,
-	// CapacityLimited and BoundsBinding. +listType=map +listMapKey=type +optional
+	// conditions has the types Ready, Applied, TargetResolved, DeploymentTargetConflict, MetricsAvailable, OptimizationReady, CapacityLimited and
+	// BoundsBinding.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

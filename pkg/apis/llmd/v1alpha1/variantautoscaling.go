@@ -32,8 +32,7 @@ type VariantAutoscaling struct {
 // VariantAutoscalingSpec declares a variant. Only scaleTargetRef and modelID are required. The schema sets no default, so that an absent
 // field can be told from a written one.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas >=
-// self.minReplicas",message="maxReplicas must not be less than minReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas >= self.minReplicas",message="maxReplicas must not be less than minReplicas"
 type VariantAutoscalingSpec struct {
 	// scaleTargetRef names the workload of the variant, in the namespace of the object.
 	ScaleTargetRef ScaleTargetReference `json:"scaleTargetRef"`
@@ -167,9 +166,8 @@ type Parameter string
 
 // ScheduledBounds are bounds for a time: from each time of a cron expression, for a duration.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.minReplicas) || has(self.maxReplicas)",message="minReplicas or maxReplicas is
-// required" +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas >=
-// self.minReplicas",message="maxReplicas must not be less than minReplicas"
+// +kubebuilder:validation:XValidation:rule="has(self.minReplicas) || has(self.maxReplicas)",message="minReplicas or maxReplicas is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas >= self.minReplicas",message="maxReplicas must not be less than minReplicas"
 type ScheduledBounds struct {
 	// cron is a cron expression with five fields: minute, hour, day of month, month, day of week.
 	// +kubebuilder:validation:MinLength=1
@@ -185,8 +183,7 @@ type ScheduledBounds struct {
 	// duration is the time for which the bounds apply, at most a week: 8h, 90m. It is real time, also if clocks are changed meanwhile.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be a
-	// duration from 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be a duration from 1m to 168h"
 	Duration string `json:"duration"`
 
 	// minReplicas replaces spec.minReplicas.

@@ -16,9 +16,8 @@ const (
 	LabelPool = "fairlead.dev/pool"
 	// AnnotationRevision on a Deployment is a hash of all objects of the pool as they were applied, without the number of replicas.
 	AnnotationRevision = "fairlead.dev/pool-revision"
-	// AnnotationServed on an IngressClass is the group and version of the custom resources that its controller reads, such as
-	// traefik.io/v1alpha1. Without it, the controller of a pool reads none. Administrators can set it on classes that no pool has: without
-	// it, nobody knows.
+	// AnnotationServed on an IngressClass is the group and version of the custom resources that its controller reads, such as traefik.io/v1alpha1. Without
+	// it, the controller of a pool reads none. Administrators can set it on classes that no pool has: without it, nobody knows.
 	AnnotationServed = "fairlead.dev/custom-resources"
 	// Manager is the field manager, and the value of LabelManagedBy.
 	Manager = "nodepool-ingress"

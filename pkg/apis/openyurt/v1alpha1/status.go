@@ -10,12 +10,13 @@ type YurtIngressStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// ingress_controller_replicas_per_pool is the number of replicas that each pool should have, unless its entry in spec.pools replaces
-	// it. +optional
+	// ingress_controller_replicas_per_pool is the number of replicas that each pool should have, unless its entry in spec.pools replaces it.
+	// +optional
 	Replicas int32 `json:"ingress_controller_replicas_per_pool"`
 
-	// conditions lists the ready pools and those that are not. It is an object, not a list, in all releases of OpenYurt's operator. Lists
-	// of conditions are in objectConditions and in pools[].conditions. +optional
+	// conditions lists the ready pools and those that are not. It is an object, not a list, in all releases of OpenYurt's operator. Lists of
+	// conditions are in objectConditions and in pools[].conditions.
+	// +optional
 	Conditions YurtIngressCondition `json:"conditions,omitempty"`
 
 	// ingress_controller_image is the image of the ingress controllers, unless the entry of a pool in spec.pools replaces it.

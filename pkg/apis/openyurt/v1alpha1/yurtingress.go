@@ -32,9 +32,11 @@ type YurtIngress struct {
 // YurtIngressSpec declares the pools, and how their ingress controllers run. Fields of OpenYurt's operator have two names, from different
 // releases. Set one of them: if both are set and differ, the object is not accepted.
 type YurtIngressSpec struct {
-	// ingress_controller_replicas_per_pool is the number of replicas of the ingress controller in each pool. The default is 1. With 0, a
-	// pool keeps its IngressClass and its Service, but serves nothing. +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000 +optional
+	// ingress_controller_replicas_per_pool is the number of replicas of the ingress controller in each pool. The default is 1. With 0, a pool
+	// keeps its IngressClass and its Service, but serves nothing.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
 	Replicas *int32 `json:"ingress_controller_replicas_per_pool,omitempty"`
 	// ingressControllerReplicasPerPool is another name of ingress_controller_replicas_per_pool.
 	// +kubebuilder:validation:Minimum=0
@@ -76,8 +78,10 @@ type YurtIngressSpec struct {
 	// +optional
 	CustomManifest *CustomManifest `json:"customManifest,omitempty"`
 
-	// poolLabelKey is the key of the node label whose value is the pool. The operator permits only the keys of its flag --pool-label-keys.
-	// The default is the first of them, apps.openyurt.io/nodepool. +kubebuilder:validation:MaxLength=317 +optional
+	// poolLabelKey is the key of the node label whose value is the pool. The operator permits only the keys of its flag --pool-label-keys. The
+	// default is the first of them, apps.openyurt.io/nodepool.
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
 	PoolLabelKey string `json:"poolLabelKey,omitempty"`
 
 	// exposure is how clients reach the ingress controller of a pool. The default is NodePort with random ports. A pool with addresses has
@@ -167,8 +171,11 @@ type Exposure struct {
 	// +kubebuilder:validation:Enum=NodePort;LoadBalancer;HostPort;HostNetwork;ClusterIP;ExternalIPs
 	Type string `json:"type"`
 
-	// httpPort is the port on the nodes for HTTP. The default is a random port for NodePort, and 80 for HostPort and HostNetwork. Other
-	// types do not have it. +kubebuilder:validation:Minimum=1 +kubebuilder:validation:Maximum=65535 +optional
+	// httpPort is the port on the nodes for HTTP. The default is a random port for NodePort, and 80 for HostPort and HostNetwork. Other types
+	// do not have it.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
 	HTTPPort int32 `json:"httpPort,omitempty"`
 
 	// httpsPort is the port on the nodes for HTTPS. The default is a random port for NodePort, and 443 for HostPort and HostNetwork. Other
@@ -178,16 +185,20 @@ type Exposure struct {
 	// +optional
 	HTTPSPort int32 `json:"httpsPort,omitempty"`
 
-	// loadBalancerClass is the class of a LoadBalancer. The default is the default load balancer of the cluster. Other types do not have
-	// it. +kubebuilder:validation:MaxLength=317 +optional
+	// loadBalancerClass is the class of a LoadBalancer. The default is the default load balancer of the cluster. Other types do not have it.
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 }
 
-// UpdateStrategy limits the pools that change at the same time. A change of the pods or of other objects of several pools is rolled out
-// pool by pool, and stops at the first pool that fails.
+// UpdateStrategy limits the pools that change at the same time. A change of the pods or of other objects of several pools is rolled out pool by
+// pool, and stops at the first pool that fails.
 type UpdateStrategy struct {
-	// maxUnavailablePools is the number of pools that may be not ready during a roll-out. The default is 1. Pools without a ready node do
-	// not count, and are updated last. +kubebuilder:validation:Minimum=1 +kubebuilder:validation:Maximum=500 +optional
+	// maxUnavailablePools is the number of pools that may be not ready during a roll-out. The default is 1. Pools without a ready node do not
+	// count, and are updated last.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=500
+	// +optional
 	MaxUnavailablePools int32 `json:"maxUnavailablePools,omitempty"`
 
 	// progressDeadlineSeconds is the time for the pods of a pool to become ready, before the pool counts as failed. The default is 600.
@@ -207,8 +218,10 @@ type CacheSidecar struct {
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
 
-	// image is the image of the sidecar. The operator permits only the repositories of its flag --allowed-images. The default is that of
-	// the operator's flag --cache-image. +kubebuilder:validation:MaxLength=512 +optional
+	// image is the image of the sidecar. The operator permits only the repositories of its flag --allowed-images. The default is that of the
+	// operator's flag --cache-image.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
 	Image string `json:"image,omitempty"`
 }
 

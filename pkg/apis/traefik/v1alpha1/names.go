@@ -9,8 +9,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: "traefik.io", Version: "v1al
 // Resources returns all of them. With its provider for custom resources, Traefik waits at its start until it has listed each one.
 func Resources() []string {
 	return []string{
-		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports",
-		"serverstransporttcps", "tlsoptions", "tlsstores", "traefikservices",
+		"ingressroutes", "ingressroutetcps", "ingressrouteudps", "middlewares", "middlewaretcps", "serverstransports", "serverstransporttcps",
+		"tlsoptions", "tlsstores", "traefikservices",
 	}
 }
 
