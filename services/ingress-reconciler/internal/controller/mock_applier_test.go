@@ -196,8 +196,8 @@ func (_c *mockApplier_Delete_Call) RunAndReturn(run func(context.Context, schema
 	return _c
 }
 
-// newMockApplier creates a new instance of mockApplier. It also registers a testing interface on the mock and a cleanup function to assert
-// the mocks expectations. The first argument is typically a *testing.T value.
+// newMockApplier creates a new instance of mockApplier. It also registers a testing interface on the mock and a cleanup function to assert the mocks expectations.
+// The first argument is typically a *testing.T value.
 func newMockApplier(t interface {
 	mock.TestingT
 	Cleanup(func())

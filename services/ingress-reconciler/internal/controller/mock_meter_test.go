@@ -126,8 +126,7 @@ func (_m *mockMeter) ObserveProgrammed(after time.Duration) {
 	_m.Called(after)
 }
 
-// mockMeter_ObserveProgrammed_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method
-// 'ObserveProgrammed'
+// mockMeter_ObserveProgrammed_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ObserveProgrammed'
 type mockMeter_ObserveProgrammed_Call struct {
 	*mock.Call
 }
@@ -223,8 +222,8 @@ func (_c *mockMeter_SetReason_Call) RunAndReturn(run func(cache.ObjectName, stri
 	return _c
 }
 
-// newMockMeter creates a new instance of mockMeter. It also registers a testing interface on the mock and a cleanup function to assert the
-// mocks expectations. The first argument is typically a *testing.T value.
+// newMockMeter creates a new instance of mockMeter. It also registers a testing interface on the mock and a cleanup function to assert the mocks expectations.
+// The first argument is typically a *testing.T value.
 func newMockMeter(t interface {
 	mock.TestingT
 	Cleanup(func())

@@ -56,8 +56,8 @@ func (_c *mockRecorder_Event_Call) RunAndReturn(run func(*v1.ObjectReference, st
 	return _c
 }
 
-// newMockRecorder creates a new instance of mockRecorder. It also registers a testing interface on the mock and a cleanup function to
-// assert the mocks expectations. The first argument is typically a *testing.T value.
+// newMockRecorder creates a new instance of mockRecorder. It also registers a testing interface on the mock and a cleanup function to assert the mocks expectations.
+// The first argument is typically a *testing.T value.
 func newMockRecorder(t interface {
 	mock.TestingT
 	Cleanup(func())

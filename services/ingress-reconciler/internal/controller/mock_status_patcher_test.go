@@ -71,8 +71,8 @@ func (_c *mockStatusPatcher_PatchStatus_Call) RunAndReturn(run func(context.Cont
 	return _c
 }
 
-// newMockStatusPatcher creates a new instance of mockStatusPatcher. It also registers a testing interface on the mock and a cleanup
-// function to assert the mocks expectations. The first argument is typically a *testing.T value.
+// newMockStatusPatcher creates a new instance of mockStatusPatcher. It also registers a testing interface on the mock and a cleanup function to assert the mocks expectations.
+// The first argument is typically a *testing.T value.
 func newMockStatusPatcher(t interface {
 	mock.TestingT
 	Cleanup(func())

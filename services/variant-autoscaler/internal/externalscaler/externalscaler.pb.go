@@ -443,8 +443,7 @@ var (
 
 func file_externalscaler_proto_rawDescGZIP() []byte {
 	file_externalscaler_proto_rawDescOnce.Do(func() {
-		file_externalscaler_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_externalscaler_proto_rawDesc),
-			len(file_externalscaler_proto_rawDesc)))
+		file_externalscaler_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_externalscaler_proto_rawDesc), len(file_externalscaler_proto_rawDesc)))
 	})
 	return file_externalscaler_proto_rawDescData
 }

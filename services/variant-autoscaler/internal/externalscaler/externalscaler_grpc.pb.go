@@ -30,8 +30,7 @@ const (
 
 // ExternalScalerClient is the client API for ExternalScaler service.
 //
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to
-// https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ExternalScaler answers for the triggers "external" and "external-push" of ScaledObjects.
 type ExternalScalerClient interface {
@@ -41,8 +40,7 @@ type ExternalScalerClient interface {
 	StreamIsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IsActiveResponse], error)
 	// GetMetricSpec names the metrics and their targets, for the HorizontalPodAutoscaler that KEDA writes.
 	GetMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*GetMetricSpecResponse, error)
-	// StreamMetricSpec sends what GetMetricSpec answers, now and with each change. Only the trigger "external-push" opens it, from KEDA
-	// 2.21 on.
+	// StreamMetricSpec sends what GetMetricSpec answers, now and with each change. Only the trigger "external-push" opens it, from KEDA 2.21 on.
 	StreamMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetMetricSpecResponse], error)
 	// GetMetrics returns the values of a metric.
 	GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error)
@@ -66,8 +64,7 @@ func (c *externalScalerClient) IsActive(ctx context.Context, in *ScaledObjectRef
 	return out, nil
 }
 
-func (c *externalScalerClient) StreamIsActive(ctx context.Context, in *ScaledObjectRef,
-	opts ...grpc.CallOption) (grpc.ServerStreamingClient[IsActiveResponse], error) {
+func (c *externalScalerClient) StreamIsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IsActiveResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ExternalScaler_ServiceDesc.Streams[0], ExternalScaler_StreamIsActive_FullMethodName, cOpts...)
 	if err != nil {
@@ -86,8 +83,7 @@ func (c *externalScalerClient) StreamIsActive(ctx context.Context, in *ScaledObj
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExternalScaler_StreamIsActiveClient = grpc.ServerStreamingClient[IsActiveResponse]
 
-func (c *externalScalerClient) GetMetricSpec(ctx context.Context, in *ScaledObjectRef,
-	opts ...grpc.CallOption) (*GetMetricSpecResponse, error) {
+func (c *externalScalerClient) GetMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*GetMetricSpecResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetMetricSpecResponse)
 	err := c.cc.Invoke(ctx, ExternalScaler_GetMetricSpec_FullMethodName, in, out, cOpts...)
@@ -97,8 +93,7 @@ func (c *externalScalerClient) GetMetricSpec(ctx context.Context, in *ScaledObje
 	return out, nil
 }
 
-func (c *externalScalerClient) StreamMetricSpec(ctx context.Context, in *ScaledObjectRef,
-	opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetMetricSpecResponse], error) {
+func (c *externalScalerClient) StreamMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetMetricSpecResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ExternalScaler_ServiceDesc.Streams[1], ExternalScaler_StreamMetricSpec_FullMethodName, cOpts...)
 	if err != nil {
@@ -117,8 +112,7 @@ func (c *externalScalerClient) StreamMetricSpec(ctx context.Context, in *ScaledO
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExternalScaler_StreamMetricSpecClient = grpc.ServerStreamingClient[GetMetricSpecResponse]
 
-func (c *externalScalerClient) GetMetrics(ctx context.Context, in *GetMetricsRequest,
-	opts ...grpc.CallOption) (*GetMetricsResponse, error) {
+func (c *externalScalerClient) GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetMetricsResponse)
 	err := c.cc.Invoke(ctx, ExternalScaler_GetMetrics_FullMethodName, in, out, cOpts...)
@@ -140,8 +134,7 @@ type ExternalScalerServer interface {
 	StreamIsActive(*ScaledObjectRef, grpc.ServerStreamingServer[IsActiveResponse]) error
 	// GetMetricSpec names the metrics and their targets, for the HorizontalPodAutoscaler that KEDA writes.
 	GetMetricSpec(context.Context, *ScaledObjectRef) (*GetMetricSpecResponse, error)
-	// StreamMetricSpec sends what GetMetricSpec answers, now and with each change. Only the trigger "external-push" opens it, from KEDA
-	// 2.21 on.
+	// StreamMetricSpec sends what GetMetricSpec answers, now and with each change. Only the trigger "external-push" opens it, from KEDA 2.21 on.
 	StreamMetricSpec(*ScaledObjectRef, grpc.ServerStreamingServer[GetMetricSpecResponse]) error
 	// GetMetrics returns the values of a metric.
 	GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error)
@@ -191,8 +184,7 @@ func RegisterExternalScalerServer(s grpc.ServiceRegistrar, srv ExternalScalerSer
 	s.RegisterService(&ExternalScaler_ServiceDesc, srv)
 }
 
-func _ExternalScaler_IsActive_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _ExternalScaler_IsActive_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ScaledObjectRef)
 	if err := dec(in); err != nil {
 		return nil, err
@@ -221,8 +213,7 @@ func _ExternalScaler_StreamIsActive_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExternalScaler_StreamIsActiveServer = grpc.ServerStreamingServer[IsActiveResponse]
 
-func _ExternalScaler_GetMetricSpec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _ExternalScaler_GetMetricSpec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ScaledObjectRef)
 	if err := dec(in); err != nil {
 		return nil, err
@@ -245,15 +236,13 @@ func _ExternalScaler_StreamMetricSpec_Handler(srv interface{}, stream grpc.Serve
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(ExternalScalerServer).StreamMetricSpec(m,
-		&grpc.GenericServerStream[ScaledObjectRef, GetMetricSpecResponse]{ServerStream: stream})
+	return srv.(ExternalScalerServer).StreamMetricSpec(m, &grpc.GenericServerStream[ScaledObjectRef, GetMetricSpecResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExternalScaler_StreamMetricSpecServer = grpc.ServerStreamingServer[GetMetricSpecResponse]
 
-func _ExternalScaler_GetMetrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _ExternalScaler_GetMetrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetMetricsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
