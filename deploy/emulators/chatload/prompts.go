@@ -62,7 +62,8 @@ func prose(r *rand.Rand, n int) string {
 		good have he her him his how I if in into is it its just know like look make many me most my new no not now of on one only or
 		other our out over people say see she so some take than that the their them then there these they thing think this time to two
 		up use want way we well what when which who will with work would year you your available business community company country
-		development different education example experience government history however important including information interest international market
+		development different education example experience government history however important including information interest
+		international market
 		minutes morning national necessary nothing number office people perhaps personal policy position possible problem process program
 		public question really reason research results school service several situation social something special students support system
 		together towards understand university usually without working`)

@@ -30,7 +30,8 @@ func TestPowerLossLosesAtMost200Milliseconds(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(seed)))
 			disk := newFaultDisk()
 			for life := range 3 {
-				disk.SetSyncTime(time.Duration(random.IntN(100)) * time.Millisecond)
+				wait := time.Duration(random.IntN(100)) * time.Millisecond
+				disk.SetSync(func() { time.Sleep(wait) })
 				c := startCache(t, disk, small)
 				c.setPause(time.Duration(random.IntN(20)) * time.Millisecond)
 				compactions += c.liveUntilPowerLoss(t, random, disk)
@@ -86,7 +87,8 @@ func TestKillLosesNothing(t *testing.T) {
 			random := rand.New(rand.NewPCG(2, uint64(seed)))
 			disk := newFaultDisk()
 			for range 4 {
-				disk.SetSyncTime(time.Duration(random.IntN(300)) * time.Millisecond)
+				wait := time.Duration(random.IntN(300)) * time.Millisecond
+				disk.SetSync(func() { time.Sleep(wait) })
 				c := startCache(t, disk, small)
 				c.setPause(time.Duration(random.IntN(20)) * time.Millisecond)
 				for range random.IntN(150) {
@@ -268,7 +270,7 @@ func TestDiskUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk := newFaultDisk()
-		disk.SetSyncTime(5 * time.Millisecond)
+		disk.SetSync(func() { time.Sleep(5 * time.Millisecond) })
 		o := journal.Options{CompactBytes: 64 << 10}
 		c := startCache(t, disk, o)
 		random := rand.New(rand.NewPCG(8, 0))

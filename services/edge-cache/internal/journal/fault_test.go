@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,7 +92,7 @@ func TestFailedSync(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(12, uint64(seed)))
 			disk := newFaultDisk()
-			disk.SetSyncTime(10 * time.Millisecond)
+			disk.SetSync(func() { time.Sleep(10 * time.Millisecond) })
 			c := startCache(t, disk, small)
 			for i := range 150 {
 				if i == 75 {
@@ -138,7 +139,7 @@ func TestSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(14, 0))
 		disk := newFaultDisk()
-		disk.SetSyncTime(50 * time.Millisecond)
+		disk.SetSync(func() { time.Sleep(50 * time.Millisecond) })
 		c := startCache(t, disk, small)
 		for range 20 {
 			require.NoError(t, c.append(randomBatch(random, 100)...))
@@ -178,7 +179,7 @@ func TestSettledJournal(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	disk := newFaultDisk()
-	disk.SetSyncTime(time.Millisecond)
+	disk.SetSync(runtime.Gosched)
 	c := startCache(t, disk, small)
 	var group sync.WaitGroup
 	errs := make([]error, 4)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"fairlead.dev/services/edge-cache/internal/journal"
 )
@@ -30,7 +29,7 @@ type faultDisk struct {
 	bounded  bool
 	readOnly bool
 	syncErr  error
-	syncTime time.Duration
+	sync     func() // an fsync takes as long as it; nil: no time
 }
 
 type inode struct {
@@ -78,11 +77,11 @@ func (d *faultDisk) FailSync(err error) {
 	d.syncErr = err
 }
 
-// SetSyncTime is how long an fsync takes. Data written meanwhile is not part of it.
-func (d *faultDisk) SetSyncTime(t time.Duration) {
+// SetSync makes each fsync take as long as a function. Data written meanwhile is not part of it.
+func (d *faultDisk) SetSync(sync func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.syncTime = t
+	d.sync = sync
 }
 
 // FileNames returns the names of all files, sorted.
@@ -343,14 +342,16 @@ func (f *faultFile) Write(b []byte) (int, error) {
 
 func (f *faultFile) Sync() error {
 	f.disk.mu.Lock()
-	target, wait, err := len(f.node.data), f.disk.syncTime, f.disk.syncErr
+	target, sync, err := len(f.node.data), f.disk.sync, f.disk.syncErr
 	if f.closed {
 		err = fs.ErrClosed
 	} else {
 		f.disk.syncErr = nil
 	}
 	f.disk.mu.Unlock()
-	time.Sleep(wait)
+	if sync != nil {
+		sync()
+	}
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if err != nil {
