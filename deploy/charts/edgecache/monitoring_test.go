@@ -13,8 +13,6 @@ import (
 	"fairlead.dev/deploy/charts/internal/objects"
 )
 
-const program = "edge-cache"
-
 // cases: the series of a few caches, one sample each minute, and the labels of the alerts that fire.
 var cases = []alerts.Case{
 	{Alert: "EdgeCacheDown", Name: "nothing is scraped", At: 10 * time.Minute, Want: []string{`{}`}},

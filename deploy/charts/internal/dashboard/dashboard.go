@@ -176,5 +176,6 @@ func (d *Dashboard) AssertShipped(t *testing.T, required helm.Values) {
 // shipped returns the ConfigMaps with dashboards.
 func shipped(t *testing.T, set objects.Set) []*corev1.ConfigMap {
 	t.Helper()
-	return slices.DeleteFunc(objects.All[corev1.ConfigMap](t, set), func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
+	return slices.DeleteFunc(objects.All[corev1.ConfigMap](t, set),
+		func(c *corev1.ConfigMap) bool { return c.Labels["grafana_dashboard"] != "1" })
 }

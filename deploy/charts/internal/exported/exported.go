@@ -21,8 +21,8 @@ import (
 	"fairlead.dev/deploy/charts/internal/source"
 )
 
-// documented matches a row of the table of metrics of a program in docs/reference/metrics. A test of the program compares the table with its
-// registry.
+// documented matches a row of the table of metrics of a program in docs/reference/metrics. A test of the program compares the table with
+// its registry.
 var documented = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\| ([a-z_`, ]*) \\|")
 
 // Names are what expressions may use.

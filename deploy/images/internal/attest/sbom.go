@@ -25,10 +25,12 @@ const (
 // the modules and the Go release that it was built from.
 func SBOM(b Build, p Program) ([]byte, error) {
 	doc := &v2_3.Document{
-		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: b.Name + "-" + b.Version + "-" + p.Platform,
-		DocumentNamespace: "https://fairlead.dev/spdx/" + b.Name + "/" + p.Image,
+		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName: b.Name + "-" + b.Version + "-" + p.Platform, DocumentNamespace: "https://fairlead.dev/spdx/" + b.Name + "/" + p.Image,
 		CreationInfo: &v2_3.CreationInfo{Created: b.Created.UTC().Format(time.RFC3339),
-			Creators: []common.Creator{{CreatorType: "Organization", Creator: "Fairlead"}, {CreatorType: "Tool", Creator: "fairlead.dev/deploy/images"}}},
+			Creators: []common.Creator{
+				{CreatorType: "Organization", Creator: "Fairlead"}, {CreatorType: "Tool", Creator: "fairlead.dev/deploy/images"},
+			}},
 	}
 	image := describe(b.Name, b.Version, "pkg:oci/"+b.Name+"@"+url.QueryEscape("sha256:"+p.Image))
 	image.PrimaryPackagePurpose, image.PackageLicenseDeclared = "CONTAINER", licenses(b.Licenses)
@@ -105,7 +107,9 @@ func describe(name, version, purl string) *v2_3.Package {
 		PackageName: name, PackageVersion: version, PackageSPDXIdentifier: common.ElementID("Package-" + identifier(name)),
 		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: noAssertion,
 		PackageCopyrightText: noAssertion, IsFilesAnalyzedTagPresent: true,
-		PackageExternalReferences: []*v2_3.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: purl}},
+		PackageExternalReferences: []*v2_3.PackageExternalReference{{
+			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: purl,
+		}},
 	}
 }
 
@@ -144,6 +148,7 @@ func licenses(declared string) string {
 
 func relate(doc *v2_3.Document, from common.ElementID, kind string, to *v2_3.Package) {
 	doc.Relationships = append(doc.Relationships, &v2_3.Relationship{
-		RefA: common.DocElementID{ElementRefID: from}, RefB: common.DocElementID{ElementRefID: to.PackageSPDXIdentifier}, Relationship: kind,
+		RefA: common.DocElementID{ElementRefID: from}, RefB: common.DocElementID{ElementRefID: to.PackageSPDXIdentifier},
+		Relationship: kind,
 	})
 }

@@ -148,7 +148,10 @@ func (p *Params) writeImage(l *Layout, base layer, b Binary) (v1.Descriptor, err
 	}
 	config := v1.ConfigFile{
 		Architecture: platform.Architecture, OS: platform.OS, Variant: platform.Variant, Created: v1.Time{Time: p.Created},
-		Config: v1.Config{Entrypoint: append([]string{p.Path}, p.Args...), Cmd: p.Cmd, Env: p.Env, User: p.User, WorkingDir: "/", Labels: p.annotations()},
+		Config: v1.Config{
+			Entrypoint: append([]string{p.Path}, p.Args...), Cmd: p.Cmd, Env: p.Env, User: p.User, WorkingDir: "/",
+			Labels: p.annotations(),
+		},
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{base.diffID, program.diffID}},
 		History: []v1.History{{Created: v1.Time{Time: p.Created}, CreatedBy: "base: CA certificates, users, /tmp"},
 			{Created: v1.Time{Time: p.Created}, CreatedBy: p.Name}},
@@ -199,7 +202,9 @@ func (p *Params) annotations() map[string]string {
 
 // attest attaches an SBOM to each image and the provenance of all to the index.
 func (p *Params) attest(l *Layout, index v1.Descriptor, images []v1.Descriptor) ([]v1.Descriptor, error) {
-	build := attest.Build{Name: p.Name, Version: p.Version, Revision: p.Revision, Source: p.Source, Licenses: p.Licenses, Created: p.Created}
+	build := attest.Build{
+		Name: p.Name, Version: p.Version, Revision: p.Revision, Source: p.Source, Licenses: p.Licenses, Created: p.Created,
+	}
 	created := map[string]string{annotation + "created": p.Created.Format(time.RFC3339)}
 	var attached []v1.Descriptor
 	programs := make([]attest.Program, len(images))

@@ -26,7 +26,8 @@ func snapshotEtcd(args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 	defer cancel()
-	if _, err := snapshot.NewV3(zap.NewNop()).Save(ctx, clientv3.Config{Endpoints: []string{*endpoint}, DialTimeout: 5 * time.Second}, *file); err != nil {
+	if _, err := snapshot.NewV3(zap.NewNop()).Save(ctx, clientv3.Config{Endpoints: []string{*endpoint}, DialTimeout: 5 * time.Second},
+		*file); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return nil

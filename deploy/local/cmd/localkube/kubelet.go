@@ -77,7 +77,8 @@ func kubeletServer(m *nodeagent.Machine) (*options.KubeletServer, error) {
 		gates["KubeletCrashLoopBackOffMax"] = true
 	}
 	if m.Node.Yurthub != "" {
-		// Yurthub 1.7 accepts a watch with initial events while the API server is away, and sends none, so the kubelet would never know its pods.
+		// Yurthub 1.7 accepts a watch with initial events while the API server is away, and sends none, so the kubelet would never know its
+		// pods.
 		gates[string(clientfeatures.WatchListClient)] = false
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
@@ -165,7 +166,9 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 		return nil, err
 	}
 	d.RemoteRuntimeService, d.RemoteImageService = runtime, runtime
-	d.CAdvisorInterface = &machineInfo{name: m.Node.Name, cores: m.Node.CPUs, memory: uint64(m.Node.MemoryGiB) << 30, dir: m.Dir(), boot: time.Now()}
+	d.CAdvisorInterface = &machineInfo{
+		name: m.Node.Name, cores: m.Node.CPUs, memory: uint64(m.Node.MemoryGiB) << 30, dir: m.Dir(), boot: time.Now(),
+	}
 	extended := corev1.ResourceList{}
 	for name, quantity := range m.Node.Extended {
 		q, err := resource.ParseQuantity(quantity)

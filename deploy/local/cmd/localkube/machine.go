@@ -29,7 +29,9 @@ func (m *machineInfo) ContainerInfoV2(name string, _ cadvisorapi.RequestOptions)
 		return nil, err
 	}
 	used := (si.Totalram - si.Freeram) * uint64(si.Unit)
-	stats := &cadvisorapi.ContainerStats{Timestamp: time.Now(), Cpu: &cadvisorapi.CpuStats{}, Memory: &cadvisorapi.MemoryStats{Usage: used, WorkingSet: used}}
+	stats := &cadvisorapi.ContainerStats{
+		Timestamp: time.Now(), Cpu: &cadvisorapi.CpuStats{}, Memory: &cadvisorapi.MemoryStats{Usage: used, WorkingSet: used},
+	}
 	return map[string]cadvisorapi.ContainerInfo{name: {
 		Spec:  cadvisorapi.ContainerSpec{HasCpu: true, HasMemory: true, CreationTime: stats.Timestamp},
 		Stats: []*cadvisorapi.ContainerStats{stats},
@@ -54,7 +56,9 @@ func (m *machineInfo) VersionInfo() (*cadvisorapi.VersionInfo, error) {
 	if err := unix.Uname(&u); err != nil {
 		return nil, err
 	}
-	return &cadvisorapi.VersionInfo{KernelVersion: unix.ByteSliceToString(u.Release[:]), ContainerOsVersion: "localkube (processes in namespaces)"}, nil
+	return &cadvisorapi.VersionInfo{
+		KernelVersion: unix.ByteSliceToString(u.Release[:]), ContainerOsVersion: "localkube (processes in namespaces)",
+	}, nil
 }
 
 func (m *machineInfo) disk() (cadvisorapi.FsInfo, error) {

@@ -108,7 +108,8 @@ func (s *Stack) applyExample(ctx context.Context, name string) error {
 func (s *Stack) installControllers(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		_, err := s.cluster.Kubectl(gctx, "apply", "--server-side", "--recursive", "-f", s.chartPath("gateway-helm", "charts", "crds", "crds"))
+		_, err := s.cluster.Kubectl(gctx, "apply", "--server-side", "--recursive", "-f",
+			s.chartPath("gateway-helm", "charts", "crds", "crds"))
 		return err
 	})
 	g.Go(func() error { return s.chart(gctx, "aieg-crd", "ai-gateway-crds-helm", aiSystem) })
@@ -117,7 +118,8 @@ func (s *Stack) installControllers(ctx context.Context) error {
 	}
 	g, gctx = errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--skip-crds", "--values", filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
+		return s.chart(gctx, "eg", "gateway-helm", gatewaySystem, "--skip-crds", "--values",
+			filepath.Join(s.root, GatewayExamples, "envoy-gateway-values.yaml"))
 	})
 	g.Go(func() error { return s.chart(gctx, "aieg", "ai-gateway-helm", aiSystem) })
 	if err := g.Wait(); err != nil {

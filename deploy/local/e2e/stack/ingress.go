@@ -54,7 +54,10 @@ func CurrentRelease(tag string) Release {
 
 // PreviousRelease returns the release of an earlier commit, which `make image-previous` builds.
 func PreviousRelease() Release {
-	return Release{Chart: filepath.Join("bin", "previous", "chart"), Image: []string{"--set", "image.repository=" + Registry() + "/" + Reconciler, "--set", "image.tag=previous"}}
+	return Release{
+		Chart: filepath.Join("bin", "previous", "chart"),
+		Image: []string{"--set", "image.repository=" + Registry() + "/" + Reconciler, "--set", "image.tag=previous"},
+	}
 }
 
 // UpgradeReconciler installs the ingress-reconciler with the values of its example, or upgrades it to another release or other
@@ -84,7 +87,8 @@ func InstallEnvoyGateway(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	s := &Stack{cluster: c, root: root}
-	gatewayAPI, own := filepath.Join(root, "bin", "crds", "gateway-api.yaml"), s.chartPath("gateway-helm", "charts", "crds", "crds", "generated")
+	gatewayAPI, own := filepath.Join(root, "bin", "crds",
+		"gateway-api.yaml"), s.chartPath("gateway-helm", "charts", "crds", "crds", "generated")
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		_, err := c.Kubectl(gctx, "apply", "--server-side", "-f", gatewayAPI, "-f", own)
@@ -108,7 +112,8 @@ func InstallPoolPicker(ctx context.Context, c *cluster.Cluster, tag string, name
 		return err
 	}
 	_, err = c.Helm(ctx, append([]string{
-		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace, "--set", onePicker,
+		"upgrade", "--install", name.Name, filepath.Join(root, "charts", "endpoint-picker"), "--namespace", name.Namespace, "--set",
+		onePicker,
 	}, append(imageValues(PickerImage, tag), args...)...)...)
 	return err
 }

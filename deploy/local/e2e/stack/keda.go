@@ -13,8 +13,8 @@ const (
 	KEDAMetrics   = "keda-metrics-apiserver"
 )
 
-// InstallKEDA installs KEDA as one of its releases does, but for its admission webhooks, and waits until it is ready. It serves the external
-// metrics of the cluster, which prometheus-adapter must not do then.
+// InstallKEDA installs KEDA as one of its releases does, but for its admission webhooks, and waits until it is ready. It serves the
+// external metrics of the cluster, which prometheus-adapter must not do then.
 func InstallKEDA(ctx context.Context, c *cluster.Cluster) error {
 	if err := applyKinds(ctx, c, "keda.yaml"); err != nil {
 		return err

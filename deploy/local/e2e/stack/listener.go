@@ -44,8 +44,8 @@ func InstallListener(ctx context.Context, c *cluster.Cluster, o Options) (*Stack
 	return s, l, waitAnswer(ctx, client, l.BaseURL())
 }
 
-// InstallProxies installs model servers and two pickers with their proxy listener, for a load balancer in front of them, and waits until they
-// are ready.
+// InstallProxies installs model servers and two pickers with their proxy listener, for a load balancer in front of them, and waits until
+// they are ready.
 func InstallProxies(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error) {
 	o.Picker = slices.Concat(proxyValues, o.Picker)
 	s, err := newStack(ctx, c, o)

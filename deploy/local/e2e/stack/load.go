@@ -65,8 +65,8 @@ func WaitRunning(ctx context.Context, c *cluster.Cluster, n int) error {
 	})
 }
 
-// WaitOnly waits until all pods with these images have one tag: the old pods have finished their requests, which takes the time of their drain
-// beside that of the roll.
+// WaitOnly waits until all pods with these images have one tag: the old pods have finished their requests, which takes the time of their
+// drain beside that of the roll.
 func WaitOnly(ctx context.Context, c *cluster.Cluster, tag string, images ...string) error {
 	return poll(ctx, 2*kubetest.Patience, rollTick, func(ctx context.Context) error {
 		pods, err := c.Clientset().CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})

@@ -30,7 +30,9 @@ func EchoOME(tag string) OME {
 
 // ModelOME returns an OME of release 1.3. The pods of components are simulated model servers.
 func ModelOME(tag string, args ...string) OME {
-	return OME{Release: ome.Release13, Tag: tag, PodImage: ServerImage, PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...)}
+	return OME{
+		Release: ome.Release13, Tag: tag, PodImage: ServerImage, PodArgs: append([]string{"--port=8080", "--model=" + Model}, args...),
+	}
 }
 
 // InstallOME installs the emulator of OME with the ConfigMap of the release, and waits until it is ready.
@@ -38,7 +40,9 @@ func InstallOME(ctx context.Context, c *cluster.Cluster, o OME) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", OMENamespace); err != nil {
 		return err
 	}
-	args := []string{"--release=" + string(o.Release), "--pod-image=" + image(o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ",")}
+	args := []string{
+		"--release=" + string(o.Release), "--pod-image=" + image(o.PodImage, o.Tag), "--pod-args=" + strings.Join(o.PodArgs, ","),
+	}
 	deployment := strings.NewReplacer("IMAGE", image("ome", o.Tag), "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(omeManifest)
 	for _, manifest := range []string{ome.CRDs(o.Release), ome.Config(o.Release), deployment} {
 		if err := c.Apply(ctx, manifest); err != nil {

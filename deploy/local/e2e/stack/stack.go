@@ -114,7 +114,8 @@ func newStack(ctx context.Context, c *cluster.Cluster, o Options) (*Stack, error
 	if err := c.Apply(ctx, string(crd)); err != nil {
 		return nil, err
 	}
-	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", WaitTimeout, "crd/inferencepools.inference.networking.k8s.io"); err != nil {
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", WaitTimeout,
+		"crd/inferencepools.inference.networking.k8s.io"); err != nil {
 		return nil, err
 	}
 	return &Stack{cluster: c, root: root, options: o}, nil
@@ -241,8 +242,8 @@ func waitAnswer(ctx context.Context, client *http.Client, base string) error {
 	return nil
 }
 
-// Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial. It waits for the answer with patience: a caller that asks
-// a pod that may be gone limits ctx.
+// Fetch reads a page from an address inside the cluster, in the format of Cluster.Dial. It waits for the answer with patience: a caller
+// that asks a pod that may be gone limits ctx.
 func Fetch(ctx context.Context, c *cluster.Cluster, addr, path string) (string, error) {
 	client := &http.Client{Timeout: kubetest.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, addr) }}}

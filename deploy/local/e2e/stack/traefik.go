@@ -48,7 +48,8 @@ func InstallTraefik(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := c.Kubectl(ctx, "-n", TraefikNamespace, "rollout", "status", "deployment/"+Traefik, WaitTimeout); err != nil {
 		return err
 	}
-	_, err := c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateways.gateway.networking.k8s.io/"+Traefik, WaitTimeout)
+	_, err := c.Kubectl(ctx, "-n", TraefikNamespace, "wait", "--for=condition=Programmed", "gateways.gateway.networking.k8s.io/"+Traefik,
+		WaitTimeout)
 	return err
 }
 

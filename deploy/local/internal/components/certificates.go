@@ -81,8 +81,8 @@ func WriteCertificates(c *clusterapi.Config, apiAddress string) error {
 // YurthubLeaf is the prefix of the name of the certificate of a node's Yurthub.
 const YurthubLeaf = "yurthub-"
 
-// yurthubLeaf is the certificate of the Yurthub of a node, as client and as server. Without one that has all these names, Yurthub would ask for
-// another one by a CertificateSigningRequest, which OpenYurt's manager approves.
+// yurthubLeaf is the certificate of the Yurthub of a node, as client and as server. Without one that has all these names, Yurthub would ask
+// for another one by a CertificateSigningRequest, which OpenYurt's manager approves.
 func yurthubLeaf(node string, index int) pki.Leaf {
 	return pki.Leaf{
 		Name: YurthubLeaf + node, CommonName: "system:node:" + node, Groups: []string{"openyurt:yurthub", "system:nodes"},

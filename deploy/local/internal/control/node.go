@@ -75,8 +75,10 @@ func (n *node) launch() error {
 			return fmt.Errorf("limit %s: %w", n.spec.Name, err)
 		}
 	}
-	raw, err := json.Marshal(nodeagent.Machine{Cgroups: cgroups, Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim, Proxy: n.cluster.proxy,
-		UserRange: n.cluster.UserRange})
+	raw, err := json.Marshal(nodeagent.Machine{
+		Cgroups: cgroups, Config: n.cluster.Config, Node: n.spec, Index: n.index, Shim: n.cluster.Shim, Proxy: n.cluster.proxy,
+		UserRange: n.cluster.UserRange,
+	})
 	if err != nil {
 		return err
 	}
@@ -206,7 +208,8 @@ func (n *node) down() bool {
 
 // lost contains the packets that a cut drops.
 var lost = map[clusterapi.Direction]network.Direction{
-	clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true}, clusterapi.CutNone: {},
+	clusterapi.CutBoth: {In: true, Out: true}, clusterapi.CutInbound: {In: true}, clusterapi.CutOutbound: {Out: true},
+	clusterapi.CutNone: {},
 }
 
 // setCut drops the packets in one direction, in both, or in none. It lasts over reboots.

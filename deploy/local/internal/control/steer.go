@@ -30,7 +30,9 @@ func (c *cluster) serveSteering(ctx context.Context) error {
 	mux.HandleFunc("POST /v1/etcd/snapshot", answer(c.postSnapshot))
 	mux.HandleFunc("POST /v1/etcd/restore", answer(c.postRestore))
 	mux.HandleFunc("GET /v1/dial", c.dial)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	go func() { _ = server.Serve(ln) }() // ends with the process
 	return nil
 }

@@ -15,7 +15,9 @@ import (
 )
 
 // shimCapabilities are the capabilities that the shim needs to build a root in a nested user namespace.
-var shimCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_SYS_CHROOT, unix.CAP_FOWNER, unix.CAP_CHOWN}
+var shimCapabilities = []uintptr{
+	unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_SYS_CHROOT, unix.CAP_FOWNER, unix.CAP_CHOWN,
+}
 
 // command prepares the shim that will run argv in c's new namespaces.
 func (r *Runtime) command(c *container, s *sandbox, argv []string) (*exec.Cmd, error) {
@@ -29,7 +31,9 @@ func (r *Runtime) command(c *container, s *sandbox, argv []string) (*exec.Cmd, e
 	}
 	cmd := exec.Command(r.Shim, "run", file)
 	cmd.Dir, cmd.Env = "/", shimEnv
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Setsid: true,
+	}
 	if !r.UserRange && u.uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: u.uid, HostID: 0, Size: 1}}
@@ -52,10 +56,9 @@ func (r *Runtime) writeSpec(c *container, s *sandbox, argv []string, dir string)
 	spec := &shim.Spec{
 		Root: filepath.Join(dir, "root"), Image: c.image.Root,
 		Files: map[string]string{"etc/resolv.conf": resolvConf(s.config.DnsConfig), "etc/hostname": s.config.Hostname + "\n"},
-		Args:  argv, Env: environment(c, s, u.home), Cwd: cmp.Or(c.config.WorkingDir, c.image.Config.WorkingDir), Hostname: s.config.Hostname,
-		UID: u.uid, GID: u.gid, Groups: u.groups, SetUser: r.UserRange,
-		ReadOnlyRoot: sc.GetReadonlyRootfs(), NoNewPrivs: sc.GetNoNewPrivs(),
-		Masked: sc.GetMaskedPaths(), ReadOnly: sc.GetReadonlyPaths(),
+		Args:  argv, Env: environment(c, s, u.home), Cwd: cmp.Or(c.config.WorkingDir, c.image.Config.WorkingDir),
+		Hostname: s.config.Hostname, UID: u.uid, GID: u.gid, Groups: u.groups, SetUser: r.UserRange, ReadOnlyRoot: sc.GetReadonlyRootfs(),
+		NoNewPrivs: sc.GetNoNewPrivs(), Masked: sc.GetMaskedPaths(), ReadOnly: sc.GetReadonlyPaths(),
 	}
 	if spec.Capabilities, err = capabilities(sc); err != nil {
 		return "", err

@@ -22,7 +22,8 @@ import (
 )
 
 // CreateContainer registers a container without starting it.
-func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
+func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig,
+	pod *runtimeapi.PodSandboxConfig) (string, error) {
 	img, err := r.resolve(cfg.Image.GetImage())
 	if err != nil {
 		return "", imageError(err)
@@ -33,7 +34,8 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, cfg *runt
 		return "", status.Errorf(codes.NotFound, "no sandbox %s", sandboxID)
 	}
 	c := &container{id: newID(), sandbox: sandboxID, config: cfg, image: img, created: time.Now().UnixNano(),
-		state: runtimeapi.ContainerState_CONTAINER_CREATED, logPath: filepath.Join(pod.LogDirectory, cfg.LogPath), done: make(chan struct{})}
+		state: runtimeapi.ContainerState_CONTAINER_CREATED, logPath: filepath.Join(pod.LogDirectory, cfg.LogPath),
+		done: make(chan struct{})}
 	c.dir = filepath.Join(r.Dir, "containers", c.id)
 	if err := os.MkdirAll(filepath.Join(c.dir, "root"), 0o755); err != nil {
 		return "", err
@@ -98,7 +100,8 @@ func (r *Runtime) limit(c *container) error {
 	}
 	res := c.config.GetLinux().GetResources()
 	var err error
-	c.cgroup, err = r.Cgroups.Container(c.id, cgroup.Limits{MemoryBytes: res.GetMemoryLimitInBytes(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod()})
+	c.cgroup, err = r.Cgroups.Container(c.id,
+		cgroup.Limits{MemoryBytes: res.GetMemoryLimitInBytes(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod()})
 	return err
 }
 

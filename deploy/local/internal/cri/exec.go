@@ -133,12 +133,14 @@ type streamer struct{ r *Runtime }
 // Exec runs argv with its streams connected to the caller's. There is no terminal.
 //
 //nolint:revive // argument-limit: the streaming library's signature
-func (s streamer) Exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (s streamer) Exec(ctx context.Context, id string, argv []string, in io.Reader, stdout, stderr io.WriteCloser, _ bool,
+	_ <-chan remotecommand.TerminalSize) error {
 	return s.r.exec(ctx, id, argv, streams{stdin: in, stdout: stdout, stderr: stderr})
 }
 
 // Attach is not supported: the program's output goes only to its log.
-func (s streamer) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
+func (s streamer) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool,
+	<-chan remotecommand.TerminalSize) error {
 	return errUnimplemented("attach")
 }
 

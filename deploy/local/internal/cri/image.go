@@ -75,7 +75,8 @@ func (r *Runtime) ImageStatus(_ context.Context, s *runtimeapi.ImageSpec, _ bool
 }
 
 // PullImage returns an image of the store that clusters share, or pulls it from the registry in its reference.
-func (r *Runtime) PullImage(ctx context.Context, s *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (r *Runtime) PullImage(ctx context.Context, s *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
+	_ *runtimeapi.PodSandboxConfig) (string, error) {
 	img, err := r.Images.Resolve(s.Image)
 	if errors.Is(err, imagestore.ErrNotFound) {
 		img, err = r.Pulled.Pull(ctx, s.Image, imagestore.PullOptions{Insecure: r.InsecureRegistries, Auth: credentials(auth)})

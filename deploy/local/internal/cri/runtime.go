@@ -1,7 +1,7 @@
 // Package cri is a container runtime inside the kubelet's own process: the CRI's Go interfaces, and a socket for questions of
 // others. A sandbox is a network namespace, a container is one process tree in its own mount, pid, ipc and uts namespaces, an
-// image is a directory of package imagestore. If the machine permits cgroups, each container has its own; pods have none, so there is no quality
-// of service.
+// image is a directory of package imagestore. If the machine permits cgroups, each container has its own; pods have none, so there is no
+// quality of service.
 //
 // State is in memory: when the runtime's process ends, so do its containers (they live in its pid namespace), and the next
 // one starts empty, like a machine after a reboot.

@@ -58,7 +58,8 @@ func (q questions) ListPodSandbox(ctx context.Context, m *runtimeapi.ListPodSand
 }
 
 // PodSandboxStatus describes one pod.
-func (q questions) PodSandboxStatus(ctx context.Context, m *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (q questions) PodSandboxStatus(ctx context.Context,
+	m *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return q.r.PodSandboxStatus(ctx, m.PodSandboxId, m.Verbose)
 }
 

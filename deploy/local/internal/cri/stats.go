@@ -48,9 +48,11 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 	now := time.Now().UnixNano()
 	rss := &runtimeapi.UInt64Value{Value: u.rssBytes}
 	return &runtimeapi.ContainerStats{
-		Attributes: &runtimeapi.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations},
-		Cpu:        &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: u.cpuNanoseconds}},
-		Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: rss, UsageBytes: rss, RssBytes: rss},
+		Attributes: &runtimeapi.ContainerAttributes{
+			Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations,
+		},
+		Cpu:    &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: u.cpuNanoseconds}},
+		Memory: &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: rss, UsageBytes: rss, RssBytes: rss},
 	}
 }
 
@@ -73,5 +75,7 @@ func parseStat(raw []byte) usage {
 		n, _ := strconv.ParseUint(fields[i], 10, 64)
 		return n
 	}
-	return usage{cpuNanoseconds: (number(statUserTime) + number(statSystemTime)) * nsPerTick, rssBytes: number(statRSS) * uint64(os.Getpagesize())}
+	return usage{
+		cpuNanoseconds: (number(statUserTime) + number(statSystemTime)) * nsPerTick, rssBytes: number(statRSS) * uint64(os.Getpagesize()),
+	}
 }

@@ -31,7 +31,8 @@ func (r *Runtime) UpdateContainerResources(context.Context, string, *runtimeapi.
 }
 
 // UpdatePodSandboxResources succeeds: there are no limits.
-func (r *Runtime) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (r *Runtime) UpdatePodSandboxResources(context.Context,
+	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
@@ -56,7 +57,8 @@ func (r *Runtime) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*r
 }
 
 // GetContainerEvents is not supported; the kubelet lists once per second instead.
-func (r *Runtime) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (r *Runtime) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse,
+	func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	return errUnimplemented("container events")
 }
 

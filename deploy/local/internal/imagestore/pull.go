@@ -51,7 +51,8 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 	base.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	base.Proxy = nil // the machine's proxy is outside the node's network
 	defer base.CloseIdleConnections()
-	d, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithTransport(base), remote.WithAuth(authn.FromConfig(o.Auth)), remote.WithPlatform(platform()))
+	d, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithTransport(base), remote.WithAuth(authn.FromConfig(o.Auth)),
+		remote.WithPlatform(platform()))
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", r, pullError(err))
 	}

@@ -152,8 +152,9 @@ func (m *Machine) startKubeProxy(ctx context.Context) error {
 	}
 	p := supervise.New("/proc/self/exe", supervise.Spec{
 		Name: clusterapi.KubeProxy, Args: append([]string{clusterapi.KubeProxy}, components.KubeProxy(&m.Config, m.Index, m.Node.Name)...),
-		Env: kubeproxy.Env(os.Environ()), LogFile: filepath.Join(clusterapi.LogDir(m.Config.Dir), m.Node.Name+"-"+clusterapi.KubeProxy+".log"),
-		Died: func(why error) { klog.ErrorS(why, "Restarting kube-proxy") },
+		Env:     kubeproxy.Env(os.Environ()),
+		LogFile: filepath.Join(clusterapi.LogDir(m.Config.Dir), m.Node.Name+"-"+clusterapi.KubeProxy+".log"),
+		Died:    func(why error) { klog.ErrorS(why, "Restarting kube-proxy") },
 	})
 	p.Settle()
 	return p.Start()

@@ -12,8 +12,8 @@ import (
 // RuntimeSocket is where the container runtime of a node answers, as containerd does.
 const RuntimeSocket = "/run/containerd/containerd.sock"
 
-// mountRun gives the machine a /run of its own, in memory, in which everything of the host's is visible except for its container runtime: what a
-// node puts there is gone after a reboot, and no other node sees it.
+// mountRun gives the machine a /run of its own, in memory, in which everything of the host's is visible except for its container runtime:
+// what a node puts there is gone after a reboot, and no other node sees it.
 func (m *Machine) mountRun() error {
 	staging := filepath.Join(m.Dir(), "run")
 	if err := os.MkdirAll(staging, 0o755); err != nil {

@@ -16,7 +16,8 @@ var namespaces = []struct {
 	name string
 	flag int
 }{
-	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
+	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID},
+	{"mnt", unix.CLONE_NEWNS},
 }
 
 // Join runs the spec's program inside the running container whose first process is pid: with its files, its /tmp and its

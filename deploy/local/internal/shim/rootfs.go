@@ -27,7 +27,9 @@ func buildRoot(s *Spec) error {
 	if err := unix.Mount("tmpfs", s.Root, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount root tmpfs: %w", err)
 	}
-	steps := []func(*Spec) error{resolveSources, mountOverlay, pivot, makeDevices, mountProc, hidePaths, bindCgroups, writeFiles, bindMounts, leaveOld}
+	steps := []func(*Spec) error{
+		resolveSources, mountOverlay, pivot, makeDevices, mountProc, hidePaths, bindCgroups, writeFiles, bindMounts, leaveOld,
+	}
 	for _, step := range steps {
 		if err := step(s); err != nil {
 			return err
@@ -64,7 +66,8 @@ func mountOverlay(s *Spec) error {
 		return fmt.Errorf("read image: %w", err)
 	}
 	// userxattr: in a user namespace overlayfs cannot use its trusted attributes.
-	options := "userxattr,lowerdir=" + overlayEscaper.Replace(s.Image) + ",upperdir=" + overlayEscaper.Replace(upper) + ",workdir=" + overlayEscaper.Replace(work)
+	options := "userxattr,lowerdir=" + overlayEscaper.Replace(s.Image) + ",upperdir=" + overlayEscaper.Replace(upper) + ",workdir=" +
+		overlayEscaper.Replace(work)
 	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount overlay of the image (needs overlayfs in user namespaces, Linux 5.11): %w", err)
 	}
@@ -104,7 +107,9 @@ func makeDevices(s *Spec) error {
 			return err
 		}
 	}
-	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+	for link, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+	} {
 		if err := os.Symlink(target, "/dev/"+link); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package yurthub prepares a node for OpenYurt's Yurthub: a proxy of the API server on the node, which keeps what the kubelet reads, and answers
-// it from disk while the API server is away. localkube links no Yurthub; the configuration of a node names the program.
+// Package yurthub prepares a node for OpenYurt's Yurthub: a proxy of the API server on the node, which keeps what the kubelet reads, and
+// answers it from disk while the API server is away. localkube links no Yurthub; the configuration of a node names the program.
 //
 // A node joins as `yurtadm join` leaves it behind: with certificates, and with the objects that Yurthub needs in the cluster.
 package yurthub
@@ -61,8 +61,8 @@ func Install(c *clusterapi.Config, node, root string) error {
 	return nil
 }
 
-// Args returns the flags of Yurthub on node index, as a node of the edge has them. The network device for pods that use Yurthub is left out, and so
-// are NodePools: OpenYurt's kinds are not in the cluster.
+// Args returns the flags of Yurthub on node index, as a node of the edge has them. The network device for pods that use Yurthub is left
+// out, and so are NodePools: OpenYurt's kinds are not in the cluster.
 func Args(node clusterapi.Node, index int, root string) []string {
 	return []string{
 		"--v=2", "--node-name=" + node.Name, "--node-ip=" + network.NodeIP(index), "--nodepool-name=" + node.Labels[clusterapi.PoolLabel],

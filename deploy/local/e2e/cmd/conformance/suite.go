@@ -59,7 +59,8 @@ func prepare(ctx context.Context, c *cluster.Cluster) error {
 	}
 	// The class of the examples names the Service, for one Gateway. The suite has two.
 	const unnamed = `[{"op": "remove", "path": "/spec/provider/kubernetes/envoyService/name"}]`
-	if _, err := c.Kubectl(ctx, "-n", "envoy-gateway-system", "patch", "envoyproxy", "envoy", "--type=json", "--patch", unnamed); err != nil {
+	if _, err := c.Kubectl(ctx, "-n", "envoy-gateway-system", "patch", "envoyproxy", "envoy", "--type=json", "--patch",
+		unnamed); err != nil {
 		return err
 	}
 	return c.Apply(ctx, objects)
@@ -107,7 +108,8 @@ func runSuite(ctx context.Context, c *cluster.Cluster, o options, out io.Writer)
 func suitePod(o options) *corev1.Pod {
 	args := []string{
 		"-test.v=test2json", "-test.timeout=" + suiteTimeout.String(),
-		"--gateway-class=envoy", "--timeout-config-overrides=" + timeouts, "--cleanup-base-resources=false", // the cluster ends with the suite
+		// the cluster ends with the suite
+		"--gateway-class=envoy", "--timeout-config-overrides=" + timeouts, "--cleanup-base-resources=false",
 		"--report-output=" + corev1.TerminationMessagePathDefault,
 		"--organization=fairlead", "--project=endpoint-picker", "--url=https://fairlead.dev", "--version=" + o.version,
 	}
@@ -124,7 +126,8 @@ func suitePod(o options) *corev1.Pod {
 }
 
 // waitSuite waits until the pod of the suite is as expected.
-func waitSuite(ctx context.Context, client kubernetes.Interface, timeout time.Duration, expected func(*corev1.Pod) bool) (*corev1.Pod, error) {
+func waitSuite(ctx context.Context, client kubernetes.Interface, timeout time.Duration,
+	expected func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		var err error

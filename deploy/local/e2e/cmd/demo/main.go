@@ -112,8 +112,8 @@ func show(ctx context.Context, c *cluster.Cluster, o options, say func(string, .
 	say("ready; the manifests of a user are %s, %s and %s in %s\n\n%s", stack.GatewayFile, stack.RouteFile, stack.PoolFile, stack.GatewayExamples, objects)
 	say("sending %d chat completions of %d tokens, %d at a time, to %s", o.requests, o.tokens, o.concurrency, s.Gateway())
 	report, err := chatload.Run(ctx, chatload.Options{
-		BaseURL: s.Gateway(), Model: stack.Model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true, KeepAlive: true,
-		RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
+		BaseURL: s.Gateway(), Model: stack.Model, Requests: o.requests, Concurrency: o.concurrency, MaxTokens: o.tokens, IgnoreEOS: true,
+		KeepAlive: true, RequirePicked: true, Prompts: chatload.Prompts{Groups: 8, SharedTokens: 512, Seed: 1},
 	})
 	if err != nil {
 		return err

@@ -77,7 +77,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.test != "" { // the suite skips the others
 		results = slices.DeleteFunc(results, func(r conformance.Result) bool { return r.Test != o.test })
 	}
-	results = slices.DeleteFunc(results, func(r conformance.Result) bool { return r.Outcome == conformance.Skip && !expected.Skips(r.Test) })
+	results = slices.DeleteFunc(results,
+		func(r conformance.Result) bool { return r.Outcome == conformance.Skip && !expected.Skips(r.Test) })
 	rows := conformance.Compare(expected, results)
 	fmt.Fprintln(out)
 	if err := conformance.WriteTable(out, rows); err != nil {
@@ -134,12 +135,13 @@ func suiteOptions(o *options, expected *conformance.Expectations) ([]byte, error
 	}
 	seconds := func(n int64) int64 { return n * 1_000_000_000 }
 	all := map[string]any{
-		"gatewayClassName": gatewayClass, "conformanceProfiles": []string{"GATEWAY-HTTP"}, "supportedFeatures": expected.Features, "skipTests": skipped,
-		"cleanupBaseResources": false, // the world ends with the suite
+		"gatewayClassName": gatewayClass, "conformanceProfiles": []string{"GATEWAY-HTTP"}, "supportedFeatures": expected.Features,
+		"skipTests": skipped, "cleanupBaseResources": false, // the world ends with the suite
 		"cleanupTestResources": true, "reportOutputPath": filepath.Join(o.out, reportFile), "mode": "default",
 		"disableParallelTests": true, // two cores
 		"implementation": map[string]any{
-			"organization": "fairlead", "project": "backendset-syncer", "url": "https://fairlead.dev", "version": o.version, "contact": []string{"https://fairlead.dev"},
+			"organization": "fairlead", "project": "backendset-syncer", "url": "https://fairlead.dev", "version": o.version,
+			"contact": []string{"https://fairlead.dev"},
 		},
 		"timeoutConfig": map[string]any{"maxTimeToConsistency": seconds(maxTimeToConsistency)},
 	}

@@ -21,8 +21,8 @@ func (w *world) grant(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	roles, err := w.cluster.Helm(ctx, "template", account, filepath.Join(root, "charts", account), "--namespace", systemSpace, "--set", "gateways.enabled=true",
-		"--set", "configMap.name="+account, "--show-only", "templates/rbac.yaml")
+	roles, err := w.cluster.Helm(ctx, "template", account, filepath.Join(root, "charts", account), "--namespace", systemSpace, "--set",
+		"gateways.enabled=true", "--set", "configMap.name="+account, "--show-only", "templates/rbac.yaml")
 	if err != nil {
 		return "", err
 	}

@@ -109,7 +109,9 @@ func (p *pods) ensurePod(ctx context.Context, d *appsv1.Deployment, n int) error
 	}
 	created.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
-		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		},
 	}
 	if _, err := all.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update status of pod %s/%s: %w", d.Namespace, name, err)
@@ -131,7 +133,10 @@ func (p *pods) serve(namespace, name string) (string, error) {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP1(!h2c)
 		protocols.SetUnencryptedHTTP2(h2c)
-		s := &http.Server{Handler: &echo{namespace: namespace, pod: name, port: strconv.Itoa(port)}, Protocols: protocols, ReadHeaderTimeout: time.Minute}
+		s := &http.Server{
+			Handler: &echo{namespace: namespace, pod: name, port: strconv.Itoa(port)}, Protocols: protocols,
+			ReadHeaderTimeout: time.Minute,
+		}
 		go func() { _ = s.Serve(l) }()
 		p.servers[net.JoinHostPort(address, strconv.Itoa(port))], p.closers = l.Addr().String(), append(p.closers, s)
 	}
@@ -199,7 +204,10 @@ func newSlice(s *corev1.Service, all []corev1.Pod) *discoveryv1.EndpointSlice {
 		if number == 0 {
 			number = port.Port
 		}
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(port.Name), Protocol: ptr.To(port.Protocol), Port: &number, AppProtocol: port.AppProtocol})
+		slice.Ports = append(slice.Ports,
+			discoveryv1.EndpointPort{
+				Name: ptr.To(port.Name), Protocol: ptr.To(port.Protocol), Port: &number, AppProtocol: port.AppProtocol,
+			})
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for i := range all {

@@ -45,7 +45,8 @@ func (w *world) runSuite(ctx context.Context, o *options, expected *conformance.
 	defer log.Close()
 	ctx, cancel := context.WithTimeout(ctx, suiteTimeout)
 	defer cancel()
-	suite := exec.CommandContext(ctx, o.suite, "-test.v=test2json", "-test.timeout="+suiteTimeout.String(), "--conformance-options-file="+file)
+	suite := exec.CommandContext(ctx, o.suite, "-test.v=test2json", "-test.timeout="+suiteTimeout.String(),
+		"--conformance-options-file="+file)
 	suite.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig)
 	suite.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := suite.StdoutPipe()

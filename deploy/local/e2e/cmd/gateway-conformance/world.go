@@ -100,7 +100,8 @@ func (w *world) start(ctx context.Context, o *options) (err error) {
 	if err := os.RemoveAll(w.dir); err != nil {
 		return err
 	}
-	w.cluster, err = cluster.Launch(ctx, cluster.Params{Config: clusterapi.Config{Dir: filepath.Join(w.dir, "cluster"), ControlPlaneOnly: true}})
+	w.cluster, err = cluster.Launch(ctx,
+		cluster.Params{Config: clusterapi.Config{Dir: filepath.Join(w.dir, "cluster"), ControlPlaneOnly: true}})
 	if err != nil {
 		return err
 	}
@@ -222,9 +223,10 @@ func (w *world) startProgram(ctx context.Context, o *options) error {
 	}
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--config-map=" + systemSpace + "/backendset-syncer", "--leader-election-namespace=" + systemSpace,
-		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint), "--oci-requests-per-second=1000",
-		"--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--log-level=debug",
-		"--responder-service=" + systemSpace + "/responder", "--not-found-bind-address=127.0.0.1:0", "--no-backends-bind-address=127.0.0.1:0",
+		"--oci-auth=api-key", "--oci-key-directory=" + w.keyDirectory(), "--oci-endpoint=" + string(endpoint),
+		"--oci-requests-per-second=1000", "--gateways=true", "--gateway-namespace=" + systemSpace, "--metrics-bind-address=127.0.0.1:0",
+		"--health-probe-bind-address=127.0.0.1:0", "--log-level=debug", "--responder-service=" + systemSpace + "/responder",
+		"--not-found-bind-address=127.0.0.1:0", "--no-backends-bind-address=127.0.0.1:0",
 	}
 	w.program = exec.Command(o.program, args...)
 	w.program.Stdout, w.program.Stderr = log, log
@@ -307,7 +309,10 @@ func (w *world) assign(ctx context.Context, namespace, gateway string) error {
 	if w.used == balancers {
 		return errors.New("all load balancers are in use: raise their number")
 	}
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "oci-" + gateway, Labels: map[string]string{"fairlead.dev/gateway": "parameters"}}, Data: map[string]string{"loadBalancerId": balancerID(w.used)}}
+	c := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "oci-" + gateway, Labels: map[string]string{"fairlead.dev/gateway": "parameters"}},
+		Data:       map[string]string{"loadBalancerId": balancerID(w.used)},
+	}
 	w.used++
 	_, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, c, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // of an earlier Gateway with this name
