@@ -31,7 +31,8 @@ const checkRules = `table ip localkube-check {
 	map services { type ipv4_addr . inet_proto . inet_service : verdict; }
 	chain endpoint { ip saddr 10.0.0.1 mark set mark or 0x4000; meta l4proto tcp dnat to 10.0.0.1:80; }
 	chain service { ip daddr @ips ip saddr != 10.0.0.0/8 mark set mark or 0x4000; numgen random mod 1 vmap { 0 : goto endpoint }; }
-	chain prerouting { type nat hook prerouting priority dstnat; ip daddr . meta l4proto . th dport vmap @services; fib daddr type local jump service; }
+	chain prerouting { type nat hook prerouting priority dstnat; ip daddr . meta l4proto . th dport vmap @services
+		fib daddr type local jump service; }
 	chain output { type nat hook output priority -100; jump service; }
 	chain postrouting {
 		type nat hook postrouting priority srcnat

@@ -150,7 +150,8 @@ func (w *world) startEmulator(ctx context.Context) error {
 	}
 	options := ocilb.DefaultOptions()
 	options.Keys = map[string]*rsa.PublicKey{tenancy + "/" + user + "/" + fingerprint: &key.PublicKey}
-	options.Modes.Latency, options.Modes.LatencyTail, options.Modes.Stale = ocilb.Duration(latency), ocilb.Duration(latencyTail), ocilb.Duration(stale)
+	options.Modes.Latency, options.Modes.LatencyTail = ocilb.Duration(latency), ocilb.Duration(latencyTail)
+	options.Modes.Stale = ocilb.Duration(stale)
 	options.Plane.Dial = w.pods.dial
 	var lc net.ListenConfig
 	options.Plane.Listen = func(address string, port int) (net.Listener, error) {
