@@ -19,15 +19,8 @@ import (
 	"sync/atomic"
 )
 
-// Decode decodes a text. Warnings name ignored parts, for example unknown fields. An error means that the text is invalid.
-type Decode[T any] func(text []byte) (value T, warnings []string, err error)
-
-// Update is the result of a new text.
-type Update[T any] struct {
-	Value    T // in force, if Err is nil
-	Warnings []string
-	Err      error // why the text is invalid
-}
+// Decode decodes a text. An error means that the text is invalid.
+type Decode[T any] func(text []byte) (T, error)
 
 // LastGood holds the last valid value of a text. Reads take no lock.
 type LastGood[T any] struct {
@@ -61,21 +54,21 @@ func (g *LastGood[T]) Current() (value T, present bool, problem string) {
 	return s.value, s.present, s.problem
 }
 
-// Set decodes a text and puts its value in force if it is valid. For an unchanged text it does nothing and returns false.
-func (g *LastGood[T]) Set(text []byte) (Update[T], bool) {
+// Set decodes a text and puts its value in force if it is valid. The error says why it is invalid. For an unchanged text Set does nothing
+// and returns false.
+func (g *LastGood[T]) Set(text []byte) (changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.isRepeated("text", text) {
-		return Update[T]{}, false
+		return false, nil
 	}
-	var u Update[T]
-	u.Value, u.Warnings, u.Err = g.decode(text)
-	if u.Err != nil {
-		g.refuseText(u.Err)
+	value, err := g.decode(text)
+	if err != nil {
+		g.refuseText(err)
 	} else {
-		g.state.Store(&state[T]{value: u.Value, present: true})
+		g.state.Store(&state[T]{value: value, present: true})
 	}
-	return u, true
+	return true, err
 }
 
 // Reject records the reason why the source has no text. For an unchanged reason it does nothing and returns false.

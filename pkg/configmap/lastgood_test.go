@@ -9,16 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// upper decodes a text into upper case. Texts that begin with "bad" are invalid, those with "odd" have a warning.
-func upper(text []byte) (string, []string, error) {
-	switch s := string(text); {
-	case strings.HasPrefix(s, "bad"):
-		return "", nil, errors.New("line 1: " + s + "\nline 2: worse")
-	case strings.HasPrefix(s, "odd"):
-		return strings.ToUpper(s), []string{s + " is odd"}, nil
-	default:
-		return strings.ToUpper(s), nil, nil
+// upper decodes a text into upper case. Texts that begin with "bad" are invalid.
+func upper(text []byte) (string, error) {
+	if s := string(text); strings.HasPrefix(s, "bad") {
+		return "", errors.New("line 1: " + s + "\nline 2: worse")
 	}
+	return strings.ToUpper(string(text)), nil
 }
 
 func assertCurrent(t *testing.T, g *LastGood[string], value string, present bool, problem string) {
@@ -34,32 +30,31 @@ func TestLastGood(t *testing.T) {
 	g := NewLastGood("file a", upper)
 	assertCurrent(t, g, "", false, "")
 
-	u, changed := g.Set([]byte("bad"))
+	changed, err := g.Set([]byte("bad"))
 	require.True(t, changed)
-	require.EqualError(t, u.Err, "line 1: bad\nline 2: worse")
+	require.EqualError(t, err, "line 1: bad\nline 2: worse")
 	assertCurrent(t, g, "", false, "file a: line 1: bad; line 2: worse")
 
-	u, changed = g.Set([]byte("odd"))
+	changed, err = g.Set([]byte("odd"))
 	require.True(t, changed)
-	require.NoError(t, u.Err)
-	assert.Equal(t, Update[string]{Value: "ODD", Warnings: []string{"odd is odd"}}, u)
+	require.NoError(t, err)
 	assertCurrent(t, g, "ODD", true, "")
-	_, changed = g.Set([]byte("odd"))
+	changed, _ = g.Set([]byte("odd"))
 	assert.False(t, changed, "the same text")
 
-	_, changed = g.Set([]byte("bad"))
+	changed, _ = g.Set([]byte("bad"))
 	assert.True(t, changed)
 	assertCurrent(t, g, "ODD", true, "file a: line 1: bad; line 2: worse")
-	_, changed = g.Set([]byte("bad"))
+	changed, _ = g.Set([]byte("bad"))
 	assert.False(t, changed, "the same invalid text")
 
 	assert.True(t, g.Reject(errors.New("unreadable")))
 	assertCurrent(t, g, "ODD", true, "file a: unreadable")
 	assert.False(t, g.Reject(errors.New("unreadable")), "the same problem")
-	_, changed = g.Set([]byte("unreadable"))
+	changed, _ = g.Set([]byte("unreadable"))
 	assert.True(t, changed, "a text is not a problem")
 	assertCurrent(t, g, "UNREADABLE", true, "")
-	_, changed = g.Set(nil)
+	changed, _ = g.Set(nil)
 	assert.True(t, changed, "an empty text is a text")
 	assertCurrent(t, g, "", true, "")
 }
@@ -67,13 +62,13 @@ func TestLastGood(t *testing.T) {
 func TestLastGoodThatIsLost(t *testing.T) {
 	t.Parallel()
 	g := NewLastGood("file a", upper)
-	g.Set([]byte("bad"))
+	_, _ = g.Set([]byte("bad"))
 	g.MarkDeleted()
 	assertCurrent(t, g, "", false, "")
-	g.Set([]byte("good"))
+	_, _ = g.Set([]byte("good"))
 	g.MarkDeleted()
 	assertCurrent(t, g, "GOOD", true, "file a was deleted")
-	_, changed := g.Set([]byte("good"))
+	changed, _ := g.Set([]byte("good"))
 	assert.True(t, changed, "it came back with the same text")
 	assertCurrent(t, g, "GOOD", true, "")
 }

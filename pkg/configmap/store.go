@@ -17,11 +17,7 @@ import (
 const (
 	ReasonLoaded  = "ConfigurationLoaded"
 	ReasonInvalid = "InvalidConfiguration"
-	ReasonUnknown = "UnknownConfiguration"
 )
-
-// maxWarnings limits the log lines and Events of one text.
-const maxWarnings = 10
 
 // recorder records Events.
 type recorder interface {
@@ -96,16 +92,16 @@ func (s *Store[T]) Unsynced() []string {
 // loadConfigMap handles the current content of a ConfigMap.
 func (s *Store[T]) loadConfigMap(cm *corev1.ConfigMap) {
 	text, found := cm.Data[s.p.Key]
-	var update Update[T]
 	var changed bool
+	var err error
 	if found {
-		update, changed = s.Set([]byte(text))
+		changed, err = s.Set([]byte(text))
 	} else {
-		update.Err = fmt.Errorf("key %q is missing", s.p.Key)
-		changed = s.Reject(update.Err)
+		err = fmt.Errorf("key %q is missing", s.p.Key)
+		changed = s.Reject(err)
 	}
 	if changed {
-		s.reportUpdate(cm, update)
+		s.reportText(cm, err)
 		s.notifyChanged()
 	}
 }
@@ -125,25 +121,15 @@ func (s *Store[T]) notifyChanged() {
 	}
 }
 
-// reportUpdate informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
-func (s *Store[T]) reportUpdate(cm *corev1.ConfigMap, u Update[T]) {
+// reportText informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
+func (s *Store[T]) reportText(cm *corev1.ConfigMap, err error) {
 	about := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 	}
 	_, present, problem := s.Current()
 	s.p.Observer.Configured(s.p.Name.String(), problem)
-	for i, w := range u.Warnings {
-		if i == maxWarnings {
-			w = fmt.Sprintf("and %d more", len(u.Warnings)-maxWarnings)
-		}
-		s.p.Log.Warn("Ignored part of the configuration", zap.String("warning", w))
-		s.p.Recorder.Event(about, corev1.EventTypeWarning, ReasonUnknown, "ignored part of the configuration: "+w)
-		if i == maxWarnings {
-			break
-		}
-	}
-	if u.Err != nil {
-		s.p.Log.Warn("Refused configuration", zap.Bool("lastValidInForce", present), zap.Error(u.Err))
+	if err != nil {
+		s.p.Log.Warn("Refused configuration", zap.Bool("lastValidInForce", present), zap.Error(err))
 		consequence := "; the last valid configuration stays in force"
 		if !present {
 			consequence = "; no configuration is in force"

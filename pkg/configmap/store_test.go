@@ -2,7 +2,6 @@ package configmap
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -154,13 +153,11 @@ func TestStoreReportsEachTextOnce(t *testing.T) {
 	events, _ = r.reports()
 	assert.Equal(t, []string{
 		`ConfigMap fairlead/ingress uid Warning InvalidConfiguration ConfigMap fairlead/ingress: key "config" is missing; the last valid configuration stays in force`,
-		"ConfigMap fairlead/ingress uid Warning UnknownConfiguration ignored part of the configuration: odd is odd",
 		"ConfigMap fairlead/ingress uid Normal ConfigurationLoaded the configuration is in force",
 	}, events)
 	assert.Equal(t, 4, r.changed())
 	assert.Equal(t, 2, r.logs.FilterMessage("Refused configuration").FilterField(zap.Bool("lastValidInForce", true)).Len())
 	assert.Equal(t, 2, r.logs.FilterMessage("Loaded configuration").Len())
-	assert.Equal(t, 1, r.logs.FilterMessage("Ignored part of the configuration").Len())
 }
 
 func TestStoreOfDeletedConfigMap(t *testing.T) {
@@ -188,24 +185,6 @@ func TestStoreOfMissingConfigMap(t *testing.T) {
 	assert.Equal(t, []string{"ConfigMap fairlead/ingress uid Warning InvalidConfiguration ConfigMap fairlead/ingress: line 1: bad; line 2: worse; no configuration is in force"}, events)
 	r.edit(t, map[string]string{"config": "a"})
 	assertCurrent(t, r.LastGood, "A", true, "")
-}
-
-func TestWarningsAreBounded(t *testing.T) {
-	t.Parallel()
-	first := "a"
-	r := start(t, &first)
-	r.reports()
-	r.LastGood.decode = func([]byte) (string, []string, error) {
-		var all []string
-		for i := range 1000 {
-			all = append(all, fmt.Sprintf("unknown field %d", i))
-		}
-		return "A", all, nil
-	}
-	r.edit(t, map[string]string{"config": "b"})
-	events, _ := r.reports()
-	require.Len(t, events, maxWarnings+2)
-	assert.Contains(t, events[maxWarnings], "and 990 more")
 }
 
 func TestStoreAsksForOneConfigMap(t *testing.T) {

@@ -66,7 +66,7 @@ func (d document) CurrentDocument() (*policy.Document, string) { return d.Docume
 
 func configured(t *testing.T, text string) document {
 	t.Helper()
-	d, _, err := policy.Parse([]byte(text))
+	d, err := policy.Parse([]byte(text))
 	require.NoError(t, err)
 	return document{Document: d}
 }
@@ -244,7 +244,7 @@ func TestWanted(t *testing.T) {
 
 func TestJudgeRefusesSetsOfGateways(t *testing.T) {
 	t.Parallel()
-	document, _, err := policy.Parse([]byte(permits))
+	document, err := policy.Parse([]byte(permits))
 	require.NoError(t, err)
 	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: lb, BackendSetName: "chat"}}
 	o := newMockObserver(t)

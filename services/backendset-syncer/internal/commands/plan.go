@@ -137,7 +137,7 @@ func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
 		if !found {
 			return nil, fmt.Errorf("ConfigMap %s does not exist, or has no key %s", o.ConfigMap.String(), policy.Key)
 		}
-		if document.document, _, err = policy.Parse([]byte(text)); err != nil {
+		if document.document, err = policy.Parse([]byte(text)); err != nil {
 			return nil, fmt.Errorf("ConfigMap %s: %w", o.ConfigMap.String(), err)
 		}
 	}

@@ -37,9 +37,9 @@ func TestConfigurationThatChangesDuringAPlan(t *testing.T) {
 	_, chat := setOf(t, want, "chat.example.com")
 	require.Len(t, chat.Wanted.Endpoints, 3)
 
-	before, _, err := policy.Parse([]byte(r.config))
+	before, err := policy.Parse([]byte(r.config))
 	require.NoError(t, err)
-	after, _, err := policy.Parse([]byte("podRanges: [10.9.0.0/16]"))
+	after, err := policy.Parse([]byte("podRanges: [10.9.0.0/16]"))
 	require.NoError(t, err)
 	for reads := 1; reads <= 8; reads++ {
 		documents := make([]*policy.Document, 0, reads+1)

@@ -130,7 +130,7 @@ func (r *rig) service(ns, name string, pods ...int) {
 
 func (r *rig) planner() *Planner {
 	r.t.Helper()
-	document, _, err := policy.Parse([]byte(r.config))
+	document, err := policy.Parse([]byte(r.config))
 	require.NoError(r.t, err)
 	return r.plannerWith(configured{document})
 }

@@ -132,7 +132,7 @@ func (c configured) CurrentDocument() (*policy.Document, string) { return c.w.do
 // configure replaces the administrator's configuration.
 func (w *world) configure(text string) {
 	w.t.Helper()
-	document, _, err := policy.Parse([]byte(text))
+	document, err := policy.Parse([]byte(text))
 	require.NoError(w.t, err)
 	w.document.Store(document)
 }

@@ -102,11 +102,11 @@ const allNamespaces = "*"
 // maxBytes is above the size of the largest ConfigMap.
 const maxBytes = 1 << 21
 
-// Parse reads a document. Its error lists all problems with their lines. It has no warnings.
-func Parse(text []byte) (*Document, []string, error) {
+// Parse reads a document. Its error lists all problems with their lines.
+func Parse(text []byte) (*Document, error) {
 	parsed, err := strictyaml.Parse(text, strictyaml.Options{MaxBytes: maxBytes, Aliases: true, PlainStrings: true})
 	if err != nil {
-		return nil, nil, err // it names the line
+		return nil, err // it names the line
 	}
 	var d Document
 	parsed.Decode(&d)
@@ -121,9 +121,9 @@ func Parse(text []byte) (*Document, []string, error) {
 		d.ranges = append(d.ranges, prefix.Masked())
 	}
 	if err := parsed.AllProblems(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &d, nil, nil
+	return &d, nil
 }
 
 // A checker records problems of values in the text.

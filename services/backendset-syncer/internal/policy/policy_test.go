@@ -31,9 +31,8 @@ podRanges: [10.244.1.2/16]
 
 func TestPermit(t *testing.T) {
 	t.Parallel()
-	d, warnings, err := Parse([]byte(example))
+	d, err := Parse([]byte(example))
 	require.NoError(t, err)
-	assert.Empty(t, warnings)
 	tests := []struct {
 		namespace, lb, set string
 		want               Permission
@@ -69,7 +68,7 @@ func TestPermit(t *testing.T) {
 	require.ErrorContains(t, err, "no configuration")
 	assert.True(t, d.IsPod(netip.MustParseAddr("10.244.9.9")))
 	assert.False(t, d.IsPod(netip.MustParseAddr("10.0.0.1")))
-	empty, _, err := Parse(nil)
+	empty, err := Parse(nil)
 	require.NoError(t, err)
 	assert.True(t, empty.IsPod(netip.MustParseAddr("10.0.0.1")))
 	_, err = empty.PermitBinding("models", shared, "chat")
@@ -102,14 +101,14 @@ func TestParseRefuses(t *testing.T) {
 		"loadBalancers: [], loadBalancers:": "it is not YAML",
 	}
 	for text, want := range tests {
-		_, _, err := Parse([]byte(text))
+		_, err := Parse([]byte(text))
 		assert.ErrorContains(t, err, want, text)
 	}
 }
 
 func TestParseListsAllProblems(t *testing.T) {
 	t.Parallel()
-	_, _, err := Parse([]byte(`
+	_, err := Parse([]byte(`
 loadBalancers:
 - id: [a]
   takeover: true
@@ -127,7 +126,7 @@ line 7, column 1: podRange: unknown field: did you mean "podRanges"?`)
 // TestParseReadsWhatKubernetesReads parses spellings that the YAML of Kubernetes permits, too.
 func TestParseReadsWhatKubernetesReads(t *testing.T) {
 	t.Parallel()
-	d, _, err := Parse([]byte(`
+	d, err := Parse([]byte(`
 loadBalancers:
 - id: ocid1.loadbalancer.oc1.iad.team
   takeOver: yes
@@ -150,7 +149,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte("loadBalancers: [{limits: {}}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, _, err := Parse(text)
+		d, err := Parse(text)
 		if err != nil {
 			return
 		}

@@ -109,7 +109,7 @@ func TestExamplesOfTheChartSchema(t *testing.T) {
 		for _, example := range s.Examples {
 			text, err := json.Marshal(map[string]any{name: example})
 			require.NoError(t, err)
-			_, _, err = Parse(text)
+			_, err = Parse(text)
 			require.NoError(t, err, string(text))
 		}
 	}

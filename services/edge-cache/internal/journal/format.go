@@ -17,7 +17,7 @@ import (
 //	        40 key id  48 salt  64 CRC of what precedes
 //	frame   0 CRC of what follows, seeded with the salt   4 length of payload   8 number, from 0   16 flags  17 zero   20 payload
 //	payload records: op (1)  type (2)  length of key (uvarint)  key  length of value (uvarint)  value;
-//	        sealed with AES-256-GCM if the header says so
+//	        encrypted with AES-256-GCM if sealed in the header is 1
 //
 // The salt is random: frames of another file, left behind in the blocks of the disk or copied, do not have the right CRC. A file has a key
 // of its own, derived from the salt, and a frame's number is its nonce: no nonce serves twice, because no process appends to a file that it

@@ -102,7 +102,7 @@ func sizeField(tag protoscan.Tag, content int) int {
 	return protowire.SizeVarint(uint64(tag)) + protowire.SizeBytes(content)
 }
 
-// findField returns the content of the last field with a tag, nil if there is none.
+// findField returns the content of the last field with a tag, nil if the message has no such field.
 func findField(message []byte, tag protoscan.Tag) []byte {
 	var content []byte
 	for f := protoscan.Scan(message); f.Next(); {

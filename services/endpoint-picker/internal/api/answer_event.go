@@ -33,7 +33,7 @@ type event struct {
 	hasEnd  bool   // it has the reason of the end
 	calling bool   // it begins the call of a tool
 
-	text Span // between the quotes of the last text that is content; empty: there is none
+	text Span // between the quotes of the last text that is content; empty if the event has no content
 }
 
 func (e *event) readMembers(s *Scanner) {

@@ -10,7 +10,7 @@ const maxTemplate = 1 << 10
 // An eventTemplate is an event with content: most events of a stream differ in their text alone. Reading one of those takes a tenth of the
 // time.
 type eventTemplate struct {
-	event []byte // empty: there is none
+	event []byte // empty until storeEvent
 	text  Span   // in it, between the quotes
 }
 

@@ -80,7 +80,7 @@ func (l *Ledger) publishAccounts() {
 // TotalUse returns the use of a resource by all clients.
 func (l *Ledger) TotalUse(r Resource) int64 { return l.limits[r].total.Load() }
 
-// LimitOf returns the limit of a resource, 0 if there is none.
+// LimitOf returns the limit of a resource, 0 if the resource is not limited.
 func (l *Ledger) LimitOf(r Resource) int64 { return l.limits[r].limit }
 
 // IsFull reports whether the use of a resource is beyond its limit.

@@ -44,14 +44,14 @@ func newConfigMaps(p configMapParts) *configMaps {
 	if sources.ConfigMap.Name != "" {
 		store := configmap.NewStore(configmap.Params[*settings.Document]{
 			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.ConfigMap), Key: settings.Key,
-			Decode: withoutWarnings(settings.Parse), Recorder: p.Events, Observer: p.Metrics,
+			Decode: settings.Parse, Recorder: p.Events, Observer: p.Metrics,
 		})
 		watched.Document, watched.stores = store, append(watched.stores, store)
 	}
 	if sources.OMEConfigMap.Name != "" {
-		decode := withoutWarnings(func(text []byte) (*settings.Inherited, error) {
+		decode := func(text []byte) (*settings.Inherited, error) {
 			return settings.ParseInherited(text, sources.ClusterDomain)
-		})
+		}
 		store := configmap.NewStore(configmap.Params[*settings.Inherited]{
 			Log: p.Log, Client: p.Client, Name: cache.ObjectName(sources.OMEConfigMap), Key: settings.KeyOME, Decode: decode,
 			Recorder: p.Events, Observer: p.Metrics,
@@ -59,14 +59,6 @@ func newConfigMaps(p configMapParts) *configMaps {
 		watched.Inherited, watched.stores = store, append(watched.stores, store)
 	}
 	return watched
-}
-
-// withoutWarnings returns the configmap.Decode of a parser that accepts or refuses a text as a whole.
-func withoutWarnings[T any](parse func(text []byte) (T, error)) configmap.Decode[T] {
-	return func(text []byte) (T, []string, error) {
-		value, err := parse(text)
-		return value, nil, err
-	}
 }
 
 // OnChange registers f, which the stores call after each change of a ConfigMap. Call OnChange before Run.

@@ -42,8 +42,8 @@ var faultAnswers = map[string]faultAnswer{
 	faults.Page:           {http.StatusOK, contentPage, loginPage, ""},
 }
 
-// answerFault answers a request with its fault, after the delay. It returns false if there is none, or if the answer has to begin before
-// it.
+// answerFault answers a request with its fault, after the delay. It returns false if the request has no fault,
+// or a fault that comes after the begin of the answer.
 func (s *Server) answerFault(w http.ResponseWriter, r *http.Request, g *generation) bool {
 	f := g.verdict.Fault
 	if f.Name == "" {
