@@ -180,7 +180,8 @@ func kubeletDependencies(ctx context.Context, m *nodeagent.Machine, s *options.K
 	d.ContainerManager = cm.NewStubContainerManagerWithDevicePluginResource(extended)
 	d.HostUtil = hostutil.NewHostUtil()
 	logger := klog.FromContext(ctx)
-	d.PodStartupLatencyTracker, d.NodeStartupLatencyTracker = kubeletutil.NewPodStartupLatencyTracker(), kubeletutil.NewNodeStartupLatencyTracker(logger)
+	d.PodStartupLatencyTracker = kubeletutil.NewPodStartupLatencyTracker()
+	d.NodeStartupLatencyTracker = kubeletutil.NewNodeStartupLatencyTracker(logger)
 	if d.HealthChecker, err = watchdog.NewHealthChecker(logger); err != nil {
 		return nil, fmt.Errorf("make health checker: %w", err)
 	}
