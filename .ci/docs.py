@@ -165,8 +165,8 @@ def check_packages():
 
 
 def check_sizes():
-    """Fails for a page about a service that is too long to be about one subject."""
-    for file in glob.glob("docs/services/*.md", root_dir=ROOT):
+    """Fails for a page about a service, or its operation, that is too long to be about one subject."""
+    for file in glob.glob("docs/services/*.md", root_dir=ROOT) + glob.glob("docs/operations/*.md", root_dir=ROOT):
         words = len(read(file).split())
         if words > MAX_WORDS:
             raise PluginError(f"{file} has {words} words, more than {MAX_WORDS}: move a subject to a page of its own")

@@ -12,24 +12,24 @@ import (
 	"fairlead.dev/deploy/charts/internal/source"
 )
 
-func readGuide(t *testing.T) string {
+func readReasons(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+".md"))
+	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+"-reasons.md"))
 	require.NoError(t, err)
 	return string(raw)
 }
 
-// TestEveryReasonHasALine compares the reasons of the conditions with the tables of the operations guide.
+// TestEveryReasonHasALine compares the reasons of the conditions with the tables of the page of reasons.
 func TestEveryReasonHasALine(t *testing.T) {
 	t.Parallel()
 	reasons, err := source.Reasons(filepath.Join(repository, "pkg", "apis", "openyurt"))
 	require.NoError(t, err)
 	require.Subset(t, reasons, []string{"Ready", "PoolConflict", "RolloutStopped"})
 	var explained []string
-	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(readGuide(t), -1) {
+	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(readReasons(t), -1) {
 		explained = append(explained, match[1])
 	}
 	for _, reason := range reasons {
-		assert.Contains(t, explained, reason, "each reason has a line in a table of docs/operations/nodepool-ingress.md")
+		assert.Contains(t, explained, reason, "each reason has a line in a table of docs/operations/nodepool-ingress-reasons.md")
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"fairlead.dev/deploy/charts/internal/exported"
 )
 
-func readGuide(t *testing.T) string {
+func readReasons(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+".md"))
+	raw, err := os.ReadFile(filepath.Join(repository, "docs", "operations", program+"-reasons.md"))
 	require.NoError(t, err)
 	return string(raw)
 }
 
 // TestEveryReasonHasALine compares the reasons of desired replicas, of problems and of notes in the source of the program, and those of
-// conditions and Events, with the tables of the operations guide.
+// conditions and Events, with the tables of the page of reasons.
 func TestEveryReasonHasALine(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}
@@ -38,8 +38,8 @@ func TestEveryReasonHasALine(t *testing.T) {
 		delete(want, reason) // other programs write them
 	}
 	explained := map[string]bool{}
-	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(readGuide(t), -1) {
+	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(readReasons(t), -1) {
 		explained[match[1]] = true
 	}
-	assert.Equal(t, want, explained, "each reason has a line in a table of docs/operations/variant-autoscaler.md")
+	assert.Equal(t, want, explained, "each reason has a line in a table of docs/operations/variant-autoscaler-reasons.md")
 }
