@@ -3,7 +3,7 @@
 The site has every page of docs/, and the README files that PAGES names. Reference pages are generated, so that they cannot differ
 from the programs: flags from --help, and values from the README that helm-docs writes. Tests write the tables in
 docs/reference/metrics from the registries of the services. The names of docs/names.md, the functions of docs/tour.md and the packages
-of services/*/README.md are compared with the code.
+of services/*/README.md are compared with the code. Pages about services have a limit of words, and install charts in one form.
 
 A link that leaves docs/ leads to the page of that file, if it has one, and to the repository otherwise. MkDocs warns about a link to a
 file or heading that does not exist, and warnings fail the build.
@@ -52,6 +52,7 @@ LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\S+))? {2,}(?P<help>.*)$")
 DEFAULT = re.compile(r" \(default (?P<value>.*)\)$")
 NAME = re.compile(r'"(fairlead\.dev/[A-Za-z-]+)"')
+INSTALL = re.compile(r"helm install \S+ oci://\$REGISTRY/charts/[\w-]+ --version \$\{VERSION#v\} --namespace \S+ --create-namespace(?: |$)")
 STEP = re.compile(r"^\| .* \| (?P<functions>`[^|]+`) \| \[[^\]]+\]\((?P<file>[^)]+\.go)\) \|$")
 MARKER = re.compile(r"^(?:[-*]|\d+\.) +")
 
@@ -172,11 +173,21 @@ def check_sizes():
             raise PluginError(f"{file} has {words} words, more than {MAX_WORDS}: move a subject to a page of its own")
 
 
+def check_installs():
+    """Fails for a command that installs a chart of a service in another form than docs/install.md."""
+    chart = re.compile(r"helm install .*charts/(?:" + "|".join(services()) + r")\b")
+    for file in [*glob.glob("docs/**/*.md", root_dir=ROOT, recursive=True), *borrowed().values()]:
+        for line in read(file).splitlines():
+            if chart.search(line) and not INSTALL.search(line):
+                raise PluginError(f"{file} installs a chart in another form than docs/install.md: {line.strip()}")
+
+
 def on_files(files, config):
     check_names()
     check_tour()
     check_packages()
     check_sizes()
+    check_installs()
     for page, file in borrowed().items():
         if own := files.get_file_from_path(page):
             files.remove(own)  # docs/index.md: the site begins with the README
