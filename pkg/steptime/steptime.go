@@ -25,6 +25,8 @@ type Law struct {
 	PerContext  time.Duration // for each token in the KV cache of a decoding sequence
 	PerMegaPair time.Duration // for a million pairs
 
+	Table Table // measured times, in place of the first five
+
 	Noise   float64 // standard deviation of the logarithm of the random factor
 	Graphs  bool    // pad decoding sequences to the next batch size with a CUDA graph
 	Overlap bool    // arithmetic and memory overlap
@@ -52,11 +54,17 @@ func Realistic() Law {
 
 // Validate returns an error for an impossible law.
 func (l Law) Validate() error {
+	if l.Noise < 0 {
+		return errors.New("the noise of a step must not be negative")
+	}
+	if len(l.Table) > 0 {
+		return l.Table.Validate()
+	}
 	if l.Base <= 0 {
 		return errors.New("the base time of a step must be positive")
 	}
-	if min(l.PerSeq, l.PerToken, l.PerContext, l.PerMegaPair) < 0 || l.Noise < 0 {
-		return errors.New("times and noise of a step must not be negative")
+	if min(l.PerSeq, l.PerToken, l.PerContext, l.PerMegaPair) < 0 {
+		return errors.New("times of a step must not be negative")
 	}
 	return nil
 }
@@ -83,6 +91,9 @@ func (s *Step) Prefill(cached, tokens int) {
 
 // Time returns the time of a step without noise.
 func (l Law) Time(s Step) time.Duration {
+	if len(l.Table) > 0 {
+		return l.Table.stepTime(&s)
+	}
 	sequences := s.Sequences
 	if l.Graphs {
 		sequences = paddedBatch(sequences)

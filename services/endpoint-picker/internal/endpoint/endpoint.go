@@ -65,6 +65,8 @@ func (s *Server) NameHash() uint64 { return hashServer(s.Name, s.Address.Port())
 type Observer interface {
 	// ObservePage is called for each page before it becomes the last sample, one at a time.
 	ObservePage(last, next *Sample)
+	// HeldTokens returns the tokens of KV cache memory that the requests of this picker hold there.
+	HeldTokens() int64
 	// Estimates returns the current estimates, for metrics.
 	Estimates() Estimates
 }

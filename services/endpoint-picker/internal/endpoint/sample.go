@@ -34,6 +34,7 @@ type Adapters struct {
 type ScrapeStart struct {
 	At                       time.Time
 	Acquired, Released, Open int64
+	Held                     int64 // see Observer.HeldTokens
 }
 
 // A Sample is the result of a scrape, and its start. It is never changed.
@@ -55,7 +56,11 @@ func (s *Sample) OtherRequests() float64 { return max(s.RequestCount()-s.OwnRequ
 
 // StartScrape returns the start of a scrape for RecordSample. Call it before requesting the page.
 func (e *Endpoint) StartScrape(now time.Time) ScrapeStart {
-	return ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
+	began := ScrapeStart{At: now, Acquired: e.acquired.Load(), Released: e.released.Load(), Open: e.open.Load()}
+	if e.observer != nil {
+		began.Held = e.observer.HeldTokens()
+	}
+	return began
 }
 
 // RecordSample stores the result of a scrape. A busy server may show the same page for a second, or for ever. As long as a page does not
@@ -66,7 +71,7 @@ func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
 	defer e.pages.Unlock()
 	last := e.sample.Load()
 	if last.IsScraped && next.repeatsPage(last) {
-		next.Acquired, next.Released, next.Open = last.Acquired, last.Released, last.Open
+		next.Acquired, next.Released, next.Open, next.Held = last.Acquired, last.Released, last.Open, last.Held
 	}
 	if e.observer != nil {
 		e.observer.ObservePage(last, next)

@@ -52,6 +52,3 @@ func (b *batchSize) excessRequests(requests float64) float64 {
 	}
 	return max(requests-size, 0)
 }
-
-// isFull reports whether the server runs at least as many requests as it was ever seen to run.
-func (b *batchSize) isFull(running float64) bool { return running >= b.most.Load() }

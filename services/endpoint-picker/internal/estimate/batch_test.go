@@ -66,17 +66,15 @@ func TestTTFT_WaitsForRoomInAFullBatch(t *testing.T) {
 	t.Parallel()
 	costs := &Costs{Base: 0.010, PerToken: 100e-6}
 	s := newTestServer()
+	remaining := s.estimator.learner.times.remaining()
 	ttft := func(l serverLoad) float64 { return s.ttftAfter(0, costs, 100, l) }
-	idle := ttft(serverLoad{requests: 6, rate: 10})
+	idle := ttft(serverLoad{requests: 6})
 	observeOften(&s.batch, batchPages+1, 4, 1)
-	assert.InDelta(t, idle+0.3, ttft(serverLoad{requests: 6, rate: 10}), 1e-9, "three of seven have no place")
-	assert.InDelta(t, idle+4*100*100e-6+0.5, ttft(serverLoad{requests: 6, running: 4, waiting: 5, rate: 10}), 1e-9,
-		"the queue is longer than that")
-	assert.InDelta(t, idle, ttft(serverLoad{requests: 3, running: 2, waiting: 1, rate: 10}), 1e-9, "the queue waits for prefill only")
-	assert.InDelta(t, idle+0.1, ttft(serverLoad{requests: 3, running: 2, waiting: 1, kvUsage: 0.9, rate: 10}), 1e-9,
-		"the queue waits for memory")
-	assert.InDelta(t, idle, ttft(serverLoad{requests: 3, rate: 10}), 1e-9, "there is room")
-	assert.InDelta(t, idle, ttft(serverLoad{requests: 6}), 1e-9, "the rate is unknown")
+	assert.InDelta(t, idle+remaining*(1./6+1./5+1./4), ttft(serverLoad{requests: 6}), 1e-9, "three of seven have no place")
+	assert.InDelta(t, idle, ttft(serverLoad{requests: 3}), 1e-9, "there is room")
+	assert.InDelta(t, idle, ttft(serverLoad{requests: 3, waiting: 1, kvUsage: 0.7}), 1e-9, "the queue waits for prefill only")
+	assert.InDelta(t, idle+remaining/3, ttft(serverLoad{requests: 3, waiting: 1, kvUsage: 0.9}), 1e-9, "the queue waits for memory")
 	s.begin(noon, Prefill{Tokens: 1}, 0)
-	assert.InDelta(t, 0.3+0.010+101*100e-6, ttft(serverLoad{requests: 6, rate: 10}), 1e-9, "whether one of our requests waits or not")
+	assert.InDelta(t, remaining*(1./6+1./5+1./4)+0.010+101*100e-6, ttft(serverLoad{requests: 6}), 1e-9,
+		"whether one of our requests waits or not")
 }

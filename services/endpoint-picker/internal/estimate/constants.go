@@ -84,10 +84,6 @@ const (
 	// progressCredit is the part of the time since the last first token that counts as progress on the next prompt, whose
 	// step may have begun later (simulated). ½ −1.7 / −0.2, 1.0 +4.0 / +4.5.
 	progressCredit = 0.75
-	// crowdedCache is the share of the KV cache in use above which the free rest may be too little for one more request
-	// (upstream: its default threshold of a full endpoint). ½ +0.2 / +1.0, never 0 / +0.7.
-	crowdedCache = 0.8
-
 	// delayWeight is the part of the delay of others that counts beside the time to the first token of a request (simulated). It trades
 	// first tokens for whole answers. Over 42 scenarios, the mean TTFT to the greedy policy, and the mean time of whole answers to the
 	// policy lmetric: 0 1.06 / 1.06, 0.05 1.02 / 1.00, 0.1 1.03 / 0.98, 0.2 1.04 / 0.98, 0.4 1.08 / 0.98. Over six fleets with recorded
@@ -100,10 +96,25 @@ const (
 
 	usualTokens       = 300  // uncached tokens of a request without observations (assumed). ½ 0 / −1.0, ×2 0 / −0.4
 	usualTokensWeight = 0.01 // of one request in their mean: the last 100 count. ½ 0 / −0.2, ×2 0 / −0.4
+)
 
-	// completionSeconds is the memory of the mean rate at which requests end on a server, in seconds (assumed: the
-	// length of an answer). ½ none, ×2 +0.1 / −0.1.
-	completionSeconds = 5
+// Memory of KV caches.
+const (
+	usageWeight = 0.05 // of one page in the memory in use (simulated)
+	// crowdedCache is the share of a KV cache of unknown size above which the requests in a queue wait for memory (upstream: its default
+	// threshold of a full endpoint).
+	crowdedCache = 0.8
+	leastHeld    = 0.05 // part of the memory below which its use says little (guarded)
+	minUsage     = 0.02 // of the memory of the prompts (guarded): a prefix that 50 requests share
+	maxUsage     = 1.5  // the same (guarded): blocks that are half empty, and answers that are twice as long as usual
+	// crowdedMemory is the part of the memory from which a request may have to wait, so that its first token says nothing about costs
+	// (simulated).
+	crowdedMemory = 0.9
+	// leavingSlack is the part of a request by which memory may be exceeded (simulated): requests differ, and a larger one may end first.
+	leavingSlack = 0.75
+	maxLeaving   = 256.0 // requests (guarded): a batch
+	// answerTimeWeight is the weight of one answer in the time that answers take (simulated): the last 50 count.
+	answerTimeWeight = 0.02
 )
 
 // Servers that have stopped. None of these numbers matters while all servers work.
@@ -124,6 +135,8 @@ const (
 	// stalledFirsts is the multiple of the usual time to the first content after which requests wait in vain (simulated).
 	stalledFirsts = 1.5
 	paceWeight    = 1.0 / 16 // of one time in the usual one (assumed): the last 16 count
+	// workWithoutPage is the seconds after the first failure of a page from which content shows that the server works without one (assumed).
+	workWithoutPage = 1.0
 	// suspectPause is the seconds between two requests to a server that is suspect: those of the first ejection.
 	suspectPause = 1.0
 )

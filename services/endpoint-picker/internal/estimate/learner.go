@@ -18,10 +18,11 @@ type costLearner struct {
 
 	tokens movingAverage // uncached tokens of a request
 	answer movingAverage // tokens of an answer
+	times  *answerTime
 }
 
 func newLearner() *costLearner {
-	l := &costLearner{}
+	l := &costLearner{times: newAnswerTime()}
 	l.meanTTFT.Store(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
 	l.tokens.Store(usualTokens)
 	l.answer.Store(usualAnswer)

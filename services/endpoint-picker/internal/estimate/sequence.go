@@ -16,6 +16,8 @@ type sequence struct {
 	prefill  Prefill
 	backlog  int64   // uncached tokens, as counted in the server's backlog
 	work     int64   // the same as work
+	memory   int64   // tokens that it holds
+	crowded  bool    // it may have to wait for memory
 	others   float64 // requests of other replicas at its placement
 	phase    phase
 	observed bool   // its first token is observable
@@ -73,6 +75,9 @@ func (q *sequence) countOnServer(now time.Time) {
 	tokens, work := costs.uncachedTokens(q.prefill), costs.prefillWork(q.prefill)
 	q.backlog, q.work = int64(tokens), int64(work)
 	learner.tokens.addSample(tokens, usualTokensWeight)
+	prompt, answer := float64(q.prefill.Context+q.prefill.Tokens), learner.answer.Load()
+	q.crowded, q.memory = s.memory.isCrowded(prompt, answer), int64(prompt+answer)
+	s.memory.held.Add(q.memory)
 	q.countWaiting(now)
 	if !q.observed {
 		q.phase = phaseDecode
@@ -99,6 +104,7 @@ func (q *sequence) startPrefill(since time.Time) {
 func (q *sequence) changeBacklog(sign int64) {
 	q.server.backlog.Add(sign * q.backlog)
 	q.server.work.Add(sign * q.work)
+	q.server.memory.prefilling.Add(sign * q.memory)
 	if q.remote {
 		q.server.remoteBacklog.Add(sign * q.backlog)
 	}
@@ -196,6 +202,7 @@ func (q *sequence) OnEnd(how endpoint.Ending) {
 // leaveServer ends the count of the sequence on its server.
 func (q *sequence) leaveServer() {
 	s := q.server
+	s.memory.held.Add(-q.memory)
 	switch {
 	case !q.observed:
 		s.unobserved.Add(-q.work)
@@ -214,6 +221,7 @@ type step struct {
 	before             time.Time // the end of the previous step
 	startTime, endTime time.Time
 	moved              bool // its first sequence moved here, so its begin is unknown
+	crowded            bool // a sequence may have waited for memory
 }
 
 // observeFirst records a first token. First tokens that come close together belong to one step, which is learned when the
@@ -231,13 +239,14 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 		s.step.expected += float64(q.prefill.Expected)
 		s.step.history += float64(q.prefill.History)
 		s.step.pairs += q.prefill.pairCount(float64(q.prefill.Tokens))
+		s.step.crowded = s.step.crowded || q.crowded
 		if q.placed.Before(s.step.startTime) {
 			s.step.startTime = q.placed
 		}
 		return
 	}
 	s.learnStep()
-	s.step = step{before: s.step.endTime, startTime: q.placed, endTime: now, moved: q.moved, observation: observation{
+	s.step = step{before: s.step.endTime, startTime: q.placed, endTime: now, moved: q.moved, crowded: q.crowded, observation: observation{
 		decoding: float64(decoding), others: q.others, tokens: float64(q.prefill.Tokens), expected: float64(q.prefill.Expected),
 		history: float64(q.prefill.History), pairs: q.prefill.pairCount(float64(q.prefill.Tokens)),
 	}}
@@ -245,6 +254,9 @@ func (s *Server) observeFirst(q *sequence, now time.Time, decoding int64) {
 
 // learnStep learns from the last step, if there was one.
 func (s *Server) learnStep() {
+	if s.step.crowded {
+		return
+	}
 	began := s.step.startTime
 	if began.Before(s.step.before) { // the server was busy with the previous step
 		if s.step.others >= soloOthers {

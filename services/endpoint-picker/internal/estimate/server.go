@@ -25,11 +25,11 @@ type Server struct {
 	slowdown        atomicFloat              // relative to the pool
 	fit             *cacheFit                // of what it keeps in its cache
 	alignment       atomic.Uint32            // tokens of which cached prefixes are multiples
-	completions     movingAverage            // finished requests per second of all clients; 0 before the first page
 	unobservedUntil endpoint.AtomicMonotonic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64             // work for prompts of our own requests without an observed first token
 
 	activity activity
+	memory   kvMemory
 
 	mu                 sync.Mutex
 	observed, expected movingAverage // seconds to first token
@@ -46,6 +46,7 @@ type Server struct {
 func newServer(x *Estimator, cache prefixindex.Handle, blocks int) *Server {
 	s := &Server{estimator: x, cache: cache, blocks: blocks, fit: newCacheFit()}
 	s.slowdown.Store(1)
+	s.memory.usage.Store(1)
 	s.alignment.Store(usualAlignment)
 	return s
 }
@@ -79,7 +80,7 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	requests := min(next.RequestCount(), s.requests+maxNewRequests)
 	others := max(requests-next.OwnRequests(), 0)
 	s.batch.observePage(min(next.Running, requests), next.Waiting)
-	s.observeCompletions(last, next, requests)
+	s.observeMemory(next)
 	if found := others - s.others; found > 0 {
 		tokens := found * s.estimator.learner.tokens.Load()
 		s.addUnobserved(next.At, tokens)
@@ -90,18 +91,17 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 	s.estimator.share.observePage(others, requests)
 }
 
-// observeCompletions estimates the finished requests per second of all clients: our own, scaled by the share of others on the
-// page.
-func (s *Server) observeCompletions(last, next *endpoint.Sample, requests float64) {
-	seconds, ended := next.At.Sub(last.At).Seconds(), float64(next.Released-last.Released)
-	if seconds <= 0 || last.Running == 0 {
-		return // it was idle, which does not show its speed
+// observeMemory learns from the memory in use on a page, unless its requests are others than ours although this picker places all: then it
+// is of another time.
+func (s *Server) observeMemory(next *endpoint.Sample) {
+	known := next.RequestCount() == next.OwnRequests()
+	if known || s.estimator.share.placedByOthers() >= minOthers {
+		s.memory.observePage(next, known, s.prefills.Load())
 	}
-	if own := next.OwnRequests(); own > 0 {
-		ended *= max(requests/own, 1)
-	}
-	s.completions.addOrSet(ended/seconds, min(seconds/completionSeconds, 1))
 }
+
+// HeldTokens implements endpoint.Observer.
+func (s *Server) HeldTokens() int64 { return s.memory.held.Load() }
 
 // unobservedBacklog returns the remaining time for prompts without an observed first token.
 func (s *Server) unobservedBacklog(now endpoint.Monotonic) time.Duration {

@@ -64,29 +64,6 @@ func TestServer_SeesOurRequests(t *testing.T) {
 	assert.InDelta(t, 1, s.slowdownFactor(), 1e-9)
 }
 
-func TestServer_QueueIsLongerWhereRequestsEndSlowly(t *testing.T) {
-	t.Parallel()
-	ending := func(perSecond int) float64 {
-		x := newTestEstimator(1 << 20)
-		e := x.addEndpoint(1)
-		var open []*endpoint.Lease
-		for range 100 {
-			open = append(open, ServerOf(e).acquireLease(e, noon, Prefill{}, Whole))
-		}
-		for second := range 5 {
-			scrape(e, float64(second), endpoint.Gauges{Running: 48, Waiting: 52})
-			for _, l := range open[:perSecond] {
-				l.Release()
-			}
-			open = open[perSecond:]
-		}
-		scrape(e, 5, endpoint.Gauges{Running: 48, Waiting: float64(len(open) - 48)})
-		return ttft(e, 5)
-	}
-	assert.InDelta(t, 2./10, ending(10), 0.1)
-	assert.InDelta(t, 27./5, ending(5), 0.6)
-}
-
 // matchedBlocks returns the blocks of a chain that are expected on the endpoint.
 func (x *Estimator) matchedBlocks(e *endpoint.Endpoint, chain ...uint64) int {
 	p := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}

@@ -17,7 +17,7 @@ type activity struct {
 	firstFail  endpoint.AtomicMonotonic // when the first of them was placed
 	lastPlaced endpoint.AtomicMonotonic // the last placement
 	lastBegun  endpoint.AtomicMonotonic // when the waiting began, or the last stream, or the last answer in one piece came
-	lastMore   endpoint.AtomicMonotonic // when the streaming began, or a stream had more content than its first
+	lastMore   endpoint.AtomicMonotonic // the last content of an answer, but for the first of a stream beside others
 }
 
 // signs are the part of a sequence in the activity of its server.
@@ -159,11 +159,28 @@ func (q *sequence) countEnd(how endpoint.Ending) {
 	if how != endpoint.Finished || q.remote || q.signs.failed {
 		return
 	}
-	if !q.observed && !q.signs.last.IsZero() {
-		q.server.activity.lastBegun.Store(endpoint.ToMonotonic(q.signs.last))
-		q.signs.took = q.signs.last.Sub(q.placed).Seconds()
+	if last := q.signs.last; !last.IsZero() {
+		began := q.first.Time()
+		if !q.observed {
+			began = q.placed
+			at := endpoint.ToMonotonic(last)
+			q.server.activity.lastBegun.Store(at)
+			q.server.activity.lastMore.Store(at)
+			q.signs.took = last.Sub(began).Seconds()
+		}
+		q.server.estimator.learner.times.observeAnswer(last.Sub(began).Seconds())
 	}
 	q.recordWork()
+}
+
+// ShowsWork reports whether the server has sent content since some time after its page began to fail, so that it works without one. If
+// there are no requests that could show it, one in suspectPause may go there, to see.
+func (s *Server) ShowsWork(failing, now time.Time, open float64) bool {
+	a := &s.activity
+	if a.lastMore.Load().Sub(endpoint.ToMonotonic(failing)).Seconds() >= workWithoutPage {
+		return true
+	}
+	return open == 0 && endpoint.ToMonotonic(now).Sub(a.lastPlaced.Load()).Seconds() >= suspectPause
 }
 
 // leaveActivity ends the count of the request.

@@ -171,3 +171,24 @@ func TestHeldRequestEndsForOtherReplicas(t *testing.T) {
 type heard struct{ kinds []EventKind }
 
 func (h *heard) PublishEvent(e Event) { h.kinds = append(h.kinds, e.Kind) }
+
+// A server whose page fails works if it answers, or else one request may see.
+func TestServer_ShowsWorkWithoutAPage(t *testing.T) {
+	t.Parallel()
+	s := newTestServer()
+	shows := func(seconds, open float64) bool { return s.ShowsWork(noon, after(seconds), open) }
+	q := s.begin(noon, Prefill{Tokens: 100}, 0)
+	q.OnFirstToken(after(0.5))
+	assert.False(t, shows(2, 1), "the answer may have begun before the server stopped")
+	assert.True(t, shows(2, 0), "there is nothing that could show it")
+	s.begin(after(2), Prefill{Tokens: 100}, 0)
+	assert.False(t, shows(2.5, 0), "one may see")
+	q.OnMoreContent(after(2.6))
+	assert.True(t, shows(3, 2))
+	whole := newTestServer()
+	w := whole.beginUnobserved(noon, Prefill{Tokens: 100})
+	assert.False(t, whole.ShowsWork(noon, after(2), 1))
+	w.OnFirstToken(after(2.5))
+	w.OnEnd(endpoint.Finished)
+	assert.True(t, whole.ShowsWork(noon, after(2.5), 1), "an answer in one piece")
+}

@@ -53,17 +53,12 @@ type serverLoad struct {
 	others   float64 // requests of other replicas
 	requests float64 // all requests, updated with our own that began or ended since
 	waiting  float64 // requests in its queue, if there was a queue; updated in the same way
-	running  float64 // requests in its batch
 	kvUsage  float64 // share of its KV cache in use
-	rate     float64 // finished requests per second; 0 if unknown
 }
 
 // estimateTTFT estimates the seconds to first token of a request that is placed now.
 func (s *Server) estimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
-	load := serverLoad{
-		others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), running: l.Running, kvUsage: l.KVUsage,
-		rate: s.completions.Load(),
-	}
+	load := serverLoad{others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), kvUsage: l.KVUsage}
 	if l.Waiting > 0 {
 		load.waiting = max(l.Waiting+l.Since, 0)
 	}
@@ -74,11 +69,10 @@ func (s *Server) estimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *en
 // lasts as many requests arrive as are in it.
 func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serverLoad) float64 {
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
-	queued := max(l.waiting-prefills, 0) // of other replicas, or of our unobserved requests
 	slowdown, own := s.slowdownFactor(), c.prefillWork(p)
 	later := max(prefills, l.waiting, 1) - 1
 	compute := slowdown*(c.estimateTTFT(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
-	room := s.secondsToRoom(queued, l)
+	room := s.secondsToRoom(p, l, prefills)
 	if prefills <= 0 {
 		return compute + room
 	}
@@ -98,14 +92,21 @@ func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
 	return weight * there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
 }
 
-// secondsToRoom estimates the seconds until the batch has room for one more request. A request without room waits for the end
-// of another one. A queue in front of a batch with room waits for the prefill of earlier prompts, which is counted separately.
-func (s *Server) secondsToRoom(queued float64, l serverLoad) float64 {
-	if l.rate <= 0 {
-		return 0
+// secondsToRoom estimates the seconds until the batch and the KV cache have room for one more request: some of those that are there must
+// end. Of n requests that take as long as each other in the mean, the first one ends after an n-th of that time. A queue in front of a
+// batch with room waits for the prefill of earlier prompts, which is counted separately.
+func (s *Server) secondsToRoom(p Prefill, l serverLoad, prefills float64) float64 {
+	learner := s.estimator.learner
+	there := max(l.requests, 1)
+	leaving := s.batch.excessRequests(l.requests + 1)
+	if s.memory.size.Load() > 0 {
+		leaving = max(leaving, s.memory.leavingRequests(there, float64(p.Context+p.Tokens), learner.answer.Load()))
+	} else if l.kvUsage >= crowdedCache {
+		leaving = max(leaving, l.waiting-prefills)
 	}
-	if l.kvUsage < crowdedCache && !s.batch.isFull(l.running) {
-		queued = 0
+	ends := 0.0
+	for i := 0.0; i < min(leaving, maxLeaving); i++ {
+		ends += 1 / max(there-i, 1)
 	}
-	return max(queued, s.batch.excessRequests(l.requests+1)) / l.rate
+	return ends * learner.times.remaining() * s.slowdownFactor()
 }

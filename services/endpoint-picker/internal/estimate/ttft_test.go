@@ -148,12 +148,16 @@ func TestTTFT_QueueMovesAsRequestsEnd(t *testing.T) {
 	s := newTestServer()
 	idle := s.ttftAfter(0, costs, 100, serverLoad{})
 	const later = 4 * 100 * 100e-6 // the delay of later requests
-	assert.InDelta(t, idle+later+0.5, s.ttftAfter(0, costs, 100, serverLoad{waiting: 5, rate: 10}), 1e-9)
-	assert.InDelta(t, idle+later, s.ttftAfter(0, costs, 100, serverLoad{waiting: 5}), 1e-9, "the rate is unknown")
-	assert.InDelta(t, 4*1000*100e-6, s.ttftAfter(0, costs, 1000, serverLoad{waiting: 5})-s.ttftAfter(0, costs, 1000, serverLoad{}), 1e-9, "a long prompt delays them more")
+	remaining := s.estimator.learner.times.remaining()
+	full := serverLoad{requests: 10, waiting: 5, kvUsage: 0.9}
+	assert.InDelta(t, idle+later+remaining*(1./10+1./9+1./8+1./7+1./6), s.ttftAfter(0, costs, 100, full), 1e-9)
+	assert.InDelta(t, idle+later, s.ttftAfter(0, costs, 100, serverLoad{requests: 10, waiting: 5}), 1e-9, "there is memory")
+	assert.InDelta(t, 4*1000*100e-6, s.ttftAfter(0, costs, 1000, serverLoad{waiting: 5})-s.ttftAfter(0, costs, 1000, serverLoad{}), 1e-9,
+		"a long prompt delays them more")
 	s.begin(noon, Prefill{Tokens: 300}, 0)
 	ours := s.ttftAfter(0, costs, 100, serverLoad{})
-	assert.InDelta(t, ours+later+0.4, s.ttftAfter(0, costs, 100, serverLoad{waiting: 5, rate: 10}), 1e-9, "one of the queue is ours, and its prompt is known")
+	assert.InDelta(t, ours+later+remaining*(1./10+1./9+1./8+1./7), s.ttftAfter(0, costs, 100, full), 1e-9,
+		"one of the queue is ours, and its prompt is known")
 }
 
 func TestTTFT_UnobservedPromptsCountForTheirExpectedDuration(t *testing.T) {

@@ -3,6 +3,7 @@ package pick
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
@@ -107,6 +108,9 @@ func (b *Balancer) eligibleOf(s *pool.Snapshot, p *scheduling.Profile) []int {
 func (p *pickState) addCandidate(i int, e *endpoint.Endpoint) {
 	e.ExpireFailed(p.request.Now, p.paces.First)
 	load := e.Load()
+	if !load.Failing.IsZero() && estimate.ServerOf(e).ShowsWork(load.Failing, p.request.Now, load.Open) {
+		load.Failing = time.Time{} // only its page fails
+	}
 	p.candidates = appendCandidate(p.candidates, i, e, &load)
 	if p.estimated {
 		estimated, c := p.prompt.Estimate(e, &load), &p.candidates[len(p.candidates)-1]

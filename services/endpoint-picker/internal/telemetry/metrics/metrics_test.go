@@ -193,6 +193,7 @@ type learned struct{ of endpoint.Estimates }
 
 func (l learned) Estimates() endpoint.Estimates   { return l.of }
 func (learned) ObservePage(_, _ *endpoint.Sample) {}
+func (learned) HeldTokens() int64                 { return 0 }
 
 func learnedEndpoint(pod string, of endpoint.Estimates) *endpoint.Endpoint {
 	return endpoint.New(*newEndpoint(pod).Description(), noon, learned{of})

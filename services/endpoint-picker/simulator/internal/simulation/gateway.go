@@ -27,22 +27,29 @@ func (g *gateway) tryServer(a *arrival) {
 		g.giveUpRequest()
 		return
 	}
-	g.timeline.scheduleAfter(hop, func() {
-		v := &serverAttempt{gateway: g, placement: p}
-		if p.targetServer().dead {
-			g.result.Rejected++
-			v.onRefusal(a)
-			return
+	if wait := p.travelTime(); wait > 0 {
+		g.timeline.scheduleAfter(wait, func() { g.sendRequest(a, p) })
+		return
+	}
+	g.sendRequest(a, p) // before the next request of the same instant
+}
+
+// sendRequest hands the request to its server.
+func (g *gateway) sendRequest(a *arrival, p placement) {
+	v := &serverAttempt{gateway: g, placement: p}
+	if p.targetServer().dead {
+		g.result.Rejected++
+		v.onRefusal(a)
+		return
+	}
+	if failure := p.targetServer().nextFailure(); failure != nil {
+		if failure.Stalls {
+			g.timeline.scheduleAfter(hop, func() { v.placement.onFailureStart(failure) })
 		}
-		if failure := p.targetServer().nextFailure(); failure != nil {
-			if failure.Stalls {
-				g.timeline.scheduleAfter(hop, func() { v.placement.onFailureStart(failure) })
-			}
-			g.timeline.scheduleAfter(failure.After+hop, func() { v.onFailure(failure, a) })
-			return
-		}
-		p.targetServer().enqueue(&job{arrival: a, watcher: v})
-	})
+		g.timeline.scheduleAfter(failure.After+hop, func() { v.onFailure(failure, a) })
+		return
+	}
+	p.targetServer().enqueue(&job{arrival: a, watcher: v})
 }
 
 // giveUpRequest gives up a request.

@@ -41,6 +41,7 @@ func (n *noted) note(format string, args ...any) {
 }
 
 func (n *noted) targetServer() *server     { return n.on }
+func (n *noted) travelTime() time.Duration { return hop }
 func (n *noted) onStatus(status int)       { n.note("responded %d", status) }
 func (n *noted) onFirstPiece()             { n.note("piece") }
 func (n *noted) onMoreContent()            { n.note("continued") }

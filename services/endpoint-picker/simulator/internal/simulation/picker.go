@@ -190,6 +190,8 @@ type placedRequest struct {
 
 func (p *placedRequest) targetServer() *server { return p.on.server }
 
+func (*placedRequest) travelTime() time.Duration { return hop }
+
 func (p *placedRequest) onStatus(status int) {
 	p.requestContext.OnResponseHeaders(&request.ResponseHeaders{Status: status, Events: p.requestContext.Streaming})
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"time"
 )
 
 // A Policy is a way to choose servers.
@@ -23,6 +24,7 @@ type chooser interface {
 // remaining ones if the answer breaks off.
 type placement interface {
 	targetServer() *server
+	travelTime() time.Duration // of the request to the server
 	onStatus(status int)
 	onFirstPiece()
 	onMoreContent()
@@ -69,6 +71,10 @@ func (*reference) removeServer(*server) {}
 type fixedPlacement struct{ on *server }
 
 func (c fixedPlacement) targetServer() *server { return c.on }
+
+// travelTime implements placement. A reference knows the true state of servers, which includes what it has just sent to them.
+func (fixedPlacement) travelTime() time.Duration { return 0 }
+
 func (fixedPlacement) onStatus(int)            {}
 func (fixedPlacement) onFirstPiece()           {}
 func (fixedPlacement) onMoreContent()          {}

@@ -34,13 +34,14 @@ type Profile struct {
 
 // ProfileLaw contains the numbers of a law, with the units in their names.
 type ProfileLaw struct {
-	Base       float64 `json:"base_ms"`
-	PerSeq     float64 `json:"per_decoding_ms"`
-	PerContext float64 `json:"per_context_token_us"`
-	PerToken   float64 `json:"per_prompt_token_us"`
-	PerPair    float64 `json:"per_prompt_pair_ns"`
-	Noise      float64 `json:"noise"`
-	Extra      float64 `json:"first_token_extra_ms"` // from the end of a step to the arrival of its tokens
+	Base       float64        `json:"base_ms"`
+	PerSeq     float64        `json:"per_decoding_ms"`
+	PerContext float64        `json:"per_context_token_us"`
+	PerToken   float64        `json:"per_prompt_token_us"`
+	PerPair    float64        `json:"per_prompt_pair_ns"`
+	Table      steptime.Table `json:"table"` // in place of the first five
+	Noise      float64        `json:"noise"`
+	Extra      float64        `json:"first_token_extra_ms"` // from the end of a step to the arrival of its tokens
 }
 
 // ProfilePage is the behavior of metrics pages.
@@ -108,7 +109,7 @@ func (p *Profile) stepLaw() steptime.Law {
 	return steptime.Law{
 		Base: toDuration(l.Base), PerSeq: toDuration(l.PerSeq), PerToken: toDuration(l.PerToken / 1e3),
 		PerContext: toDuration(l.PerContext / 1e3), PerMegaPair: toDuration(l.PerPair),
-		Noise: l.Noise,
+		Noise: l.Noise, Table: l.Table,
 	}
 }
 
