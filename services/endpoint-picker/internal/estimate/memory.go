@@ -22,9 +22,8 @@ type kvMemory struct {
 	correction atomicFloat   // memory in use beyond that, on the last page that was believed
 }
 
-// observePage corrects the memory in use by that of a page. It is called one at a time. known says that the requests on the page are those
-// of this picker.
-func (m *kvMemory) observePage(next *endpoint.Sample, known bool, prefills int64) {
+// observePage corrects the memory in use by that of a page. It is called one at a time. The requests of others are assumed to be like ours.
+func (m *kvMemory) observePage(next *endpoint.Sample, prefills int64) {
 	if next.Blocks > 0 {
 		m.size.Store(int64(next.Blocks) * prefixindex.BlockTokens)
 	}
@@ -33,8 +32,8 @@ func (m *kvMemory) observePage(next *endpoint.Sample, known bool, prefills int64
 		return
 	}
 	inUse := next.KVUsage * size
-	if known && next.Waiting == 0 && held > leastHeld*size {
-		m.usage.addSample(min(max(inUse/held, minUsage), maxUsage), usageWeight)
+	if all := held * next.RequestCount() / max(next.OwnRequests(), 1); next.Waiting == 0 && held > leastHeld*size {
+		m.usage.addSample(min(max(inUse/all, minUsage), maxUsage), usageWeight)
 	}
 	waiting := 0.0 // requests without memory
 	if prefills > 0 {

@@ -94,9 +94,8 @@ func (s *Server) ObservePage(last, next *endpoint.Sample) {
 // observeMemory learns from the memory in use on a page, unless its requests are others than ours although this picker places all: then it
 // is of another time.
 func (s *Server) observeMemory(next *endpoint.Sample) {
-	known := next.RequestCount() == next.OwnRequests()
-	if known || s.estimator.share.placedByOthers() >= minOthers {
-		s.memory.observePage(next, known, s.prefills.Load())
+	if next.RequestCount() == next.OwnRequests() || s.estimator.share.placedByOthers() >= minOthers {
+		s.memory.observePage(next, s.prefills.Load())
 	}
 }
 
