@@ -147,7 +147,7 @@ func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	if e == p.owner {
 		ttft = max(ttft-s.slowdownFactor()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
 	}
-	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
+	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.now, p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
 }
 
 // prefillFor describes the work for the prompt on an endpoint with a part of it in its cache.

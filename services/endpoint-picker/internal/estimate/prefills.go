@@ -1,8 +1,11 @@
 package estimate
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 // prefillQueue are the sequences of a server without a first token, in the order in which the engine computes them: that of their
@@ -44,4 +47,27 @@ func (l *prefillQueue) removeSequence(q *sequence) {
 	if l.first != nil {
 		l.next.Store(l.first.work)
 	}
+}
+
+// prefillShare is the recent share of its time that a server spends on prompts, 0 to 1, as far as its requests are known: an average whose
+// memory is prefillShareSeconds. Readers take no lock; between two stores of a writer they may see a share of another time, which does not
+// matter.
+type prefillShare struct {
+	mu    sync.Mutex // serializes writers
+	share atomicFloat
+	at    endpoint.AtomicMonotonic
+}
+
+// addPrompt counts the seconds for one prompt.
+func (s *prefillShare) addPrompt(now endpoint.Monotonic, seconds float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	share := s.shareAt(now) + seconds/prefillShareSeconds
+	s.at.Store(now)
+	s.share.Store(share)
+}
+
+func (s *prefillShare) shareAt(now endpoint.Monotonic) float64 {
+	since := max(now.Sub(s.at.Load()).Seconds(), 0)
+	return s.share.Load() * math.Exp(-since/prefillShareSeconds)
 }

@@ -1,11 +1,14 @@
 package estimate
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 func TestPrefills_KeepTheOrderOfPlacement(t *testing.T) {
@@ -33,4 +36,36 @@ func TestPrefills_KeepTheOrderOfPlacement(t *testing.T) {
 			assert.Same(t, want[len(want)-1], l.last)
 		}
 	}
+}
+
+func TestPrefillShare(t *testing.T) {
+	t.Parallel()
+	var s prefillShare
+	at := func(seconds float64) endpoint.Monotonic { return endpoint.ToMonotonic(after(seconds)) }
+	assert.Zero(t, s.shareAt(at(0)))
+	for i := range 300 {
+		s.addPrompt(at(float64(i)/10), 0.03)
+	}
+	assert.InDelta(t, 0.3, s.shareAt(at(30)), 0.01, "30 ms in each 100")
+	assert.InDelta(t, 0.3/math.E, s.shareAt(at(30+prefillShareSeconds)), 0.01)
+	assert.Less(t, s.shareAt(at(90)), 1e-5, "it is forgotten")
+}
+
+// The answer of a server takes longer where prompts take much of its time, and not without limit.
+func TestDelay_OfAnAnswerBesidePrompts(t *testing.T) {
+	t.Parallel()
+	s := newTestServer()
+	costs := s.estimator.Costs()
+	delay := func() float64 {
+		return s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1}, &endpoint.Load{Sample: &endpoint.Sample{}})
+	}
+	answer := s.estimator.learner.times.mean.Load()
+	s.beginUnobserved(noon, Prefill{Tokens: 50_000})
+	share := s.share.shareAt(endpoint.ToMonotonic(noon))
+	assert.InDelta(t, costs.PerToken*50_000/prefillShareSeconds, share, 0.01)
+	assert.InDelta(t, delayWeight*answer*share/(1-share), delay(), 1e-9)
+	for range 100 {
+		s.beginUnobserved(noon, Prefill{Tokens: 50_000})
+	}
+	assert.InDelta(t, delayWeight*answer*4, delay(), 1e-9, "five times as long as alone at most")
 }

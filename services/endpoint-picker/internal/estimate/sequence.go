@@ -78,6 +78,7 @@ func (q *sequence) countOnServer(now time.Time) {
 	prompt, answer := float64(q.prefill.Context+q.prefill.Tokens), learner.answer.Load()
 	q.crowded, q.memory = s.memory.isCrowded(prompt, answer), int64(prompt+answer)
 	s.memory.held.Add(q.memory)
+	s.share.addPrompt(endpoint.ToMonotonic(now), costs.PerToken*work*s.slowdownFactor())
 	q.countWaiting(now)
 	if !q.observed {
 		q.phase = phaseDecode

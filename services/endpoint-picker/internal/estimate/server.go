@@ -30,6 +30,7 @@ type Server struct {
 
 	activity activity
 	memory   kvMemory
+	share    prefillShare
 
 	mu                 sync.Mutex
 	observed, expected movingAverage // seconds to first token

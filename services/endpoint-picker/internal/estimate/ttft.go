@@ -83,13 +83,16 @@ func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serv
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
 
-// mutualDelay returns the part of the delay by each other of a request that is placed now and of the requests that are there: its prompt
-// holds up their tokens, and each of its own tokens comes with theirs. The more requests other replicas place, the less it counts: they do
-// not know of a prompt that went elsewhere because of it.
-func (s *Server) mutualDelay(c *Costs, p Prefill, l *endpoint.Load) float64 {
+// mutualDelay returns the part of the delay of whole answers that counts. A request that is placed now and those that are there delay each
+// other: its prompt holds up their tokens, and each of its own tokens comes with theirs. And its answer takes the longer, the more of its
+// time the server spends on prompts. The more requests other replicas place, the less it counts: they do not know of a prompt that went
+// elsewhere because of it.
+func (s *Server) mutualDelay(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
-	weight := delayWeight * (1 - x.share.placedByOthers()) * s.slowdownFactor()
-	return weight * there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
+	weight := delayWeight * (1 - x.share.placedByOthers())
+	prompts := min(s.share.shareAt(now), maxPrefillShare)
+	held := there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
+	return weight * (s.slowdownFactor()*held + x.learner.times.mean.Load()*prompts/(1-prompts))
 }
 
 // secondsToRoom estimates the seconds until the batch and the KV cache have room for one more request: some of those that are there must

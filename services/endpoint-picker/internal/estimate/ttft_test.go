@@ -106,21 +106,21 @@ func TestDelay(t *testing.T) {
 	there := func(requests float64) *endpoint.Load {
 		return &endpoint.Load{Sample: &endpoint.Sample{Gauges: endpoint.Gauges{Running: requests}}}
 	}
-	assert.Zero(t, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
-	one := s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1))
+	assert.Zero(t, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
+	one := s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1))
 	assert.InDelta(t, delayWeight*(0.1+0.001*usualAnswer), one, 1e-9)
-	assert.InDelta(t, 3*one, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
-	assert.InDelta(t, one-delayWeight*0.05, s.mutualDelay(costs, Prefill{Tokens: 500}, there(1)), 1e-9)
+	assert.InDelta(t, 3*one, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
+	assert.InDelta(t, one-delayWeight*0.05, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 500}, there(1)), 1e-9)
 	s.slowdown.Store(2)
-	assert.InDelta(t, 2*one, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
+	assert.InDelta(t, 2*one, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
 	s.slowdown.Store(1)
 	for range 1000 {
 		x.RecordAnswer(e, 20)
 	}
-	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
-	short := s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1))
+	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
+	short := s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1))
 	x.share.observePage(1, 2)
-	assert.InDelta(t, short/2, s.mutualDelay(costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
+	assert.InDelta(t, short/2, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
 	before := x.learner.answer.Load()
 	x.RecordAnswer(e, 0)
 	assert.InDelta(t, before, x.learner.answer.Load(), 0, "a length that is not known")
