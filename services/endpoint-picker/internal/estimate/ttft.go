@@ -89,10 +89,10 @@ func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serv
 // elsewhere because of it.
 func (s *Server) mutualDelay(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
 	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
-	weight := delayWeight * (1 - x.share.placedByOthers())
-	prompts := min(s.share.shareAt(now), maxPrefillShare)
+	ours := 1 - x.share.placedByOthers()
+	prompts := ours * min(s.share.shareAt(now), maxPrefillShare)
 	held := there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
-	return weight * (s.slowdownFactor()*held + x.learner.times.mean.Load()*prompts/(1-prompts))
+	return delayWeight * ours * (s.slowdownFactor()*held + x.learner.times.mean.Load()*prompts/(1-prompts))
 }
 
 // secondsToRoom estimates the seconds until the batch and the KV cache have room for one more request: some of those that are there must
