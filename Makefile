@@ -256,6 +256,23 @@ bench: doctor-go local ## Run the benchmarks (BENCH=regexp, COUNT=1, FAIRLEAD_RE
 bench-edge: doctor-go local ## An edge-cache beside an API server with 10 000 slices of 100 endpoints: memory, bytes, times (FAIRLEAD_BENCH_SLICES=10000)
 	@cd services/edge-cache/test/flow && GOWORK=off FAIRLEAD_BENCH=1 $(GO) test -tags=long -count=1 -timeout 30m -v -run '^(TestScale|TestLatencyOnEqualContent)$$' .
 
+# sglang-router and vllm-router.
+PEERS := services/endpoint-picker/test/bench/requirements.txt
+.PHONY: bench-peers
+bench-peers: doctor-go doctor-pip ## The proxy listener beside sglang-router, vllm-router and nginx, 40 minutes (ARGS="--cells shared-60 fault --seeds 1"; ARGS=--help)
+	@./.ci/demo.sh $(BIN) services/endpoint-picker=. deploy/emulators=./modelserver
+	@environment=$(BIN)/cache/peers-$$(sha256sum $(PEERS) | cut -c 1-12); ./.ci/venv.sh $$environment $(PEERS); \
+		exec $$environment/bin/python $(dir $(PEERS))peers.py --bin $(BIN) $(ARGS)
+
+# Not in bin/: it is 6 GB.
+VLLM_VERSION := 0.32.0
+VLLM ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead/vllm-$(VLLM_VERSION)
+.PHONY: bench-vllm
+bench-vllm: doctor-go doctor-pip ## Expected and real prefix cache hits of vLLM on CPUs, 6 GB, 30 minutes (ARGS="--models plain --blocks 32"; VLLM=folder; ARGS=--help)
+	@./.ci/demo.sh $(BIN) services/endpoint-picker=.
+	@./.ci/vllm.sh $(VLLM) $(VLLM_VERSION)
+	@exec $(VLLM)/bin/python services/endpoint-picker/test/bench/engines.py --bin $(BIN) $(ARGS)
+
 .PHONY: bench-rollout
 bench-rollout: doctor-go ## Failed requests of roll-outs behind an emulated OCI Load Balancer, for all combinations of hooks, work requests and removals
 	@cd services/backendset-syncer/internal/actor && GOWORK=off $(GO) test -count=1 -timeout 60m -run '^TestRollOut$$' -args -rollout=all
