@@ -41,7 +41,7 @@ QUEUES = ["vllm:num_requests_running", "vllm:num_requests_waiting"]
 
 def serve(options, folder, model, block, port):
     sequences = ["--max-num-seqs", str(options.sequences)]
-    blocks = ["--num-gpu-blocks-override", str(options.cache_tokens // block)]
+    blocks = ["--num-gpu-blocks-override", str(options.cache_tokens // block)] if options.cache_tokens else []
     details = ["--enable-prompt-tokens-details"] if options.details else []
     return processes.Process(
         folder / f"vllm-{port}.log",
@@ -228,7 +228,7 @@ def parse_options():
     parser.add_argument("--rate", type=float, default=2, help="requests per second, half of them shared prefixes and half conversations")
     parser.add_argument("--minutes", type=float, default=60, help="limit of the whole run: later cases are left out")
     parser.add_argument("--sequences", type=int, default=8, help="--max-num-seqs of vLLM")
-    parser.add_argument("--cache-tokens", type=int, default=131072, help="size of each KV cache")
+    parser.add_argument("--cache-tokens", type=int, default=0, help="size of each KV cache; 0: 1 GiB, more than is used")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--details", action=argparse.BooleanOptionalAction, default=True, help="servers report cached tokens")
     parser.add_argument("--usage", action=argparse.BooleanOptionalAction, default=True, help="clients ask for the numbers of tokens")

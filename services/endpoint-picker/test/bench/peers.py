@@ -244,7 +244,7 @@ def parse_options():
         help="fault, restart, roll, or a workload with its load in percent; default: all of " + " ".join(CELLS),
     )
     parser.add_argument("--balancers", nargs="+", default=list(BALANCERS), choices=BALANCERS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--seconds", type=float, default=36, help="time in which requests arrive in a cell")
     parser.add_argument("--servers", type=int, default=4, help="model servers of each balancer")
     parser.add_argument("--minutes", type=float, default=40, help="limit of the whole run: later cells are left out")
