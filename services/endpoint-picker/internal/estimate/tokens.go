@@ -77,11 +77,17 @@ func (t *tokenizers) observePrompt(model string, estimated, counted int) {
 	r.addRatio(ratio, weight)
 }
 
-// observePrompts adds the counts of many prompts of any models.
+// observePrompts adds the counts of many prompts of any models. They also stand for models without counts of their own: servers that do not
+// report the usage of answers have nothing else.
 func (t *tokenizers) observePrompts(estimated, counted float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mean.addRatio(counted/estimated, manyWeight)
+	for _, r := range *t.models.Load() {
+		if r.used == 0 {
+			r.addRatio(counted/estimated, manyWeight)
+		}
+	}
 }
 
 // setSample sets the ratio of a model before observations, from the tokens counted in a sample text. The mean starts with the mean of all
@@ -140,7 +146,9 @@ func (r *tokenRatio) startAt(ratio float64) {
 	r.updateRatio()
 }
 
+// updateRatio computes the ratio. The more has been observed, the less counts the start.
 func (r *tokenRatio) updateRatio() {
-	next := (r.sum + r.prior*r.start) / (r.weight + r.prior)
+	prior := r.prior * (1 - r.weight)
+	next := (r.sum + prior*r.start) / (r.weight + prior)
 	r.ratio.Store(min(max(next, 1/maxRatio), maxRatio))
 }
