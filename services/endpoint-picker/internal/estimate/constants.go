@@ -123,6 +123,7 @@ const (
 	maxLeaving   = 256.0 // requests (guarded): a batch
 	// answerTimeWeight is the weight of one answer in the time that answers take (simulated): the last 50 count.
 	answerTimeWeight = 0.02
+	maxLonger        = 10.0 // times the remaining time of answers that one answer counts as (guarded)
 )
 
 // Servers that have stopped. None of these numbers matters while all servers work.

@@ -112,6 +112,19 @@ func (x *Estimator) RecordAnswer(e *endpoint.Endpoint, tokens int) {
 	}
 }
 
+// RecordAnswerTimes records when a complete answer of an endpoint began, had its last content, and ended. Some servers and gateways hold back
+// content until the end: the pause before it is no stall, and the end shows that the server works.
+func (x *Estimator) RecordAnswerTimes(e *endpoint.Endpoint, began, last, end time.Time) {
+	x.learner.times.observeAnswer(end.Sub(began).Seconds())
+	ServerOf(e).activity.lastMore.Store(endpoint.ToMonotonic(end))
+	if last.IsZero() {
+		return
+	}
+	if pause := end.Sub(last).Seconds(); pause*pause > x.paces.gap.Load() {
+		x.paces.gap.addSample(pause*pause, gapWeight)
+	}
+}
+
 func (x *Estimator) learnAnswer(e *endpoint.Endpoint, tokens int) {
 	if tokens > 0 { // else its length is not known
 		x.learner.answer.addSample(float64(min(tokens, maxAnswer)), usualTokensWeight)

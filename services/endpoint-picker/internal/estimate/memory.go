@@ -63,7 +63,7 @@ func (m *kvMemory) isCrowded(prompt, answer float64) bool {
 	return size > 0 && m.neededTokens(prompt, answer) > crowdedMemory*size
 }
 
-// answerTime learns how long answers take, from their first content to their last.
+// answerTime learns how long answers take, from their first content to their end. Gateways may hold back all between.
 type answerTime struct {
 	mu           sync.Mutex
 	mean, square movingAverage // seconds
@@ -76,7 +76,9 @@ func newAnswerTime() *answerTime {
 	return t
 }
 
+// observeAnswer records one answer. A client that reads slowly holds no memory of the server, so one answer counts for a bounded time.
 func (t *answerTime) observeAnswer(seconds float64) {
+	seconds = min(max(seconds, 0), maxLonger*t.remaining())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mean.addSample(seconds, answerTimeWeight)

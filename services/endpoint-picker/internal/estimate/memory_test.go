@@ -131,5 +131,8 @@ func TestAnswerTime(t *testing.T) {
 		mixed.observeAnswer(9)
 	}
 	assert.InDelta(t, 1, same.remaining(), 0.01, "half of it")
-	assert.InDelta(t, 41./10, mixed.remaining(), 0.1, "most moments are within long answers")
+	assert.InDelta(t, 41./10, mixed.remaining(), 0.3, "most moments are within long answers")
+	before := same.remaining()
+	same.observeAnswer(1e6)
+	assert.Less(t, same.remaining(), 3*before, "a client that does not read")
 }

@@ -17,7 +17,7 @@ type activity struct {
 	firstFail  endpoint.AtomicMonotonic // when the first of them was placed
 	lastPlaced endpoint.AtomicMonotonic // the last placement
 	lastBegun  endpoint.AtomicMonotonic // when the waiting began, or the last stream, or the last answer in one piece came
-	lastMore   endpoint.AtomicMonotonic // the last content of an answer, but for the first of a stream beside others
+	lastMore   endpoint.AtomicMonotonic // the last content of an answer, but for the first of a stream beside others, or the end of one
 }
 
 // signs are the part of a sequence in the activity of its server.
@@ -159,16 +159,11 @@ func (q *sequence) countEnd(how endpoint.Ending) {
 	if how != endpoint.Finished || q.remote || q.signs.failed {
 		return
 	}
-	if last := q.signs.last; !last.IsZero() {
-		began := q.first.Time()
-		if !q.observed {
-			began = q.placed
-			at := endpoint.ToMonotonic(last)
-			q.server.activity.lastBegun.Store(at)
-			q.server.activity.lastMore.Store(at)
-			q.signs.took = last.Sub(began).Seconds()
-		}
-		q.server.estimator.learner.times.observeAnswer(last.Sub(began).Seconds())
+	if last := q.signs.last; !q.observed && !last.IsZero() {
+		at := endpoint.ToMonotonic(last)
+		q.server.activity.lastBegun.Store(at)
+		q.server.activity.lastMore.Store(at)
+		q.signs.took = last.Sub(q.placed).Seconds()
 	}
 	q.recordWork()
 }

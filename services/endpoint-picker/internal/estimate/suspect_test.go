@@ -84,9 +84,9 @@ func TestSuspect_StreamsThatStall(t *testing.T) {
 		l.MarkFirstContent(after(seconds))
 		return l
 	}
+	begin(0)
+	begin(0)
 	stall := x.Paces().Stall.Seconds()
-	begin(0)
-	begin(0)
 	assert.False(t, suspects(s, stall+0.01), "they may be read by a slow client")
 	l := begin(stall)
 	assert.True(t, suspects(s, stall+0.01))
@@ -109,6 +109,25 @@ func TestStallIsOfTheUsualPace(t *testing.T) {
 		l.MarkMoreContent(after(0.05 * float64(i+1)))
 	}
 	assert.InDelta(t, 20*0.05, x.Paces().Stall.Seconds(), 0.01)
+}
+
+// Servers and gateways may hold back content until the end of the answer.
+func TestSuspect_ContentThatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	x := newTestEstimator(1 << 20)
+	e := x.addEndpoint(1)
+	s := ServerOf(e)
+	for range 4 {
+		s.placeStreamed(e, noon, Prefill{Tokens: 7}).MarkFirstContent(noon)
+	}
+	assert.True(t, suspects(s, 0.5), "nobody has shown anything else")
+	x.RecordAnswerTimes(e, noon, noon, after(0.6))
+	assert.False(t, suspects(s, 0.7), "one has ended")
+	assert.InDelta(t, 20*0.06, x.Paces().Stall.Seconds(), 0.02)
+	for i := range 50 {
+		x.RecordAnswerTimes(e, noon, noon, after(0.6+0.01*float64(i)))
+	}
+	assert.Greater(t, x.Paces().Stall, 8*time.Second)
 }
 
 func TestSuspect_RequestsThatWaitInVain(t *testing.T) {

@@ -196,7 +196,11 @@ func (o *responseObserver) ObserveAnswer() {
 	if !o.estimated {
 		return
 	}
-	o.balancer.estimator.RecordAnswer(o.lease.Endpoint(), tokens)
+	by := o.lease.Endpoint()
+	o.balancer.estimator.RecordAnswer(by, tokens)
+	if began := o.answerStart(); !began.IsZero() {
+		o.balancer.estimator.RecordAnswerTimes(by, began, r.LastContent, r.EndTime)
+	}
 	if r.Status == http.StatusOK && r.Usage.Known {
 		cached := -1
 		if r.Usage.CachedKnown {
@@ -204,4 +208,13 @@ func (o *responseObserver) ObserveAnswer() {
 		}
 		o.balancer.estimator.RecordUsage(&o.expectation, r.Usage.Prompt, cached)
 	}
+}
+
+// answerStart returns when the first token of the answer came, or of one in one piece, when its request was sent; zero if the picker did not
+// see it.
+func (o *responseObserver) answerStart() time.Time {
+	if o.record.Streaming {
+		return o.record.FirstContent
+	}
+	return o.record.DispatchTime()
 }

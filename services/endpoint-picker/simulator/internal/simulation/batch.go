@@ -30,6 +30,7 @@ type Engine struct {
 	Fault       PageFault     // of the page
 	FaultAfter  time.Duration // time of the fault since the start
 	Failure     *Failure      // of answers
+	HoldsBack   bool          // of a stream, only the first content comes before the end
 }
 
 // CacheKind is how a cache differs from one with as many blocks as the page says.

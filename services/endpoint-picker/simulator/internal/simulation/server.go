@@ -152,6 +152,9 @@ func (s *server) finishStep() {
 
 // notifyMoreTokens tells of the tokens of streams that have begun, the oldest first.
 func (s *server) notifyMoreTokens() {
+	if s.HoldsBack {
+		return
+	}
 	arrives := s.timeline.now + s.Extra
 	if !slices.ContainsFunc(s.running, func(j *job) bool { return j.stream && j.first > 0 && j.first < arrives }) {
 		return
