@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTable(t *testing.T) {
@@ -54,7 +55,7 @@ func TestTableIsValidated(t *testing.T) {
 	} {
 		err := Law{Table: tt.give}.Validate()
 		if tt.want == "" {
-			assert.NoError(t, err, name)
+			require.NoError(t, err, name)
 			continue
 		}
 		assert.ErrorContains(t, err, tt.want, name)

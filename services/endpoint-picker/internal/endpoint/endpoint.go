@@ -64,7 +64,7 @@ func (s *Server) NameHash() uint64 { return hashServer(s.Name, s.Address.Port())
 // An Observer follows the pages of one endpoint. The pool's factory attaches it: the estimator's state of the server.
 type Observer interface {
 	// ObservePage is called for each page before it becomes the last sample, one at a time.
-	ObservePage(last, next *Sample)
+	ObservePage(next *Sample)
 	// HeldTokens returns the tokens of KV cache memory that the requests of this picker hold there.
 	HeldTokens() int64
 	// Estimates returns the current estimates, for metrics.

@@ -74,7 +74,7 @@ func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
 		next.Acquired, next.Released, next.Open, next.Held = last.Acquired, last.Released, last.Open, last.Held
 	}
 	if e.observer != nil {
-		e.observer.ObservePage(last, next)
+		e.observer.ObservePage(next)
 	}
 	if e.failing.Load() != nil {
 		e.failing.Store(nil)

@@ -91,9 +91,9 @@ const (
 	delayWeight = 0.1
 
 	// prefillShareSeconds is the memory of the share of its time that a server spends on prompts (simulated), and maxPrefillShare the most
-	// that counts: at 0.8, an answer takes five times as long as without. Over 6 fleets with 15 % long prompts at 80 and 90 % of the load, the
-	// mean TTFT and the 99th percentile of whole answers to the greedy policy: without the share 1.07 / 1.10, at most 0.6 1.09 / 1.05, 0.8
-	// 1.07 / 0.97, 0.95 1.07 / 0.97. Where prompts fill all servers, more than 0.8 would cost cache hits: over 4 fleets whole answers took
+	// that counts: at 0.8, an answer takes five times as long as without. Over 6 fleets with 15 % long prompts at 80 and 90 % of the load,
+	// the mean TTFT and the 99th percentile of whole answers to the greedy policy: without the share 1.07 / 1.10, at most 0.6 1.09 / 1.05,
+	// 0.8 1.07 / 0.97, 0.95 1.07 / 0.97. Where prompts fill all servers, more than 0.8 would cost cache hits: over 4 fleets whole answers took
 	// 0.87 without the share, 0.95 with at most 0.8, and 1.03 to 1.27 with 0.95.
 	prefillShareSeconds = 5.0
 	maxPrefillShare     = 0.8
@@ -144,7 +144,7 @@ const (
 	// stalledFirsts is the multiple of the usual time to the first content after which requests wait in vain (simulated).
 	stalledFirsts = 1.5
 	paceWeight    = 1.0 / 16 // of one time in the usual one (assumed): the last 16 count
-	// workWithoutPage is the seconds after the first failure of a page from which content shows that the server works without one (assumed).
+	// workWithoutPage is the seconds after the first failure of a page from which content shows that the server works (assumed).
 	workWithoutPage = 1.0
 	// suspectPause is the seconds between two requests to a server that is suspect: those of the first ejection.
 	suspectPause = 1.0

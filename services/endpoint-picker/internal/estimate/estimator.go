@@ -112,8 +112,8 @@ func (x *Estimator) RecordAnswer(e *endpoint.Endpoint, tokens int) {
 	}
 }
 
-// RecordAnswerTimes records when a complete answer of an endpoint began, had its last content, and ended. Some servers and gateways hold back
-// content until the end: the pause before it is no stall, and the end shows that the server works.
+// RecordAnswerTimes records when a complete answer of an endpoint began, had its last content, and ended. Some servers and gateways hold
+// back content until the end: the pause before it is no stall, and the end shows that the server works.
 func (x *Estimator) RecordAnswerTimes(e *endpoint.Endpoint, began, last, end time.Time) {
 	x.learner.times.observeAnswer(end.Sub(began).Seconds())
 	ServerOf(e).activity.lastMore.Store(endpoint.ToMonotonic(end))

@@ -17,7 +17,7 @@ const (
 // observeUse is a page that shows the use of a cache of cacheTokens, with the requests of this picker.
 func (s *Server) observeUse(usage, waiting float64) {
 	own := s.prefills.Load() + s.decoding.Load()
-	s.ObservePage(&endpoint.Sample{}, &endpoint.Sample{
+	s.ObservePage(&endpoint.Sample{
 		Gauges: endpoint.Gauges{
 			Blocks: cacheTokens / prefixindex.BlockTokens, KVUsage: usage, Waiting: waiting, Running: float64(own) - waiting,
 		},
@@ -78,7 +78,7 @@ func TestTTFT_WaitsForMemory(t *testing.T) {
 			s.observeUse(1e-9, 0)
 			decode(s, 8000)
 			decode(s, 7000)
-			s.ObservePage(&endpoint.Sample{}, &endpoint.Sample{
+			s.ObservePage(&endpoint.Sample{
 				Gauges:      endpoint.Gauges{Blocks: cacheTokens / prefixindex.BlockTokens, KVUsage: 0.1, Running: 1},
 				ScrapeStart: endpoint.ScrapeStart{At: noon, Acquired: 2, Held: s.HeldTokens()},
 			})

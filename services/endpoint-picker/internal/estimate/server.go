@@ -76,7 +76,7 @@ func (s *Server) Estimates() endpoint.Estimates {
 
 // ObservePage implements endpoint.Observer. What one page can claim is bounded: at most maxNewRequests more requests than the
 // last page, and no more unobserved work than its requests can have.
-func (s *Server) ObservePage(last, next *endpoint.Sample) {
+func (s *Server) ObservePage(next *endpoint.Sample) {
 	s.observeCache(next)
 	requests := min(next.RequestCount(), s.requests+maxNewRequests)
 	others := max(requests-next.OwnRequests(), 0)

@@ -210,8 +210,8 @@ func (o *responseObserver) ObserveAnswer() {
 	}
 }
 
-// answerStart returns when the first token of the answer came, or of one in one piece, when its request was sent; zero if the picker did not
-// see it.
+// answerStart returns when the first token of the answer came, or of one in one piece, when its request was sent; zero if the picker did
+// not see it.
 func (o *responseObserver) answerStart() time.Time {
 	if o.record.Streaming {
 		return o.record.FirstContent

@@ -192,7 +192,7 @@ fairlead_picker_pool_found 0
 type learned struct{ of endpoint.Estimates }
 
 func (l learned) Estimates() endpoint.Estimates   { return l.of }
-func (learned) ObservePage(_, _ *endpoint.Sample) {}
+func (learned) ObservePage(*endpoint.Sample) {}
 func (learned) HeldTokens() int64                 { return 0 }
 
 func learnedEndpoint(pod string, of endpoint.Estimates) *endpoint.Endpoint {
