@@ -93,8 +93,8 @@ const (
 	// prefillShareSeconds is the memory of the share of its time that a server spends on prompts (simulated), and maxPrefillShare the most
 	// that counts: at 0.8, an answer takes five times as long as without. Over 6 fleets with 15 % long prompts at 80 and 90 % of the load,
 	// the mean TTFT and the 99th percentile of whole answers to the greedy policy: without the share 1.07 / 1.10, at most 0.6 1.09 / 1.05,
-	// 0.8 1.07 / 0.97, 0.95 1.07 / 0.97. Where prompts fill all servers, more than 0.8 would cost cache hits: over 4 fleets whole answers took
-	// 0.87 without the share, 0.95 with at most 0.8, and 1.03 to 1.27 with 0.95.
+	// 0.8 1.07 / 0.97, 0.95 1.07 / 0.97. Where prompts fill all servers, more than 0.8 would cost cache hits: over 4 fleets whole answers
+	// took 0.87 without the share, 0.95 with at most 0.8, and 1.03 to 1.27 with 0.95.
 	prefillShareSeconds = 5.0
 	maxPrefillShare     = 0.8
 

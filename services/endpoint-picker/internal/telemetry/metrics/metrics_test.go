@@ -191,9 +191,9 @@ fairlead_picker_pool_found 0
 // learned is an observer with fixed estimates.
 type learned struct{ of endpoint.Estimates }
 
-func (l learned) Estimates() endpoint.Estimates   { return l.of }
-func (learned) ObservePage(*endpoint.Sample) {}
-func (learned) HeldTokens() int64                 { return 0 }
+func (l learned) Estimates() endpoint.Estimates { return l.of }
+func (learned) ObservePage(*endpoint.Sample)    {}
+func (learned) HeldTokens() int64               { return 0 }
 
 func learnedEndpoint(pod string, of endpoint.Estimates) *endpoint.Endpoint {
 	return endpoint.New(*newEndpoint(pod).Description(), noon, learned{of})
