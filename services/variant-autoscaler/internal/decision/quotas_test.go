@@ -217,12 +217,9 @@ func (c *queueCluster) snapshot(loads []int64) *snapshot.Snapshot {
 }
 
 func (c *queueCluster) describe(result *inventory.Result, loads []int64) *snapshot.Snapshot {
-	s := &snapshot.Snapshot{Time: noon, Settings: snapshot.Settings{Split: "capacity"}}
+	s := &snapshot.Snapshot{Time: noon, Settings: snapshot.Settings{Split: "capacity"}, Quotas: result.Quotas}
 	for _, set := range result.Sets {
 		s.Nodes = append(s.Nodes, snapshot.NodeSet{Nodes: set.Nodes, Elastic: set.Elastic, Within: set.Within, Overlaps: set.Overlaps})
-	}
-	for _, q := range result.Quotas {
-		s.Quotas = append(s.Quotas, snapshot.Quota{Name: q.Owner + " " + q.Flavor, Parent: q.Parent, Nominal: q.Nominal, Borrowing: q.Borrowing, Lending: q.Lending, Used: q.Used})
 	}
 	for i, v := range c.variants {
 		if v.group == len(s.Groups) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // TestKindsOfANamespace: the variants of one namespace leave kinds of devices for those of others.
@@ -21,7 +23,7 @@ func TestKindsOfANamespace(t *testing.T) {
 	in.Variants = append(in.Variants, victim)
 	r := Build(in)
 	assert.Nil(t, r.Uses[maxDeviceKinds].Problem)
-	assert.Equal(t, LimitExceeded, r.Uses[maxDeviceKinds-1].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, r.Uses[maxDeviceKinds-1].Problem.Reason)
 }
 
 // TestManyFlavors: a pod template with few words about nodes can get any number of flavors.

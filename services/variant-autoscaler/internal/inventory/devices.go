@@ -1,9 +1,10 @@
 package inventory
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // maxDeviceKinds is the most different requests of devices of all variants. Usual clusters have one for each product.
@@ -116,12 +117,13 @@ func (d *devices) kindOf(r *DeviceRequest) int {
 }
 
 // addKind adds the devices of a request, unless they are known. It returns a problem if there are too many kinds of requests.
-func (d *devices) addKind(r *DeviceRequest, position map[string]int) *Problem {
+func (d *devices) addKind(r *DeviceRequest, position map[string]int) *snapshot.Problem {
 	switch at := d.kindOf(r); {
 	case at < len(d.kinds):
 		return nil
 	case at == maxDeviceKinds:
-		return &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)}
+		return snapshot.NewProblem(snapshot.LimitExceeded,
+			"all variants together request more than %d different kinds of devices: use the same DeviceClass in several claims", maxDeviceKinds)
 	}
 	kind := deviceKind{request: r, allocatable: make([]int64, len(position)), free: make([]int64, len(position))}
 	for _, s := range d.current {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const gpuDriver = "gpu.example.com"
@@ -44,10 +46,10 @@ func TestDevices(t *testing.T) {
 	in := claiming(slice("a", "H100", 8), slice("b", "A100", 4), slice("c", "A100", 4), slice("gone", "A100", 4))
 	in.Devices.Claims = []*DeviceClaim{claim("a", 0, 1), claim("a", 1), claim("b", 7)}
 	r := Build(in)
-	assert.Equal(t, []Set{{Resource: `devices of gpu.example.com with gpu.example.com/type="gpu"`, Nodes: 2, Free: []Free{{Cards: 4, Nodes: 1}, {Cards: 6, Nodes: 1}}}}, r.Sets, "node c is not ready")
+	assert.Equal(t, []snapshot.NodeSet{{Name: `nodes with devices of gpu.example.com with gpu.example.com/type="gpu"`, Resource: `devices of gpu.example.com with gpu.example.com/type="gpu"`, Nodes: 2, Free: []snapshot.FreeNodes{{Cards: 4, Nodes: 1}, {Cards: 6, Nodes: 1}}}}, r.Sets, "node c is not ready")
 
 	in.Variants[0].Shape.Placement = Placements{{Selector: map[string]string{"gpu": "b"}}}.Key()
-	assert.Equal(t, []Free{{Cards: 4, Nodes: 1}}, Build(in).Sets[0].Free)
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 4, Nodes: 1}}, Build(in).Sets[0].Free)
 	in.Variants[0].Devices.Driver = "other"
 	assert.Zero(t, Build(in).Sets[0].Nodes)
 }
@@ -59,15 +61,15 @@ func TestPools(t *testing.T) {
 	newer.Generation, second.Generation = 2, 2
 	second.Devices = []Device{{Name: "gpu-9", Attributes: newer.Devices[0].Attributes, Node: "b"}}
 	second.Node = ""
-	free := func(slices ...*DeviceSlice) []Free {
+	free := func(slices ...*DeviceSlice) []snapshot.FreeNodes {
 		return Build(claiming(slices...)).Sets[0].Free
 	}
-	assert.Equal(t, []Free{{Cards: 8, Nodes: 1}}, free(older))
-	assert.Equal(t, []Free{{Cards: 2, Nodes: 1}}, free(older, newer))
-	assert.Equal(t, []Free{{Cards: 2, Nodes: 1}}, free(newer, older), "in any order")
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 8, Nodes: 1}}, free(older))
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 2, Nodes: 1}}, free(older, newer))
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 2, Nodes: 1}}, free(newer, older), "in any order")
 	newer.Count, second.Count = 2, 2
 	assert.Empty(t, free(older, newer), "a slice of the new generation is missing")
-	assert.Equal(t, []Free{{Cards: 1, Nodes: 1}, {Cards: 2, Nodes: 1}}, free(older, newer, second), "a device has a node of its own")
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 1, Nodes: 1}, {Cards: 2, Nodes: 1}}, free(older, newer, second), "a device has a node of its own")
 }
 
 // TestKindsOfDevices: two requests can match the same devices.
@@ -103,10 +105,10 @@ func TestHostileDevices(t *testing.T) {
 	broken := slice("a", "H100", 2)
 	broken.Invalid = true
 	in := claiming(broken, slice("b", "A100", 4))
-	assert.Equal(t, InventoryInvalid, Build(in).Uses[0].Problem.Reason)
+	assert.Equal(t, snapshot.InventoryInvalid, Build(in).Uses[0].Problem.Reason)
 	in.Variants[0].Shape.Placement = Placements{{Selector: map[string]string{"gpu": "b"}}}.Key()
 	assert.Nil(t, Build(in).Uses[0].Problem, "it cannot use the node")
-	assert.Equal(t, InventoryInvalid, Build(claiming(slice("a", "H100", MaxNodeCards+1))).Uses[0].Problem.Reason)
+	assert.Equal(t, snapshot.InventoryInvalid, Build(claiming(slice("a", "H100", MaxNodeCards+1))).Uses[0].Problem.Reason)
 
 	in = claiming(slice("a", "H100", 8))
 	for n := range maxDeviceKinds {
@@ -114,6 +116,6 @@ func TestHostileDevices(t *testing.T) {
 		v.Namespace, v.Devices = fmt.Sprint(n), &DeviceRequest{Driver: fmt.Sprint(n)}
 		in.Variants = append(in.Variants, v)
 	}
-	assert.Equal(t, LimitExceeded, Build(in).Uses[maxDeviceKinds].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, Build(in).Uses[maxDeviceKinds].Problem.Reason)
 	assert.Nil(t, Build(in).Uses[0].Problem)
 }

@@ -14,15 +14,16 @@
 // topology spread constraints are not considered.
 //
 // Kubelets and administrators write nodes, and anybody may write pods and templates. A number that cannot be true is a problem of the
-// variants that could use its node, and of no other: see problems.go.
+// variants that could use its node, and of no other.
 package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // Resources are the names of the resources that count as cards.
@@ -124,39 +125,17 @@ type Input struct {
 	Devices Devices
 }
 
-// Set is the nodes that variants can use.
-type Set struct {
-	Resource string
-	// Products are those of its nodes, as far as labels say them.
-	Products []string
-	Nodes    int
-	Elastic  bool
-	Free     []Free
-	// Within are the other sets that have all nodes of this one, and Overlaps those that have some.
-	Within   []int
-	Overlaps []int
-}
-
-// Free is a number of nodes with the same number of free cards.
-type Free struct{ Cards, Nodes int64 }
-
-// VariantUse is what Build finds for a variant.
+// VariantUse is what Build finds for a variant. Its Set is -1 if no set limits the variant.
 type VariantUse struct {
-	// Set is the position of the node set of the variant, -1 if no set limits it.
-	Set int
-	// Placed is the number of its pods that hold cards of nodes.
-	Placed int64
-	// Quotas are the positions of the quotas of the flavors that its pods can get. Empty: no quota limits it.
-	Quotas []int
-	// Admitted is the number of its pods that Kueue does not keep from starting.
-	Admitted int64
-	Problem  *Problem
+	snapshot.Pods
+
+	Problem *snapshot.Problem
 }
 
 // Result has an element of Uses for each variant.
 type Result struct {
-	Sets   []Set
-	Quotas []Quota
+	Sets   []snapshot.NodeSet
+	Quotas []snapshot.Quota
 	Uses   []VariantUse
 }
 
@@ -178,7 +157,7 @@ type builder struct {
 	position     map[string]int // of nodes by name
 	free         []Cards        // by node; Unreadable: the node, or a pod on it, has no usable number
 	uses         []VariantUse
-	sets         []Set
+	sets         []snapshot.NodeSet
 	members      []nodeMask     // of each set
 	resources    []int          // of each set
 	bySet        map[string]int // sets by resource and members
@@ -199,7 +178,7 @@ type shapeKey struct {
 type usableNodes struct {
 	members nodeMask
 	elastic bool
-	problem *Problem
+	problem *snapshot.Problem
 }
 
 func newBuilder(in *Input) *builder {
@@ -247,7 +226,7 @@ func (c *Cards) subtractPod(requests *Cards) {
 // setUse finds the node set and the quotas of a variant.
 func (b *builder) setUse(i int) {
 	v, u := &b.in.Variants[i], &b.uses[i]
-	u.Set = -1
+	u.Pods = snapshot.Pods{Set: -1, Cards: v.Shape.Cards, Count: v.Shape.Pods}
 	if v.Shape.Cards == 0 {
 		return
 	}
@@ -273,22 +252,22 @@ func (b *builder) setUse(i int) {
 	case len(b.sets) < maxSets:
 		u.Set = b.addSet(key.resource, f)
 	default:
-		u.Problem = &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
-			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)}
+		u.Problem = snapshot.NewProblem(snapshot.LimitExceeded,
+			"all variants together select more than %d different sets of nodes: use the same nodeSelector in several pod templates", maxSets)
 	}
 }
 
 // keyOf returns the shape of a variant, or a problem if there are too many of them: of a namespace first, as it must not use up what all
 // share.
-func (b *builder) keyOf(v *Variant) (shapeKey, *Problem) {
+func (b *builder) keyOf(v *Variant) (shapeKey, *snapshot.Problem) {
 	key := shapeKey{resource: v.Shape.Resource, placement: v.Shape.Placement}
 	if v.Devices != nil {
 		key.resource = len(Resources) + b.devices.kindOf(v.Devices)
 	}
 	if !b.admitShape(v.Namespace, key) {
-		return key, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf(
+		return key, snapshot.NewProblem(snapshot.LimitExceeded,
 			"the variants of the namespace have more than %d different choices of nodes or devices: use the same nodeSelector, affinity and tolerations in several pod templates",
-			maxShapesOfNamespace)}
+			maxShapesOfNamespace)
 	}
 	if v.Devices != nil {
 		return key, b.devices.addKind(v.Devices, b.position)
@@ -318,8 +297,8 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 	f := usableNodes{members: newNodeMask(len(b.nodes))}
 	placements, err := parsePlacements(key.placement)
 	if err != nil {
-		f.problem = &Problem{Reason: InvalidConfiguration, Message: fmt.Sprintf(
-			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)}
+		f.problem = snapshot.NewProblem(snapshot.InvalidConfiguration,
+			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)
 	}
 	placements = placements.withFlavors(b.queues.flavorsOf(key.flavors))
 	for n, node := range b.nodes {
@@ -335,7 +314,9 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 			continue
 		}
 		if free == Unreadable {
-			f.problem = unreadableNode(node, b.nameOf(key.resource))
+			f.problem = snapshot.NewProblem(snapshot.InventoryInvalid,
+				"node %s, or a pod on it, has a number of %s that cannot be true: correct it (at most %d are believed), or cordon the node",
+				node.Name, b.nameOf(key.resource), MaxNodeCards)
 		}
 		f.members.addNode(n)
 	}
@@ -345,7 +326,8 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 
 // addSet adds the set of the nodes that a shape can use, and returns its position.
 func (b *builder) addSet(resource int, f usableNodes) int {
-	set := Set{Resource: b.nameOf(resource), Elastic: f.elastic}
+	name := b.nameOf(resource)
+	set := snapshot.NodeSet{Name: "nodes with " + name, Resource: name, Elastic: f.elastic}
 	free, products := map[int64]int64{}, map[string]bool{}
 	for n := range f.members.allNodes() {
 		set.Nodes++
@@ -357,11 +339,14 @@ func (b *builder) addSet(resource int, f usableNodes) int {
 		}
 	}
 	for _, cards := range slices.Sorted(maps.Keys(free)) {
-		set.Free = append(set.Free, Free{Cards: cards, Nodes: free[cards]})
+		set.Free = append(set.Free, snapshot.FreeNodes{Cards: cards, Nodes: free[cards]})
 	}
-	set.Products = slices.Sorted(maps.Keys(products))
-	if len(set.Products) > maxProducts {
-		set.Products = append(set.Products[:maxProducts], "...")
+	names := slices.Sorted(maps.Keys(products))
+	if len(names) > maxProducts {
+		names = append(names[:maxProducts], "...")
+	}
+	if len(names) > 0 {
+		set.Name += " (" + strings.Join(names, ", ") + ")"
 	}
 	b.sets, b.members, b.resources = append(b.sets, set), append(b.members, f.members), append(b.resources, resource)
 	b.bySet[f.members.keyWith(resource)] = len(b.sets) - 1

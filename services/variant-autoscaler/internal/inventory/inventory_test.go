@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // node returns a ready node with NVIDIA cards.
@@ -109,10 +110,12 @@ func TestFreeCards(t *testing.T) {
 		Variants: []inventory.Variant{{Shape: shape(4), Replicas: 1}, {Shape: shape(2)}, {}},
 	})
 	require.Len(t, got.Sets, 1, "both variants can use all nodes")
-	assert.Equal(t, inventory.Set{
-		Resource: "nvidia.com/gpu", Products: []string{"H100"}, Nodes: 4, Free: []inventory.Free{{Cards: 3, Nodes: 1}, {Cards: 4, Nodes: 1}, {Cards: 8, Nodes: 1}},
+	assert.Equal(t, snapshot.NodeSet{
+		Name: "nodes with nvidia.com/gpu (H100)", Resource: "nvidia.com/gpu", Nodes: 4, Free: []snapshot.FreeNodes{{Cards: 3, Nodes: 1}, {Cards: 4, Nodes: 1}, {Cards: 8, Nodes: 1}},
 	}, got.Sets[0])
-	assert.Equal(t, []inventory.VariantUse{{Placed: 1}, {Placed: 1}, {Set: -1}}, got.Uses)
+	assert.Equal(t, []inventory.VariantUse{
+		{Pods: snapshot.Pods{Cards: 4, Count: 1, Placed: 1}}, {Pods: snapshot.Pods{Cards: 2, Count: 1, Placed: 1}}, {Pods: snapshot.Pods{Set: -1}},
+	}, got.Uses)
 }
 
 // TestRollingUpdate: a pod that ends keeps the place of its replacement, unless the workload shrinks or its node is lost.
@@ -202,10 +205,10 @@ func TestNumbersThatCannotBeTrue(t *testing.T) {
 		}
 		got := inventory.Build(&in)
 		require.NotNil(t, got.Uses[0].Problem, name)
-		assert.Equal(t, inventory.InventoryInvalid, got.Uses[0].Problem.Reason, name)
+		assert.Equal(t, snapshot.InventoryInvalid, got.Uses[0].Problem.Reason, name)
 		assert.Contains(t, got.Uses[0].Problem.Message, "node bad, or a pod on it, has a number of nvidia.com/gpu that cannot be true", name)
 		assert.Nil(t, got.Uses[1].Problem, name)
-		assert.Equal(t, []inventory.Free{{Cards: 8, Nodes: 1}}, got.Sets[got.Uses[1].Set].Free, name)
+		assert.Equal(t, []snapshot.FreeNodes{{Cards: 8, Nodes: 1}}, got.Sets[got.Uses[1].Set].Free, name)
 	}
 }
 
@@ -215,7 +218,7 @@ func TestUnreadablePlacement(t *testing.T) {
 	for _, s := range []inventory.Shape{shape(1, inventory.Placement{Unreadable: "a field is a number"}), shape(1, long), {Cards: 1, Placement: "{"}} {
 		got := inventory.Build(&inventory.Input{Nodes: []*inventory.Node{node("a", 8)}, Variants: []inventory.Variant{{Shape: s}, {Shape: shape(1)}}})
 		require.NotNil(t, got.Uses[0].Problem)
-		assert.Equal(t, inventory.InvalidConfiguration, got.Uses[0].Problem.Reason)
+		assert.Equal(t, snapshot.InvalidConfiguration, got.Uses[0].Problem.Reason)
 		assert.Nil(t, got.Uses[1].Problem)
 	}
 }
@@ -237,7 +240,7 @@ func TestManyChoices(t *testing.T) {
 	assert.Nil(t, got.Uses[100].Problem, "a choice that it has")
 	assert.Nil(t, got.Uses[101].Problem)
 	require.NotNil(t, got.Uses[16].Problem)
-	assert.Equal(t, inventory.LimitExceeded, got.Uses[16].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, got.Uses[16].Problem.Reason)
 }
 
 // FuzzBuild reads numbers, labels and placements of anybody. Free cards are never more than a node can have, and each variant has a set, a

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -65,19 +67,6 @@ type LocalQueue struct {
 	Reserved Cards
 }
 
-// Quota is the quota of a ClusterQueue or a Cohort for a resource in a flavor. The quota of a Cohort includes what those of its members
-// lend that have no Quota of their own in a Result, and what these use of it.
-type Quota struct {
-	Owner string // kind and name
-	// Flavor and Resource are what it is a quota for.
-	Flavor, Resource string
-	// Parent is the position of the quota of the Cohort, -1 if there is none. It is before that of each member.
-	Parent             int
-	Nominal            int64
-	Borrowing, Lending *int64
-	Used               int64
-}
-
 // quotaKey identifies a quota.
 type quotaKey struct {
 	owner    *QuotaOwner
@@ -93,7 +82,7 @@ type queues struct {
 	flavors        map[string]*Flavor
 	cohortsUnknown bool
 	keys           []quotaKey // of quotas
-	quotas         []Quota
+	quotas         []snapshot.Quota
 	position       map[quotaKey]int
 	known          map[admissionKey]admission
 	choices        [][]*Flavor // that variants have
@@ -111,7 +100,7 @@ type admission struct {
 	quotas []int // of the flavors that they can get
 	// flavors is the position of these in choices, from 1 on. The admission restricts pods to the nodes of their flavor. 0: it does not.
 	flavors int
-	problem *Problem
+	problem *snapshot.Problem
 }
 
 func newQueues(in *Kueue) *queues {
@@ -159,13 +148,13 @@ func (q *queues) findQuotas(key admissionKey) admission {
 	owner := q.clusterQueues[key.clusterQueue]
 	switch {
 	case owner == nil:
-		return admission{problem: &Problem{Reason: QueueNotFound, Message: fmt.Sprintf(
-			"ClusterQueue %q does not exist: create it, or use another LocalQueue", key.clusterQueue)}}
+		return admission{problem: snapshot.NewProblem(snapshot.QueueNotFound,
+			"ClusterQueue %q does not exist: create it, or use another LocalQueue", key.clusterQueue)}
 	case owner.Inactive != "":
 		return admission{problem: inactiveQueue("ClusterQueue "+owner.Name, owner.Inactive)}
 	case owner.Parent != "" && q.cohortsUnknown:
-		return admission{problem: &Problem{Reason: InventoryUnknown, Message: fmt.Sprintf(
-			"ClusterQueue %s is in a cohort, and Cohorts cannot be listed: grant list and watch of cohorts (limiter.enabled of the chart)", owner.Name)}}
+		return admission{problem: snapshot.NewProblem(snapshot.InventoryUnknown,
+			"ClusterQueue %s is in a cohort, and Cohorts cannot be listed: grant list and watch of cohorts (limiter.enabled of the chart)", owner.Name)}
 	}
 	placements, err := parsePlacements(key.shape.placement)
 	if err != nil {
@@ -186,9 +175,9 @@ func (q *queues) findQuotas(key admissionKey) admission {
 		result.quotas, flavors = append(result.quotas, at), append(flavors, f)
 	}
 	if len(flavors) == 0 {
-		return admission{problem: &Problem{Reason: QuotaMissing, Message: fmt.Sprintf(
+		return admission{problem: snapshot.NewProblem(snapshot.QuotaMissing,
 			"ClusterQueue %s has no quota for %s in a flavor that suits the nodeSelector, affinity and tolerations of the pod template: add a flavor, or use another LocalQueue",
-			owner.Name, Resources[key.shape.resource])}}
+			owner.Name, Resources[key.shape.resource])}
 	}
 	result.flavors = q.flavorChoice(flavors)
 	return result
@@ -272,31 +261,32 @@ func (p Placements) withFlavors(flavors []*Flavor) Placements {
 }
 
 // addQuota adds a quota, and those of the Cohorts above it, and returns its position.
-func (q *queues) addQuota(key quotaKey, depth int) (int, *Problem) {
+func (q *queues) addQuota(key quotaKey, depth int) (int, *snapshot.Problem) {
 	if at, found := q.position[key]; found {
 		return at, nil
 	}
 	if depth > maxCohortDepth {
-		return 0, &Problem{Reason: InventoryInvalid, Message: fmt.Sprintf(
-			"more than %d Cohorts are above each other, or they form a circle with %s: correct spec.parentName", maxCohortDepth, key.owner)}
+		return 0, snapshot.NewProblem(snapshot.InventoryInvalid,
+			"more than %d Cohorts are above each other, or they form a circle with %s: correct spec.parentName", maxCohortDepth, key.owner)
 	}
 	parent := -1
 	if key.owner.Parent != "" {
-		var problem *Problem
+		var problem *snapshot.Problem
 		if parent, problem = q.addQuota(quotaKey{q.cohortNamed(key.owner.Parent), key.flavor, key.resource}, depth+1); problem != nil {
 			return 0, problem
 		}
 	}
 	if wrong := q.unreadableOwner(key); wrong != nil {
-		return 0, &Problem{Reason: InventoryInvalid, Message: fmt.Sprintf(
-			"%s has a quota or a use of %s in flavor %s that cannot be true: correct it", wrong, Resources[key.resource], key.flavor)}
+		return 0, snapshot.NewProblem(snapshot.InventoryInvalid,
+			"%s has a quota or a use of %s in flavor %s that cannot be true: correct it", wrong, Resources[key.resource], key.flavor)
 	}
 	if len(q.quotas) >= maxQuotas {
-		return 0, &Problem{Reason: LimitExceeded, Message: fmt.Sprintf("all variants together use more than %d quotas: use fewer ClusterQueues and flavors", maxQuotas)}
+		return 0, snapshot.NewProblem(snapshot.LimitExceeded,
+			"all variants together use more than %d quotas: use fewer ClusterQueues and flavors", maxQuotas)
 	}
 	own := key.owner.quotaFor(key)
-	q.quotas = append(q.quotas, Quota{
-		Owner: key.owner.String(), Flavor: key.flavor, Resource: Resources[key.resource], Parent: parent,
+	q.quotas = append(q.quotas, snapshot.Quota{
+		Name: fmt.Sprintf("quota of %s for %s of flavor %s", key.owner, Resources[key.resource], key.flavor), Parent: parent,
 		Nominal: own.Nominal, Borrowing: own.Borrowing, Lending: own.Lending, Used: own.Used,
 	})
 	q.keys = append(q.keys, key)
@@ -334,7 +324,7 @@ func (q *queues) membersOf(owner *QuotaOwner) []*QuotaOwner {
 }
 
 // resultQuotas returns all quotas, those of Cohorts with what members without quotas of their own lend and use.
-func (q *queues) resultQuotas() []Quota {
+func (q *queues) resultQuotas() []snapshot.Quota {
 	for at, key := range q.keys {
 		for _, member := range q.membersOf(key.owner) {
 			if below := (quotaKey{member, key.flavor, key.resource}); !q.isKnown(below) {
@@ -389,4 +379,8 @@ func (o *QuotaOwner) String() string {
 func (f *FlavorQuota) isUnreadable() bool {
 	negative := func(n *int64) bool { return n != nil && *n < 0 }
 	return negative(&f.Nominal) || negative(&f.Used) || negative(f.Borrowing) || negative(f.Lending)
+}
+
+func inactiveQueue(queue, why string) *snapshot.Problem {
+	return snapshot.NewProblem(snapshot.QueueInactive, "%s admits no pods: %s", queue, why)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // owner returns a ClusterQueue or a Cohort with a quota in flavor f.
@@ -36,15 +38,15 @@ func TestQuotasOfACohort(t *testing.T) {
 		ClusterQueues: []*QuotaOwner{owner("q", "inner", 8, 1), lender, other, owner("alone", "", 100, 50)},
 		Cohorts:       []*QuotaOwner{root, inner, {Name: "branch", Parent: "root"}},
 	}))
-	assert.Equal(t, []Quota{
-		{Owner: "Cohort root", Flavor: "f", Resource: "nvidia.com/gpu", Parent: -1, Nominal: 23, Used: 5},
-		{Owner: "Cohort inner", Flavor: "f", Resource: "nvidia.com/gpu", Parent: 0, Nominal: 6, Used: 1, Borrowing: new(int64(5))},
-		{Owner: "ClusterQueue q", Flavor: "f", Resource: "nvidia.com/gpu", Parent: 1, Nominal: 8, Used: 1},
+	assert.Equal(t, []snapshot.Quota{
+		{Name: "quota of Cohort root for nvidia.com/gpu of flavor f", Parent: -1, Nominal: 23, Used: 5},
+		{Name: "quota of Cohort inner for nvidia.com/gpu of flavor f", Parent: 0, Nominal: 6, Used: 1, Borrowing: new(int64(5))},
+		{Name: "quota of ClusterQueue q for nvidia.com/gpu of flavor f", Parent: 1, Nominal: 8, Used: 1},
 	}, r.Quotas)
 	assert.Equal(t, []int{2}, r.Uses[0].Quotas)
 
 	r = Build(waiting(Kueue{ClusterQueues: []*QuotaOwner{owner("q", "implicit", 8, 1), owner("p", "implicit", 3, 2)}}))
-	assert.Equal(t, "Cohort implicit", r.Quotas[0].Owner, "a Cohort needs no object")
+	assert.Contains(t, r.Quotas[0].Name, "Cohort implicit", "a Cohort needs no object")
 	assert.EqualValues(t, 3, r.Quotas[0].Nominal)
 }
 
@@ -94,16 +96,16 @@ func TestNodesOfFlavors(t *testing.T) {
 	}
 	r := Build(give(nil))
 	assert.Len(t, r.Uses[0].Quotas, 1)
-	assert.Equal(t, []Free{{Cards: 8, Nodes: 1}}, r.Sets[0].Free)
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 8, Nodes: 1}}, r.Sets[0].Free)
 
 	l40s := &Flavor{Name: "l40s", Labels: map[string]string{"pool": "y"}}
 	in := give(nil, l40s)
 	in.Nodes[1].Labels = map[string]string{"pool": "y"}
 	r = Build(in)
 	assert.Len(t, r.Uses[0].Quotas, 2)
-	assert.Equal(t, []Free{{Cards: 4, Nodes: 1}}, r.Sets[0].Free, "only one of the flavors has the toleration")
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 4, Nodes: 1}}, r.Sets[0].Free, "only one of the flavors has the toleration")
 	in.Nodes[0].Taints = nil
-	assert.Equal(t, []Free{{Cards: 4, Nodes: 1}, {Cards: 8, Nodes: 1}}, Build(in).Sets[0].Free)
+	assert.Equal(t, []snapshot.FreeNodes{{Cards: 4, Nodes: 1}, {Cards: 8, Nodes: 1}}, Build(in).Sets[0].Free)
 
 	r = Build(give(map[string]string{"pool": "z"}))
 	assert.Zero(t, r.Sets[0].Nodes, "the template asks for more than the flavor")
@@ -118,13 +120,13 @@ func TestQueueProblems(t *testing.T) {
 		give          Kueue
 		want, message string
 	}{
-		{"none", Kueue{}, QueueNotFound, `ClusterQueue "q" does not exist`},
-		{"inactive", Kueue{ClusterQueues: []*QuotaOwner{{Name: "q", Inactive: "x"}}}, QueueInactive, "ClusterQueue q admits no pods: x"},
-		{"no quota", Kueue{ClusterQueues: []*QuotaOwner{{Name: "q"}}}, QuotaMissing, "ClusterQueue q has no quota for nvidia.com/gpu"},
-		{"circle", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "a", 1, 0)}, Cohorts: circle}, InventoryInvalid, "they form a circle with Cohort"},
-		{"own number", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "", Unreadable, 0)}}, InventoryInvalid, "ClusterQueue q has a quota or a use"},
-		{"a number in the cohort", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "c", 1, 0), broken}}, InventoryInvalid, "ClusterQueue broken has a quota or a use"},
-		{"unknown cohorts", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "c", 1, 0)}, CohortsUnknown: true}, InventoryUnknown, "Cohorts cannot be listed"},
+		{"none", Kueue{}, snapshot.QueueNotFound, `ClusterQueue "q" does not exist`},
+		{"inactive", Kueue{ClusterQueues: []*QuotaOwner{{Name: "q", Inactive: "x"}}}, snapshot.QueueInactive, "ClusterQueue q admits no pods: x"},
+		{"no quota", Kueue{ClusterQueues: []*QuotaOwner{{Name: "q"}}}, snapshot.QuotaMissing, "ClusterQueue q has no quota for nvidia.com/gpu"},
+		{"circle", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "a", 1, 0)}, Cohorts: circle}, snapshot.InventoryInvalid, "they form a circle with Cohort"},
+		{"own number", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "", Unreadable, 0)}}, snapshot.InventoryInvalid, "ClusterQueue q has a quota or a use"},
+		{"a number in the cohort", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "c", 1, 0), broken}}, snapshot.InventoryInvalid, "ClusterQueue broken has a quota or a use"},
+		{"unknown cohorts", Kueue{ClusterQueues: []*QuotaOwner{owner("q", "c", 1, 0)}, CohortsUnknown: true}, snapshot.InventoryUnknown, "Cohorts cannot be listed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -157,14 +159,14 @@ func TestHostileQuotas(t *testing.T) {
 		k.Flavors = append(k.Flavors, &Flavor{Name: fmt.Sprint(n)})
 	}
 	r = Build(waiting(k))
-	assert.Equal(t, LimitExceeded, r.Uses[0].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, r.Uses[0].Problem.Reason)
 	assert.Len(t, r.Quotas, maxQuotas)
 
 	deep := Kueue{ClusterQueues: []*QuotaOwner{owner("q", "0", 1, 0)}}
 	for n := range 100_000 {
 		deep.Cohorts = append(deep.Cohorts, owner(fmt.Sprint(n), fmt.Sprint(n+1), 1, 0))
 	}
-	assert.Equal(t, InventoryInvalid, Build(waiting(deep)).Uses[0].Problem.Reason)
+	assert.Equal(t, snapshot.InventoryInvalid, Build(waiting(deep)).Uses[0].Problem.Reason)
 }
 
 // TestAdmittedPods: pods that Kueue does not keep from starting count as there, and those with a reserved quota, too.

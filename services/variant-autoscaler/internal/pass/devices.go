@@ -10,7 +10,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // requestDevices finds which devices the pods of variants claim, and gives the variants their shape. Pods that request cards of nodes, too,
@@ -24,7 +23,7 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 		}
 		request, number, problem := p.deviceRequest(v.Namespace, claims)
 		if problem != nil {
-			v.exclude(problem.Reason, problem.Message)
+			v.exclude(problem)
 			continue
 		}
 		requests[i] = request
@@ -42,34 +41,30 @@ func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*
 	switch {
 	case !all.ResourceSlices.Listed() || !all.ResourceClaims.Listed() || !all.ResourceClaimTemplates.Listed() ||
 		!all.DeviceClasses.Listed():
-		return nil, 0, newProblem(sources.InventoryUnknown,
+		return nil, 0, snapshot.NewProblem(snapshot.InventoryUnknown,
 			"the pods claim devices, and ResourceSlices, ResourceClaims, ResourceClaimTemplates and DeviceClasses of resource.k8s.io/v1 cannot be listed: "+
 				"grant list and watch of them (limiter.enabled of the chart), use Kubernetes 1.34 or newer, or turn the limiter off")
 	case claims.Unsupported != "":
-		return nil, 0, newProblem(sources.DevicesUnsupported, "%s", claims.Unsupported)
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "%s", claims.Unsupported)
 	case template == nil:
-		return nil, 0, newProblem(sources.DevicesNotFound, "%s does not exist: create it, or correct the pod template", name)
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesNotFound, "%s does not exist: create it, or correct the pod template", name)
 	case template.Unsupported != "":
-		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
 	}
 	class := p.deviceClass(template.Class)
 	switch {
 	case class == nil:
-		return nil, 0, newProblem(sources.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
 	case class.Unsupported != "":
-		return nil, 0, newProblem(sources.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class,
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "the devices of DeviceClass %s cannot be counted: %s", template.Class,
 			class.Unsupported)
 	}
 	request := mergeRequests(class, template)
 	if request == nil {
-		return nil, 0, newProblem(sources.DevicesUnsupported,
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported,
 			"DeviceClass %s and %s do not name one driver: compare device.driver in a selector", template.Class, name)
 	}
 	return request, template.Number, nil
-}
-
-func newProblem(reason, format string, args ...any) *snapshot.Problem {
-	return &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // mergeRequests returns the devices that a class and a template select, nil if they do not name one driver.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // claimed has the workloads of gpus, of which the pods of big claim two devices each. Node h has six devices: one pod of big has two of them,
@@ -55,12 +54,12 @@ func TestDevices(t *testing.T) {
 func TestDeviceProblems(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, from, to, want, message string }{
-		{"no template", "kind: ResourceClaimTemplate, metadata: {name: two}", "kind: ResourceClaimTemplate, metadata: {name: three}", sources.DevicesNotFound, "ResourceClaimTemplate ns/two does not exist"},
-		{"no class", "deviceClassName: gpus", "deviceClassName: tpus", sources.DevicesNotFound, "DeviceClass tpus does not exist"},
-		{"an expression", `== "gpu.nvidia.com"}}]`, `!= "gpu.nvidia.com"}}]`, sources.DevicesUnsupported, "the devices of DeviceClass gpus cannot be counted: of the expression"},
-		{"no driver", "spec: {selectors: [{cel: {expression: device.driver == \"gpu.nvidia.com\"}}]}", "spec: {}", sources.DevicesUnsupported, "do not name one driver"},
-		{"all devices", "count: 2", "allocationMode: All", sources.DevicesUnsupported, `the allocationMode "All"`},
-		{"a shared claim", "nodeSelector: {gpu: H100}, resourceClaims: [{name: gpu, resourceClaimTemplateName: two}]", "nodeSelector: {gpu: H100}, resourceClaims: [{name: gpu, resourceClaimName: all}]", sources.DevicesUnsupported, "use one template with one request"},
+		{"no template", "kind: ResourceClaimTemplate, metadata: {name: two}", "kind: ResourceClaimTemplate, metadata: {name: three}", snapshot.DevicesNotFound, "ResourceClaimTemplate ns/two does not exist"},
+		{"no class", "deviceClassName: gpus", "deviceClassName: tpus", snapshot.DevicesNotFound, "DeviceClass tpus does not exist"},
+		{"an expression", `== "gpu.nvidia.com"}}]`, `!= "gpu.nvidia.com"}}]`, snapshot.DevicesUnsupported, "the devices of DeviceClass gpus cannot be counted: of the expression"},
+		{"no driver", "spec: {selectors: [{cel: {expression: device.driver == \"gpu.nvidia.com\"}}]}", "spec: {}", snapshot.DevicesUnsupported, "do not name one driver"},
+		{"all devices", "count: 2", "allocationMode: All", snapshot.DevicesUnsupported, `the allocationMode "All"`},
+		{"a shared claim", "nodeSelector: {gpu: H100}, resourceClaims: [{name: gpu, resourceClaimTemplateName: two}]", "nodeSelector: {gpu: H100}, resourceClaims: [{name: gpu, resourceClaimName: all}]", snapshot.DevicesUnsupported, "use one template with one request"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +75,7 @@ func TestDeviceProblems(t *testing.T) {
 	r.p.World.ResourceClaims = &unlisted{r.p.World.ResourceClaims}
 	assert.Equal(t, before, r.pass(t))
 	s, _ := r.last()
-	assert.Equal(t, sources.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason)
+	assert.Equal(t, snapshot.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason)
 	r = limiter(t, claimed)
 	r.p.World.Nodes = &unlisted{r.p.World.Nodes}
 	r.pass(t)

@@ -3,7 +3,6 @@ package pass
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, 
 			if v.found.Shape.Cards == 0 && v.found.Claims == nil {
 				continue // nodes would not limit it
 			}
-			v.exclude(sources.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off")
+			v.exclude(snapshot.NewProblem(snapshot.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off"))
 		}
 		return
 	}
@@ -50,26 +49,18 @@ func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, 
 
 // applyInventory adds an inventory to a snapshot.
 func applyInventory(snap *snapshot.Snapshot, variants []*foundVariant, result *inventory.Result) {
-	for i := range result.Sets {
-		snap.Nodes = append(snap.Nodes, buildNodeSet(&result.Sets[i]))
-	}
-	for i := range result.Quotas {
-		snap.Quotas = append(snap.Quotas, buildQuota(&result.Quotas[i]))
-	}
+	snap.Nodes, snap.Quotas = result.Sets, result.Quotas
 	for i, v := range variants {
 		switch usage := &result.Uses[i]; {
 		case usage.Problem != nil:
-			v.exclude(usage.Problem.Reason, usage.Problem.Message)
+			v.exclude(usage.Problem)
 		case usage.Set < 0 && v.found.Claims != nil: // its devices are not known
 		case usage.Set < 0:
-			v.found.Notes = append(v.found.Notes, snapshot.Problem{Reason: sources.NotLimited,
-				Message: "Nodes do not limit the variant, as its pod template requests no accelerators, or several kinds of them, or is not known: " +
-					"request the cards of one resource"})
+			v.found.Notes = append(v.found.Notes, *snapshot.NewProblem(snapshot.NotLimited,
+				"Nodes do not limit the variant, as its pod template requests no accelerators, or several kinds of them, or is not known: "+
+					"request the cards of one resource"))
 		default:
-			v.Pods = &snapshot.Pods{Set: usage.Set, Cards: v.found.Shape.Cards, Count: v.found.Shape.Pods, Placed: usage.Placed}
-			if len(usage.Quotas) > 0 {
-				v.Pods.Quotas, v.Pods.Admitted = usage.Quotas, usage.Admitted
-			}
+			v.Pods = &usage.Pods
 		}
 	}
 }
@@ -81,9 +72,9 @@ type foundVariant struct {
 	found *sources.Variant
 }
 
-func (v *foundVariant) exclude(reason, message string) {
+func (v *foundVariant) exclude(problem *snapshot.Problem) {
 	if v.Problem == nil {
-		v.Problem = &snapshot.Problem{Reason: reason, Message: message}
+		v.Problem = problem
 	}
 }
 
@@ -128,19 +119,4 @@ func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.P
 		pods = append(pods, held)
 	}
 	return pods
-}
-
-// buildNodeSet returns a node set with a name for people.
-func buildNodeSet(s *inventory.Set) snapshot.NodeSet {
-	set := snapshot.NodeSet{
-		Name: fmt.Sprintf("nodes with %s", s.Resource), Resource: s.Resource, Nodes: s.Nodes, Elastic: s.Elastic,
-		Within: s.Within, Overlaps: s.Overlaps,
-	}
-	if len(s.Products) > 0 {
-		set.Name += " (" + strings.Join(s.Products, ", ") + ")"
-	}
-	for _, f := range s.Free {
-		set.Free = append(set.Free, snapshot.FreeNodes{Cards: f.Cards, Nodes: f.Nodes})
-	}
-	return set
 }

@@ -11,7 +11,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // gpus has variants whose pods request two cards of H100 and one of L40S, and nodes of both.
@@ -118,7 +117,7 @@ func TestNodesAreNotKnown(t *testing.T) {
 	r.now = r.now.Add(r.p.Window * 2)
 	assert.Equal(t, map[string]int{"big": 2, "small": 4}, r.pass(t))
 	s, d := r.last()
-	assert.Equal(t, sources.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason)
+	assert.Equal(t, snapshot.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason)
 	assert.Equal(t, decision.Excluded, d.Variants[0].Reason)
 	assert.Contains(t, d.Variants[0].Message, "grant list and watch of nodes")
 
@@ -145,7 +144,7 @@ func TestInvalidNode(t *testing.T) {
 		r.load.Rate = 100e6
 		assert.Equal(t, map[string]int{"big": 1, "small": 4}, r.pass(t), name)
 		s, _ := r.last()
-		assert.Equal(t, sources.InventoryInvalid, s.Groups[0].Variants[0].Problem.Reason, name)
+		assert.Equal(t, snapshot.InventoryInvalid, s.Groups[0].Variants[0].Problem.Reason, name)
 		assert.Nil(t, s.Groups[0].Variants[1].Problem, name)
 	}
 }
@@ -156,5 +155,5 @@ func TestVariantWithoutCards(t *testing.T) {
 	r := limiter(t, strings.Replace(gpus, "limits: {nvidia.com/gpu: 2}", "limits: {cpu: 2}", 1))
 	r.load.Rate = 100e6
 	assert.Equal(t, map[string]int{"big": 7, "small": 1}, r.pass(t))
-	assert.Equal(t, sources.NotLimited, r.outcomes[0].Sources.Groups[0].Variants[0].Notes[0].Reason)
+	assert.Equal(t, snapshot.NotLimited, r.outcomes[0].Sources.Groups[0].Variants[0].Notes[0].Reason)
 }

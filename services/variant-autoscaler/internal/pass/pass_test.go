@@ -308,7 +308,7 @@ func TestOwnedTarget(t *testing.T) {
 	r.p.Writes = true
 	got := r.pass(t)
 	assert.Equal(t, 1, got["small"])
-	assert.Equal(t, sources.TargetOwnedByAutoscaler, r.outcomes[1].Snapshot.Groups[0].Variants[1].Problem.Reason)
+	assert.Equal(t, snapshot.TargetOwnedByAutoscaler, r.outcomes[1].Snapshot.Groups[0].Variants[1].Problem.Reason)
 	assert.Equal(t, 7, got["big"], "it serves all of the load")
 	r.p.Writes = false
 	r.pass(t)
@@ -474,7 +474,7 @@ func TestTooManyLimits(t *testing.T) {
 	excluded := 0
 	for i := range snap.Groups {
 		if p := snap.Groups[i].Variants[0].Problem; p != nil {
-			assert.Equal(t, sources.LimitExceeded, p.Reason)
+			assert.Equal(t, snapshot.LimitExceeded, p.Reason)
 			assert.Less(t, i, 203, "the newest")
 			excluded++
 		}
@@ -511,5 +511,5 @@ func TestManyVariants(t *testing.T) {
 	}
 	o := r.outcomes[0]
 	assert.Len(t, o.Sources.Rejected, 19_000)
-	assert.Equal(t, sources.LimitExceeded, o.Sources.Rejected[0].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, o.Sources.Rejected[0].Problem.Reason)
 }

@@ -2,14 +2,12 @@ package pass
 
 import (
 	"errors"
-	"fmt"
 
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // readQueues returns what the objects of Kueue say, and the LocalQueue of each variant. A variant that Kueue manages keeps its replicas
@@ -32,8 +30,8 @@ func (p *Passes) readQueues(
 		var err error
 		queues[i], err = read(cache.ObjectName{Namespace: v.Namespace, Name: v.found.Queue})
 		if err != nil {
-			v.exclude(problemReason(err), fmt.Sprintf("LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s",
-				v.Namespace, v.found.Queue, err))
+			v.exclude(snapshot.NewProblem(problemReason(err),
+				"LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
 		}
 	}
 	if !used {
@@ -63,8 +61,9 @@ func excludeQueued(variants []*foundVariant, pods []inventory.Pod) {
 	}
 	for i, v := range variants {
 		if (queued[i] || v.found.Queued) && v.found.Shape.Cards > 0 {
-			v.exclude(sources.InventoryUnknown, "Kueue manages the workload, and ClusterQueues and ResourceFlavors of kueue.x-k8s.io/v1beta2 or v1beta1 cannot be listed: "+
-				"grant list and watch of them (limiter.enabled of the chart), install a version of Kueue that serves them, or turn the limiter off")
+			v.exclude(snapshot.NewProblem(snapshot.InventoryUnknown,
+				"Kueue manages the workload, and ClusterQueues and ResourceFlavors of kueue.x-k8s.io/v1beta2 or v1beta1 cannot be listed: "+
+					"grant list and watch of them (limiter.enabled of the chart), install a version of Kueue that serves them, or turn the limiter off"))
 		}
 	}
 }
@@ -72,17 +71,9 @@ func excludeQueued(variants []*foundVariant, pods []inventory.Pod) {
 func problemReason(err error) string {
 	switch {
 	case errors.Is(err, informers.ErrQueueNotFound):
-		return sources.QueueNotFound
+		return snapshot.QueueNotFound
 	case errors.Is(err, informers.ErrTooManyQueues):
-		return sources.LimitExceeded
+		return snapshot.LimitExceeded
 	}
-	return sources.InventoryUnknown
-}
-
-// buildQuota returns a quota with a name for people.
-func buildQuota(q *inventory.Quota) snapshot.Quota {
-	return snapshot.Quota{
-		Name: fmt.Sprintf("quota of %s for %s of flavor %s", q.Owner, q.Resource, q.Flavor), Parent: q.Parent,
-		Nominal: q.Nominal, Borrowing: q.Borrowing, Lending: q.Lending, Used: q.Used,
-	}
+	return snapshot.InventoryUnknown
 }

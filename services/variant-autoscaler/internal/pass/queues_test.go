@@ -17,7 +17,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 // fakeQueues are the LocalQueues of a world of objects.
@@ -128,13 +127,13 @@ func TestQueueProblems(t *testing.T) {
 		name, from, to string
 		want, message  string
 	}{
-		{"no LocalQueue", "metadata: {name: models}", "metadata: {name: others}", sources.QueueNotFound, "LocalQueue ns/models, which the label kueue.x-k8s.io/queue-name names, is not known: it does not exist"},
-		{"no ClusterQueue", "metadata: {name: serving}", "metadata: {name: others}", sources.QueueNotFound, `ClusterQueue "serving" does not exist`},
-		{"stopped LocalQueue", "spec: {clusterQueue: serving}", "spec: {clusterQueue: serving, stopPolicy: Hold}", sources.QueueInactive, `LocalQueue ns/models admits no pods: its stopPolicy is "Hold". Set None`},
-		{"stopped ClusterQueue", "spec:\n  resourceGroups:", "spec:\n  stopPolicy: HoldAndDrain\n  resourceGroups:", sources.QueueInactive, "ClusterQueue serving admits no pods"},
-		{"inactive ClusterQueue", "status: {flavorsReservation", "status: {conditions: [{type: Active, status: 'False', reason: FlavorNotFound, message: gone}], flavorsReservation", sources.QueueInactive, "its condition Active is False (FlavorNotFound: gone)"},
-		{"no flavor", "spec: {nodeLabels: {gpu: H100}}", "spec: {nodeLabels: {gpu: H200}}", sources.QuotaMissing, "ClusterQueue serving has no quota for nvidia.com/gpu in a flavor that suits"},
-		{"negative quota", "nominalQuota: 6", "nominalQuota: -6", sources.InventoryInvalid, "ClusterQueue serving has a quota or a use of nvidia.com/gpu in flavor h100 that cannot be true"},
+		{"no LocalQueue", "metadata: {name: models}", "metadata: {name: others}", snapshot.QueueNotFound, "LocalQueue ns/models, which the label kueue.x-k8s.io/queue-name names, is not known: it does not exist"},
+		{"no ClusterQueue", "metadata: {name: serving}", "metadata: {name: others}", snapshot.QueueNotFound, `ClusterQueue "serving" does not exist`},
+		{"stopped LocalQueue", "spec: {clusterQueue: serving}", "spec: {clusterQueue: serving, stopPolicy: Hold}", snapshot.QueueInactive, `LocalQueue ns/models admits no pods: its stopPolicy is "Hold". Set None`},
+		{"stopped ClusterQueue", "spec:\n  resourceGroups:", "spec:\n  stopPolicy: HoldAndDrain\n  resourceGroups:", snapshot.QueueInactive, "ClusterQueue serving admits no pods"},
+		{"inactive ClusterQueue", "status: {flavorsReservation", "status: {conditions: [{type: Active, status: 'False', reason: FlavorNotFound, message: gone}], flavorsReservation", snapshot.QueueInactive, "its condition Active is False (FlavorNotFound: gone)"},
+		{"no flavor", "spec: {nodeLabels: {gpu: H100}}", "spec: {nodeLabels: {gpu: H200}}", snapshot.QuotaMissing, "ClusterQueue serving has no quota for nvidia.com/gpu in a flavor that suits"},
+		{"negative quota", "nominalQuota: 6", "nominalQuota: -6", snapshot.InventoryInvalid, "ClusterQueue serving has a quota or a use of nvidia.com/gpu in flavor h100 that cannot be true"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +164,7 @@ func TestQueuesAreNotKnown(t *testing.T) {
 		}
 		assert.Equal(t, before, after, name)
 		require.NotNil(t, s.Groups[0].Variants[0].Problem, name)
-		assert.Equal(t, sources.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason, name)
+		assert.Equal(t, snapshot.InventoryUnknown, s.Groups[0].Variants[0].Problem.Reason, name)
 		assert.Contains(t, d.Variants[0].Message, "Kueue manages the workload, and ClusterQueues and ResourceFlavors of kueue.x-k8s.io/v1beta2 or v1beta1 cannot be listed", name)
 	}
 
@@ -174,7 +173,7 @@ func TestQueuesAreNotKnown(t *testing.T) {
 	r.pass(t)
 	s, _ := r.last()
 	assert.Contains(t, s.Groups[0].Variants[0].Problem.Message, "ClusterQueue serving is in a cohort, and Cohorts cannot be listed")
-	for err, want := range map[error]string{errors.New("timeout"): sources.InventoryUnknown, fmt.Errorf("%w", informers.ErrTooManyQueues): sources.LimitExceeded} {
+	for err, want := range map[error]string{errors.New("timeout"): snapshot.InventoryUnknown, fmt.Errorf("%w", informers.ErrTooManyQueues): snapshot.LimitExceeded} {
 		r = limiter(t, queued)
 		r.p.LocalQueues.(*fakeQueues).err = err
 		r.pass(t)

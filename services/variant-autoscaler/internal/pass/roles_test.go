@@ -14,7 +14,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 const roleVariants = `
@@ -109,7 +108,7 @@ func TestRolesLieOrChange(t *testing.T) {
 	o := r.minutes(t, 3)
 	problem := o.Snapshot.Groups[1].Variants[0].Problem
 	require.NotNil(t, problem)
-	assert.Equal(t, sources.RoleMismatch, problem.Reason)
+	assert.Equal(t, snapshot.RoleMismatch, problem.Reason)
 	assert.Contains(t, problem.Message, "generate 9 tokens for a request: set the label llm-d.ai/role")
 	assert.Equal(t, decision.Excluded, o.Decision.Groups[1].Variants[0].Reason)
 	assert.Equal(t, 1, o.Decision.Groups[1].Variants[0].Desired)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -81,8 +80,8 @@ func addLimits(snap *snapshot.Snapshot, s *settings.Settings, namespaces []strin
 	snap.Limits = s.Limits(slices.DeleteFunc(namespaces, func(namespace string) bool { return excluded[namespace] }))
 	for i := range snap.Groups {
 		if g := &snap.Groups[i]; excluded[g.Namespace] {
-			excludeVariants(g, &snapshot.Problem{Reason: sources.LimitExceeded, Message: fmt.Sprintf(
-				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)})
+			excludeVariants(g, snapshot.NewProblem(snapshot.LimitExceeded,
+				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits))
 		}
 	}
 }
@@ -240,7 +239,7 @@ func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now tim
 	if v.Previous, v.Decided = p.memory.PreviousDecision(key); !v.Decided {
 		p.restoreStatus(v, in.Status, now)
 	}
-	if v.Problem != nil && v.Problem.Reason == sources.Paused {
+	if v.Problem != nil && v.Problem.Reason == snapshot.Paused {
 		v.Previous = v.Now // the last decision had no effect
 	}
 	v.Tried, v.Trying = p.memory.TrialSince(key)
@@ -286,8 +285,8 @@ func (p *Passes) restoreStatus(v *snapshot.Variant, status []byte, now time.Time
 // checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.
 func checkRole(v *snapshot.Variant, s *snapshot.Sample, role snapshot.Role) {
 	if role == snapshot.Prefill && v.Problem == nil && s != nil && s.Output > snapshot.MostPrefillOutput {
-		v.Problem = &snapshot.Problem{Reason: sources.RoleMismatch, Message: fmt.Sprintf(
-			"the pods have the role prefill, and generate %.0f tokens for a request: set the label %s of the pod template to both, or let the picker send them prefills only", s.Output, sources.LabelRole)}
+		v.Problem = snapshot.NewProblem(snapshot.RoleMismatch,
+			"the pods have the role prefill, and generate %.0f tokens for a request: set the label %s of the pod template to both, or let the picker send them prefills only", s.Output, sources.LabelRole)
 	}
 }
 

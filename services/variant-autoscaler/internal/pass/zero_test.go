@@ -12,7 +12,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 const pool = `
@@ -237,5 +236,5 @@ metadata: {name: small, annotations: {autoscaling.keda.sh/paused-replicas: "0"}}
 spec: {scaleTargetRef: {name: small}, triggers: [{type: external-push, metadata: {scalerAddress: "variant-autoscaler-scaler:9443"}}]}
 `)
 	assert.Equal(t, map[string]int{"big": 1, "small": 0}, r.pass(t))
-	assert.Equal(t, sources.Paused, r.outcomes[len(r.outcomes)-1].Snapshot.Groups[0].Variants[1].Problem.Reason)
+	assert.Equal(t, snapshot.Paused, r.outcomes[len(r.outcomes)-1].Snapshot.Groups[0].Variants[1].Problem.Reason)
 }

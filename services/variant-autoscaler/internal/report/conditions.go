@@ -20,9 +20,6 @@ const (
 	maxMessage = 1024
 	// fullShare is a share that is served completely.
 	fullShare = 1_000_000
-
-	// targetConflict is the problem of a variant whose target another one has.
-	targetConflict = "TargetConflict"
 )
 
 // remedies are what to do about reasons of False, where the message of a decision does not say it.
@@ -51,7 +48,7 @@ func (in *StatusInput) allConditions() []metav1.Condition {
 
 // problemReason returns the reason that conditions have for a problem.
 func problemReason(p *snapshot.Problem) string {
-	if p.Reason == targetConflict {
+	if p.Reason == snapshot.TargetConflict {
 		return v1alpha1.ReasonSuppressedDueToConflict
 	}
 	return p.Reason
@@ -149,7 +146,7 @@ func (in *StatusInput) targetConflict() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionDeploymentTargetConflict, Status: metav1.ConditionTrue}
 	won := slices.IndexFunc(in.Notes, func(n snapshot.Problem) bool { return n.Reason == v1alpha1.ReasonConflictResolvedByArbitration })
 	switch p := in.Variant.Problem; {
-	case p != nil && p.Reason == targetConflict:
+	case p != nil && p.Reason == snapshot.TargetConflict:
 		c.Reason, c.Message = v1alpha1.ReasonSuppressedDueToConflict, p.Message
 	case won >= 0:
 		c.Reason, c.Message = v1alpha1.ReasonConflictResolvedByArbitration, in.Notes[won].Message

@@ -156,7 +156,7 @@ func (p *Publisher) EndTerm() {
 func conflictLosers(found *sources.Result) []snapshot.Variant {
 	var losers []snapshot.Variant
 	for i := range found.Rejected {
-		if v := &found.Rejected[i]; v.Problem != nil && v.Problem.Reason == sources.TargetConflict {
+		if v := &found.Rejected[i]; v.Problem != nil && v.Problem.Reason == snapshot.TargetConflict {
 			losers = append(losers, v.Variant)
 		}
 	}

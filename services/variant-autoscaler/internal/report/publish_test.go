@@ -75,7 +75,7 @@ func variant(source snapshot.Source, name string) sources.Variant {
 // outcome is a pass over a VariantAutoscaling and an annotated object, and a loser of a conflict with the former.
 func outcome() *pass.Outcome {
 	loser := variant(snapshot.VariantAutoscaling, "loser")
-	loser.Problem = &snapshot.Problem{Reason: sources.TargetConflict, Message: "chat has the target"}
+	loser.Problem = &snapshot.Problem{Reason: snapshot.TargetConflict, Message: "chat has the target"}
 	loser.Target.Name = "chat"
 	group := sources.Group{Variants: []sources.Variant{variant(snapshot.VariantAutoscaling, "chat"), variant(snapshot.HorizontalPodAutoscaler, "hpa")}}
 	s := &snapshot.Snapshot{Groups: []snapshot.Group{{Namespace: "a", Load: snapshot.Load{State: snapshot.Found}}}}

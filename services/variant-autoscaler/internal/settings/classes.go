@@ -264,8 +264,8 @@ func (c *classes) findClass(namespace, model, key string) (Class, *snapshot.Prob
 		}
 		return found.withNote(), nil
 	}
-	return Class{}, &snapshot.Problem{Reason: ReasonNoClass, Message: fmt.Sprintf(
-		"no service class lists %s: add it to a class, or add %s", modelName{namespace, model}, defaultModel)}
+	return Class{}, snapshot.NewProblem(ReasonNoClass, "no service class lists %s: add it to a class, or add %s",
+		modelName{namespace, model}, defaultModel)
 }
 
 // withNote returns the class, with what its variants should know.

@@ -336,9 +336,3 @@ type Measured struct {
 	Samples int     `json:"samples"`
 	Source  string  `json:"source"` // picker or engine
 }
-
-// Problem says why a variant is not part of the choice.
-type Problem struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"` // what happened, and what to do
-}

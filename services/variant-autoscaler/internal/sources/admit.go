@@ -40,13 +40,13 @@ func admitVariants(variants []*Variant, perNamespace func(namespace string) int)
 		switch {
 		case target.Name != "" && targets[target] != nil:
 			winner := targets[target]
-			v.rejectWith(TargetConflict, "%s %s has the same target and decides for it: delete one of the two, or remove the annotation %s",
+			v.rejectWith(snapshot.TargetConflict, "%s %s has the same target and decides for it: delete one of the two, or remove the annotation %s",
 				winner.Source, winner.Name, informers.AnnotationManaged)
 			if len(winner.Notes) == 0 { // one is enough: there can be thousands of others
-				winner.addNote(ConflictResolved, "%s %s has the same target, and is ignored: delete one of the two", v.Source, v.Name)
+				winner.addNote(snapshot.ConflictResolved, "%s %s has the same target, and is ignored: delete one of the two", v.Source, v.Name)
 			}
 		case names[name] != nil:
-			v.rejectWith(NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source,
+			v.rejectWith(snapshot.NameConflict, "%s %s has the same name, so their metrics would be the same: rename one of the two", names[name].Source,
 				v.Name)
 		default:
 			names[name], targets[target] = v, v
@@ -78,9 +78,9 @@ func limitNumber(variants []*Variant, perNamespace func(namespace string) int) {
 		seen[v.Namespace]++
 		switch n, most := seen[v.Namespace], perNamespace(v.Namespace); {
 		case n > most:
-			v.rejectWith(LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
+			v.rejectWith(snapshot.LimitExceeded, "the namespace has more than %d variants: delete some, or ask an administrator for a larger limit", most)
 		case n > level, total == optimizer.MaxVariants:
-			v.rejectWith(LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some",
+			v.rejectWith(snapshot.LimitExceeded, "all namespaces together have more than %d variants, and this one more than %d: delete some",
 				optimizer.MaxVariants, level)
 		default:
 			total++

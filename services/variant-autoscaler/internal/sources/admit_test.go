@@ -53,7 +53,7 @@ func TestAllNamespacesTogether(t *testing.T) {
 				counts[v.Namespace]++
 				counts[""]++
 			} else {
-				assert.Equal(t, LimitExceeded, v.Problem.Reason)
+				assert.Equal(t, snapshot.LimitExceeded, v.Problem.Reason)
 			}
 		}
 		return counts

@@ -35,7 +35,7 @@ func (v *Variant) readCost() {
 	}
 	cost, err := settings.ParseAmount(text)
 	if err != nil || cost > maxCost {
-		v.rejectWith(InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
+		v.rejectWith(snapshot.InvalidConfiguration, "the cost is %q: use a number such as 12.5, of at most %d", text, int64(maxCost/micro))
 		return
 	}
 	v.declaredCost = &cost
@@ -87,10 +87,10 @@ func (v *Variant) priceCards(prices map[string]int64) {
 	price, known := prices[v.Accelerator]
 	switch {
 	case !known:
-		v.rejectWith(UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
+		v.rejectWith(snapshot.UnknownAccelerator, "accelerator %q has no price: add it to the ConfigMap accelerator-unit-costs, or set the cost of every variant of the model",
 			v.Accelerator)
 	case price < 0 || price > maxCost/v.Cards:
-		v.rejectWith(InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards,
+		v.rejectWith(snapshot.InvalidConfiguration, "%d cards of accelerator %q cost too much: correct its price, or the number of cards", v.Cards,
 			v.Accelerator)
 	default:
 		v.Cost = price * v.Cards
@@ -112,15 +112,15 @@ func boundCosts(groups []Group) {
 			continue
 		}
 		if v.Cost > level { // there are more than 200 000 variants
-			v.rejectWith(LimitExceeded, "a replica costs more than the optimizer can add up: lower the cost")
+			v.rejectWith(snapshot.LimitExceeded, "a replica costs more than the optimizer can add up: lower the cost")
 			v.Cost = level
 		}
 		most := int(level / v.Cost)
 		if asked := v.largestMax(); asked > 0 {
-			v.addNote(LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", asked, most)
+			v.addNote(snapshot.LimitExceeded, "%d replicas cost more than the optimizer can add up: at most %d are used", asked, most)
 		}
 		if least := v.largestMin(); least > most {
-			v.rejectWith(LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", least)
+			v.rejectWith(snapshot.LimitExceeded, "%d replicas cost more than the optimizer can add up: lower the cost or the minimum", least)
 			v.Min, v.Schedule = min(v.Min, most), nil
 		}
 		v.lowerMaximums(most)

@@ -225,8 +225,8 @@ func TestCards(t *testing.T) {
 		{"nvidia.com/gpu: 8", "4", 4, ""},
 		{"cpu: 1", "null", 1, ""},
 		{"amd.com/gpu: '1000000'", "null", 1_000_000, ""},
-		{"amd.com/gpu: '1000001'", "null", 1, sources.InvalidConfiguration},
-		{"amd.com/gpu: many", "null", 1, sources.InvalidConfiguration},
+		{"amd.com/gpu: '1000001'", "null", 1, snapshot.InvalidConfiguration},
+		{"amd.com/gpu: many", "null", 1, snapshot.InvalidConfiguration},
 		{"amd.com/gpu: many", "2", 2, ""},
 	}
 	for _, tt := range tests {
@@ -355,7 +355,7 @@ func TestClasses(t *testing.T) {
 			assert.Equal(t, tt.class, got.Groups[0].Class)
 			var invalid []string
 			for i := range got.Groups[0].Variants {
-				if v := &got.Groups[0].Variants[i]; v.Problem != nil && v.Problem.Reason == sources.InvalidConfiguration {
+				if v := &got.Groups[0].Variants[i]; v.Problem != nil && v.Problem.Reason == snapshot.InvalidConfiguration {
 					invalid = append(invalid, v.Name)
 				}
 			}
@@ -379,7 +379,7 @@ func TestManyOfEverything(t *testing.T) {
 	got := collect(t, sources.Params{}, objects...)
 	valid(t, got)
 	assert.Len(t, got.Rejected, all-sources.DefaultPerNamespace)
-	assert.Equal(t, sources.LimitExceeded, got.Rejected[0].Problem.Reason)
+	assert.Equal(t, snapshot.LimitExceeded, got.Rejected[0].Problem.Reason)
 	require.Len(t, got.Groups, 2)
 	assert.Nil(t, got.Groups[0].Variants[0].Problem)
 	assert.Len(t, got.Groups[1].Variants, sources.DefaultPerNamespace)

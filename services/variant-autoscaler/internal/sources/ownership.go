@@ -30,9 +30,9 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 		if a.Follows {
 			return Ownership{Follower: name, Idle: a.IdleAtZero && !a.OfKEDA}
 		}
-		return Ownership{Problem: &snapshot.Problem{Reason: TargetOwnedByAutoscaler, Message: fmt.Sprintf(
+		return Ownership{Problem: snapshot.NewProblem(snapshot.TargetOwnedByAutoscaler,
 			"%s scales %s %s, and does not follow this program: delete it%s, or let it follow the metric wva_desired_replicas",
-			name, t.Kind, t.Name, remedyOfOME(controllerOf(world, namespace, t)))}}
+			name, t.Kind, t.Name, remedyOfOME(controllerOf(world, namespace, t)))}
 	}
 	if c := controllerOf(world, namespace, t); c != nil && !c.LeavesReplicas {
 		return Ownership{Problem: controllerProblem(c, t)}
@@ -44,17 +44,17 @@ func OwnershipOf(world informers.Caches, namespace string, t snapshot.Target) Ow
 func controllerProblem(c *informers.Controller, t snapshot.Target) *snapshot.Problem {
 	switch {
 	case c.IsOME() && t.Kind == informers.LeaderWorkerSet:
-		return &snapshot.Problem{Reason: UnsupportedTarget, Message: fmt.Sprintf(
+		return snapshot.NewProblem(snapshot.UnsupportedTarget,
 			"OME writes the replicas of %s %s from minReplicas of InferenceService %s: set them there. With OME 1.3, you can use the deployment mode OMENative, "+
-				"the autoscaler class External, and a variant for the InferenceReplica", t.Kind, t.Name, c.Name)}
+				"the autoscaler class External, and a variant for the InferenceReplica", t.Kind, t.Name, c.Name)
 	case c.IsOME():
-		return &snapshot.Problem{Reason: UnsupportedTarget, Message: fmt.Sprintf(
+		return snapshot.NewProblem(snapshot.UnsupportedTarget,
 			"OME has the replicas of %s %s: set the annotation %s: %s on InferenceService %s, and OME leaves them to this program",
-			t.Kind, t.Name, informers.AnnotationOMEAutoscaler, informers.OMEAutoscalerExternal, c.Name)}
+			t.Kind, t.Name, informers.AnnotationOMEAutoscaler, informers.OMEAutoscalerExternal, c.Name)
 	}
-	return &snapshot.Problem{Reason: TargetOwnedByController, Message: fmt.Sprintf(
+	return snapshot.NewProblem(snapshot.TargetOwnedByController,
 		"%s %s of group %q controls %s %s, and would undo a change of its replicas: scale that object, or let an autoscaler follow the metric wva_desired_replicas",
-		c.Kind, c.Name, c.Group, t.Kind, t.Name)}
+		c.Kind, c.Name, c.Group, t.Kind, t.Name)
 }
 
 // remedyOfOME says how to delete an autoscaler of a target, where OME makes it again.

@@ -97,7 +97,7 @@ func TestLeaderWorkerSetOfOME(t *testing.T) {
 	require.NoError(t, err)
 	p := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "x"}).Problem
 	require.NotNil(t, p)
-	assert.Equal(t, sources.UnsupportedTarget, p.Reason)
+	assert.Equal(t, snapshot.UnsupportedTarget, p.Reason)
 	assert.Contains(t, p.Message, "from minReplicas of InferenceService chat: set them there")
 }
 

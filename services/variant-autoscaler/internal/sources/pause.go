@@ -3,6 +3,7 @@ package sources
 import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // obeyPause bounds a variant by the replicas that its target keeps while KEDA is told not to scale it: others of its model are planned
@@ -15,10 +16,10 @@ func (c *collector) obeyPause(v *Variant) {
 	const remedy = "remove its annotations autoscaling.keda.sh/paused"
 	v.Schedule = nil // KEDA obeys no bounds now
 	if v.bindTo(a.Pause) {
-		v.addNote(Paused, "%s %s is paused, and keeps replicas of %s %s: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
+		v.addNote(snapshot.Paused, "%s %s is paused, and keeps replicas of %s %s: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
 	} else {
 		v.Min = 0
-		v.rejectWith(Paused, "%s %s is paused, and leaves %s %s without replicas: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
+		v.rejectWith(snapshot.Paused, "%s %s is paused, and leaves %s %s without replicas: %s", a.Source, a.Name, v.Target.Kind, v.Target.Name, remedy)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // maxPools is the number of InferencePools of a namespace that are looked at, the oldest first. It bounds the comparisons with the pods of
@@ -25,7 +26,7 @@ func (c *collector) poolOf(v *Variant) string {
 		case first == "":
 			first = pool.Name
 		default:
-			v.addNote(SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first,
+			v.addNote(snapshot.SeveralPools, "InferencePools %s and %s both select the pods: the load is that of %s; make the selectors disjoint", first,
 				pool.Name, first)
 			return first
 		}

@@ -43,11 +43,11 @@ const (
 func (c *collector) readVariant(v *Variant) {
 	s := v.spec
 	if s.Invalid != "" {
-		v.rejectWith(InvalidConfiguration, "%s: correct it", s.Invalid)
+		v.rejectWith(snapshot.InvalidConfiguration, "%s: correct it", s.Invalid)
 	}
 	v.readNames()
 	if v.multiplies {
-		v.rejectWith(MetricTypeValue, "the metric has the type Value, which multiplies the present replicas by it: set the type AverageValue")
+		v.rejectWith(snapshot.MetricTypeValue, "the metric has the type Value, which multiplies the present replicas by it: set the type AverageValue")
 	}
 	v.readBounds()
 	v.readProfile()
@@ -73,18 +73,18 @@ func (v *Variant) readNames() {
 	v.Accelerator = s.Accelerator
 	switch {
 	case len(v.Name) > maxName:
-		v.rejectWith(InvalidConfiguration, "the name has more than %d characters: use a shorter one", maxName)
+		v.rejectWith(snapshot.InvalidConfiguration, "the name has more than %d characters: use a shorter one", maxName)
 	case s.Model == "" && v.Source == snapshot.VariantAutoscaling:
-		v.rejectWith(InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
+		v.rejectWith(snapshot.InvalidConfiguration, "spec.modelID is missing: set the name that the servers give to the model")
 	case s.Model == "":
-		v.rejectWith(InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model",
+		v.rejectWith(snapshot.InvalidConfiguration, "the annotation %s is missing: set the name that the servers give to the model",
 			informers.AnnotationModel)
 	}
 	for _, field := range []struct{ name, text string }{
 		{"name", v.Name}, {"model", s.Model}, {"accelerator", s.Accelerator}, {"name of the service class", s.Class.Name + s.Class.Key},
 	} {
 		if strings.ContainsFunc(field.text, unicode.IsControl) {
-			v.rejectWith(InvalidConfiguration, "the %s has control characters: remove them", field.name)
+			v.rejectWith(snapshot.InvalidConfiguration, "the %s has control characters: remove them", field.name)
 		}
 	}
 }
@@ -94,19 +94,19 @@ func (v *Variant) readBounds() {
 	low, high := v.declaredBounds()
 	switch {
 	case low < 0:
-		v.rejectWith(InvalidConfiguration, "the minimum of replicas is %d: use 0 or more", low)
+		v.rejectWith(snapshot.InvalidConfiguration, "the minimum of replicas is %d: use 0 or more", low)
 	case high.Set && high.Value < 1:
-		v.rejectWith(InvalidConfiguration, "the maximum of replicas is %d: use 1 or more", high.Value)
+		v.rejectWith(snapshot.InvalidConfiguration, "the maximum of replicas is %d: use 1 or more", high.Value)
 	case high.Set && high.Value < low:
-		v.rejectWith(InvalidConfiguration, "the maximum of replicas is %d, and the minimum %d: raise the maximum", high.Value, low)
+		v.rejectWith(snapshot.InvalidConfiguration, "the maximum of replicas is %d, and the minimum %d: raise the maximum", high.Value, low)
 	case low > optimizer.MaxReplicas:
-		v.rejectWith(LimitExceeded, "the minimum of replicas is %d: at most %d are possible", low, optimizer.MaxReplicas)
+		v.rejectWith(snapshot.LimitExceeded, "the minimum of replicas is %d: at most %d are possible", low, optimizer.MaxReplicas)
 	default:
 		if v.Min = int(low); high.Set {
 			v.Max = int(min(high.Value, optimizer.MaxReplicas))
 		}
 		if high.Value > optimizer.MaxReplicas {
-			v.addNote(LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
+			v.addNote(snapshot.LimitExceeded, "the maximum of replicas is %d: %d is used", high.Value, optimizer.MaxReplicas)
 		}
 	}
 	v.readSchedule()
@@ -119,10 +119,10 @@ func (v *Variant) readSchedule() {
 		b := v.BoundsOf(s)
 		switch {
 		case b.Max > 0 && b.Min > b.Max:
-			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry",
+			v.rejectWith(snapshot.InvalidConfiguration, "entry %d of the schedule has a minimum of %d replicas, and a maximum of %d: set both in the entry",
 				i, b.Min, b.Max)
 		case v.Source != snapshot.VariantAutoscaling && (b.Min < v.Min || b.Max > v.Max):
-			v.rejectWith(InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
+			v.rejectWith(snapshot.InvalidConfiguration, "entry %d of the schedule has bounds from %d to %d replicas, outside of those of the %s, %d to %d: it would not follow",
 				i, b.Min, b.Max, v.Source, v.Min, v.Max)
 		}
 	}
@@ -154,7 +154,7 @@ func (v *Variant) declaredBounds() (low int64, high informers.Number) {
 			high = informers.Number{Value: kedaMax, Set: true}
 		}
 		if s.IdleReplicas.Set && s.IdleReplicas.Value < low {
-			v.addNote(IdleReplicas, "KEDA runs %d replicas or more, or %d: between them, it runs more than planned", low, s.IdleReplicas.Value)
+			v.addNote(snapshot.IdleReplicas, "KEDA runs %d replicas or more, or %d: between them, it runs more than planned", low, s.IdleReplicas.Value)
 			low = s.IdleReplicas.Value
 		}
 	}
@@ -178,7 +178,7 @@ func (v *Variant) readProfile() {
 	} {
 		x, err := strconv.ParseFloat(strings.TrimSpace(field.text), 64)
 		if err != nil || !(x >= 0) || x > maxTime {
-			v.rejectWith(InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name,
+			v.rejectWith(snapshot.InvalidConfiguration, "variantProfile.perfParms.%s is %q: use a number of milliseconds from 0 to %d", field.name,
 				field.text, maxTime)
 			return
 		}
@@ -186,9 +186,9 @@ func (v *Variant) readProfile() {
 	}
 	switch {
 	case p.MaxBatch.Value < 1 || p.MaxBatch.Value > maxBatch:
-		v.rejectWith(InvalidConfiguration, "variantProfile.maxBatchSize is %d: use 1 to %d", p.MaxBatch.Value, maxBatch)
+		v.rejectWith(snapshot.InvalidConfiguration, "variantProfile.maxBatchSize is %d: use 1 to %d", p.MaxBatch.Value, maxBatch)
 	case math.Max(profile.Alpha+profile.Beta, profile.Gamma+profile.Delta) == 0:
-		v.rejectWith(InvalidConfiguration, "variantProfile says that requests take no time: use measured times")
+		v.rejectWith(snapshot.InvalidConfiguration, "variantProfile says that requests take no time: use measured times")
 	default:
 		v.Profile = profile
 	}
@@ -221,17 +221,17 @@ func (c *collector) resolveTarget(v *Variant) *informers.Workload {
 	reader := watchedReader(c.world, t)
 	switch {
 	case t.Name == "":
-		v.rejectWith(InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
+		v.rejectWith(snapshot.InvalidConfiguration, "spec.scaleTargetRef.name is missing: set the name of the workload")
 		return nil
 	case reader == nil:
 		return c.resolveScale(v)
 	case !reader.Listed():
-		v.rejectWith(UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
+		v.rejectWith(snapshot.UnsupportedTarget, "the cluster has no %ss: install their CRD", t.Kind)
 		return nil
 	}
 	w := informers.FindObject[informers.Workload](reader, cache.ObjectName{Namespace: v.Namespace, Name: t.Name})
 	if w == nil {
-		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		v.rejectWith(snapshot.TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	}
 	v.addPodsOf(c, v.targetOwner())
@@ -247,10 +247,10 @@ func (c *collector) resolveScale(v *Variant) *informers.Workload {
 	}
 	switch {
 	case errors.Is(err, scale.ErrNotFound):
-		v.rejectWith(TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
+		v.rejectWith(snapshot.TargetNotFound, "%s %q does not exist: create it, or correct spec.scaleTargetRef", t.Kind, t.Name)
 		return nil
 	case err != nil:
-		v.rejectWith(UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
+		v.rejectWith(snapshot.UnsupportedTarget, "the target is a %q of %q, and %s: use a Deployment, a StatefulSet, a LeaderWorkerSet, or a kind with a scale subresource", t.Kind, t.APIVersion, err)
 		return nil
 	}
 	return c.readScaled(v, scaled)
@@ -272,7 +272,7 @@ func (c *collector) readScaled(v *Variant, s *scale.Scale) *informers.Workload {
 	for i, o := range slices.SortedFunc(maps.Keys(workloads),
 		func(a, b informers.Owner) int { return cmp.Compare(a.String(), b.String()) }) {
 		if named := roleLabel(workloads[o].Labels); i > 0 && named != role {
-			v.rejectWith(UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind,
+			v.rejectWith(snapshot.UnsupportedRole, "%s %s has pods of the roles %q and %q: declare a variant for the target of each role", v.Target.Kind,
 				v.Target.Name, role, named)
 		} else {
 			role = named
@@ -323,7 +323,7 @@ func (v *Variant) readTarget(w *informers.Workload) {
 	v.labels, v.Shape, v.Queue, v.Queued, v.Claims = w.Labels, w.Shape, w.Queue, w.Queued, w.Claims
 	v.Now, v.Ready = int(min(max(w.Replicas, 0), optimizer.MaxReplicas)), int(min(max(w.Ready, 0), optimizer.MaxReplicas))
 	if w.Replicas > optimizer.MaxReplicas {
-		v.addNote(LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
+		v.addNote(snapshot.LimitExceeded, "%s %s has %d replicas: the optimizer sees %d", v.Target.Kind, v.Target.Name, w.Replicas, optimizer.MaxReplicas)
 	}
 }
 
@@ -345,11 +345,11 @@ func (v *Variant) readCards(w *informers.Workload) {
 	switch n := v.spec.Cards; {
 	case n.Set:
 		if cards = n.Value; cards < 1 || cards > maxCards {
-			v.rejectWith(InvalidConfiguration, "spec.acceleratorCount is %d: use 1 to %d", cards, maxCards)
+			v.rejectWith(snapshot.InvalidConfiguration, "spec.acceleratorCount is %d: use 1 to %d", cards, maxCards)
 		}
 	case w == nil || w.Cards == 0:
 	case w.Cards == informers.UnreadableCards || w.Cards > maxCards:
-		v.rejectWith(InvalidConfiguration, "%s %s requests no usable number of accelerators: use 1 to %d", v.Target.Kind, v.Target.Name, maxCards)
+		v.rejectWith(snapshot.InvalidConfiguration, "%s %s requests no usable number of accelerators: use 1 to %d", v.Target.Kind, v.Target.Name, maxCards)
 	default:
 		cards = w.Cards
 	}
@@ -360,7 +360,7 @@ func (v *Variant) readCards(w *informers.Workload) {
 func (v *Variant) readVariantID() {
 	want := fmt.Sprintf("%s-%s-%d", v.spec.Model, v.Accelerator, v.Cards)
 	if id := v.spec.VariantID; id != "" && id != want {
-		v.rejectWith(InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id,
+		v.rejectWith(snapshot.InvalidConfiguration, "spec.variantID is %q, but model, accelerator and number of cards make %q: correct one of them", id,
 			want)
 	}
 }

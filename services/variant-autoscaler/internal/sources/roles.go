@@ -40,9 +40,9 @@ func (c *collector) readRole(v *Variant) {
 	named := roleLabel(v.labels)
 	role, known := roleNames[named]
 	switch {
-	case v.Problem != nil && v.Problem.Reason == UnsupportedRole: // several roles
+	case v.Problem != nil && v.Problem.Reason == snapshot.UnsupportedRole: // several roles
 	case !known:
-		v.rejectWith(UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
+		v.rejectWith(snapshot.UnsupportedRole, "the pods have the role %q, for which no replicas can be planned: set the label %s of the pod template to prefill, decode or both", named, LabelRole)
 	case named != "":
 		v.role = role
 	case v.labels[labelService] == "":

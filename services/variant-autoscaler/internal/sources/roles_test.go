@@ -99,7 +99,7 @@ func TestRolesOfAModel(t *testing.T) {
 	}
 	assert.Equal(t, []snapshot.GroupKey{key(snapshot.Aggregated), key(snapshot.Decode), key(snapshot.Prefill)}, keys)
 	assert.Equal(t, "InvalidConfiguration", got.Groups[0].Variants[0].Problem.Reason, "another class")
-	assert.Equal(t, sources.UnknownAccelerator, got.Groups[2].Variants[0].Problem.Reason, "the costs of the others are those of cards")
+	assert.Equal(t, snapshot.UnknownAccelerator, got.Groups[2].Variants[0].Problem.Reason, "the costs of the others are those of cards")
 }
 
 // TestTargetOfSeveralRoles: the replicas of a target that makes both roles are neither.

@@ -8,7 +8,7 @@
 //	role           servers that only prefill, and those that only decode, are groups of their own
 //	bound          the costs of all variants together, so that the optimizer accepts them
 //
-// These objects are untrusted. An invalid one affects only its own variant: see problems.go.
+// These objects are untrusted. An invalid one affects only its own variant: see the reasons of package snapshot.
 package sources
 
 import (
@@ -105,12 +105,12 @@ func (v *Variant) targetOwner() informers.Owner {
 
 func (v *Variant) rejectWith(reason, format string, args ...any) {
 	if v.Problem == nil {
-		v.Problem = &snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		v.Problem = snapshot.NewProblem(reason, format, args...)
 	}
 }
 
 func (v *Variant) addNote(reason, format string, args ...any) {
-	v.Notes = append(v.Notes, snapshot.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	v.Notes = append(v.Notes, *snapshot.NewProblem(reason, format, args...))
 }
 
 // Collect returns the variants that the objects declare. It returns an error if objects of a kind that every cluster has are not known.
@@ -240,7 +240,7 @@ func (g *Group) agreeOnClass() {
 	g.Class = first.Class
 	for i := range g.Variants {
 		if v := &g.Variants[i]; v.Class != (informers.ClassRef{}) && v.Class != g.Class {
-			v.rejectWith(InvalidConfiguration, "spec.sloClassRef is %q, %q, but the older %s %s of the same model has %q, %q: set the same in both",
+			v.rejectWith(snapshot.InvalidConfiguration, "spec.sloClassRef is %q, %q, but the older %s %s of the same model has %q, %q: set the same in both",
 				v.Class.Name, v.Class.Key, first.Source, first.Name, g.Class.Name, g.Class.Key)
 		}
 	}

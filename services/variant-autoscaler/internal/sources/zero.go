@@ -2,6 +2,7 @@ package sources
 
 import (
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // keepLastReplica gives a variant of a model that may have no replicas a minimum of one, if the controller of its target does not let it go
@@ -40,5 +41,5 @@ func (c *collector) keepServiceReplica(v *Variant, owner *informers.Controller, 
 
 func (v *Variant) keepOneReplica(format string, args ...any) {
 	v.Min = 1
-	v.addNote(ZeroUnreachable, format, args...)
+	v.addNote(snapshot.ZeroUnreachable, format, args...)
 }

@@ -47,7 +47,7 @@ func TestZeroUnreachable(t *testing.T) {
 				assert.Empty(t, v.Notes)
 				return
 			}
-			assert.Equal(t, sources.ZeroUnreachable, v.Notes[0].Reason)
+			assert.Equal(t, snapshot.ZeroUnreachable, v.Notes[0].Reason)
 			assert.Contains(t, v.Notes[0].Message, "for zero,")
 		})
 	}

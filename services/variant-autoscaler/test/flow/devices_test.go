@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/kubetest"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // resourceSlice is a slice with four devices, of a generation of its pool.
@@ -65,7 +65,7 @@ variantProfile: {perfParms: {decodeParms: {alpha: "10", beta: "0"}, prefillParms
 		require.NoError(collect, err)
 		problem := p.last.Snapshot.Groups[0].Variants[0].Problem
 		require.NotNil(collect, problem)
-		require.Equal(collect, sources.DevicesNotFound, problem.Reason)
+		require.Equal(collect, snapshot.DevicesNotFound, problem.Reason)
 	}, kubetest.Patience, tick)
 	assert.Equal(t, 2, p.last.Decision.Groups[0].Variants[0].Desired, "the last decision stands")
 }

@@ -26,7 +26,6 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/pass"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
-	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
 
 const (
@@ -211,7 +210,7 @@ variantProfile: {perfParms: {decodeParms: {alpha: "10", beta: "0"}, prefillParms
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		v, _ = r.desires(p, 2)
 		require.NotNil(collect, v.Problem)
-		require.Equal(collect, sources.QueueNotFound, v.Problem.Reason)
+		require.Equal(collect, snapshot.QueueNotFound, v.Problem.Reason)
 	}, kubetest.Patience, tick)
 }
 

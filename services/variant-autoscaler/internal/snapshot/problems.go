@@ -1,6 +1,17 @@
-package sources
+package snapshot
 
-import "fairlead.dev/services/variant-autoscaler/internal/inventory"
+import "fmt"
+
+// Problem says why a variant is not part of the choice.
+type Problem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"` // what happened, and what to do
+}
+
+// NewProblem returns a problem with a formatted message.
+func NewProblem(reason, format string, args ...any) *Problem {
+	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
 
 // Reasons of problems. A variant with one of the first three is in Result.Rejected: nothing is decided for it. The others exclude a
 // variant from the choice, and it keeps its replicas.
@@ -47,18 +58,18 @@ const (
 	Paused = "Paused"
 	// InventoryUnknown: the limiter is on, and nodes cannot be listed, or the objects of Kueue for a workload that it manages. Remedy:
 	// grant the permission that the message names, or turn the limiter off.
-	InventoryUnknown = inventory.InventoryUnknown
+	InventoryUnknown = "InventoryUnknown"
 	// InventoryInvalid: a node that the variant could use, or a pod on it, or a quota of Kueue, has a number of cards that cannot be true.
 	// Remedy: correct it, or cordon the node.
-	InventoryInvalid = inventory.InventoryInvalid
+	InventoryInvalid = "InventoryInvalid"
 	// QueueNotFound, QueueInactive and QuotaMissing: Kueue would admit no pod of the variant. Remedy: the message names the LocalQueue or
 	// the ClusterQueue.
-	QueueNotFound = inventory.QueueNotFound
-	QueueInactive = inventory.QueueInactive
-	QuotaMissing  = inventory.QuotaMissing
+	QueueNotFound = "QueueNotFound"
+	QueueInactive = "QueueInactive"
+	QuotaMissing  = "QuotaMissing"
 	// DevicesNotFound and DevicesUnsupported: the devices that the pods claim cannot be counted. Remedy: the message says it.
-	DevicesNotFound    = inventory.DevicesNotFound
-	DevicesUnsupported = inventory.DevicesUnsupported
+	DevicesNotFound    = "DevicesNotFound"
+	DevicesUnsupported = "DevicesUnsupported"
 )
 
 // Reasons of notes, besides LimitExceeded.
