@@ -3,7 +3,6 @@ package learn
 import (
 	"math"
 	"math/bits"
-	"slices"
 )
 
 const terms = 4 // of a law
@@ -22,7 +21,7 @@ func fitCoefficients(rows []row) [terms]float64 {
 	scale := [terms]float64{}
 	for _, r := range rows {
 		for i, x := range r.x {
-			scale[i] = max(scale[i], abs(x))
+			scale[i] = max(scale[i], math.Abs(x))
 		}
 	}
 	weights := make([]float64, len(rows))
@@ -39,36 +38,17 @@ func fitCoefficients(rows []row) [terms]float64 {
 
 // reweightRows sets the weights of rows by how far they are off, in standard deviations estimated by the median.
 func reweightRows(rows []row, weights []float64, c *[terms]float64) {
-	type off struct{ by, w float64 }
-	var residuals []off
-	total := 0.0
+	var residuals []weighted
 	for i := range rows {
 		if r := &rows[i]; !r.prior {
-			residuals = append(residuals, off{abs(r.residualOf(c)), r.w})
-			total += r.w
-		}
-	}
-	slices.SortFunc(residuals, func(a, b off) int {
-		switch {
-		case a.by < b.by:
-			return -1
-		case a.by > b.by:
-			return 1
-		}
-		return 0
-	})
-	median, sum := 0.0, 0.0
-	for _, o := range residuals {
-		median = o.by
-		if sum += o.w; sum >= total/2 {
-			break
+			residuals = append(residuals, weighted{math.Abs(r.residualOf(c)), r.w})
 		}
 	}
 	const normal = 1.4826 // standard deviation of a normal distribution by the median of the absolute values
-	bound := huber * max(normal*median, minDeviation)
+	bound := huber * max(normal*weightedQuantile(residuals, 0.5), minDeviation)
 	for i := range rows {
 		if r := &rows[i]; !r.prior {
-			weights[i] = r.w * min(1, bound/max(abs(r.residualOf(c)), bound))
+			weights[i] = r.w * min(1, bound/max(math.Abs(r.residualOf(c)), bound))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -204,30 +205,25 @@ func tokenTime(points []point, now time.Time) float64 {
 		}
 		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncachedInput(), p.sampleWeight(now)}) // at least half of it
 	}
-	return lowerQuartile(times)
+	return weightedQuantile(times, lowerQuartile)
 }
+
+// lowerQuartile is the part of numbers that are below it.
+const lowerQuartile = 0.25
 
 // weighted is a number that counts by its weight.
 type weighted struct{ value, w float64 }
 
-// lowerQuartile returns the lower quartile of numbers, or 0 without any.
-func lowerQuartile(numbers []weighted) float64 {
+// weightedQuantile returns the number below which a part of the weight of all numbers is, or 0 without any.
+func weightedQuantile(numbers []weighted, part float64) float64 {
 	total := 0.0
 	for _, x := range numbers {
 		total += x.w
 	}
-	slices.SortFunc(numbers, func(a, b weighted) int {
-		switch {
-		case a.value < b.value:
-			return -1
-		case a.value > b.value:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(numbers, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
 	sum := 0.0
 	for _, x := range numbers {
-		if sum += x.w; sum >= total/4 { // quartile
+		if sum += x.w; sum >= total*part {
 			return x.value
 		}
 	}

@@ -26,8 +26,7 @@
 package learn
 
 import (
-	"encoding/json"
-	"fmt"
+	"math"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -46,17 +45,17 @@ type Learner struct {
 	prefill bool // the servers decode nothing
 }
 
-// state is what a Learner knows. It is JSON, so that a restart does not forget it.
+// state is what a Learner knows.
 type state struct {
-	Points  []point                `json:"points,omitempty"`
-	Samples int                    `json:"samples"`
-	Error   float64                `json:"error"`            // mean relative error of the predictions of the last samples
-	Errors  int                    `json:"errors"`           // number of them, at most errorMemory
-	Last    time.Time              `json:"last"`             // time of the last sample
-	Traffic traffic                `json:"traffic"`          // of the last sample with requests
-	KV      float64                `json:"kvTokens"`         // size of the cache of a replica
-	Picker  *snapshot.PickerSample `json:"picker,omitempty"` // of the last sample that had it
-	Pickers time.Time              `json:"pickerTime"`       // of that sample
+	Points  []point
+	Samples int
+	Error   float64                // mean relative error of the predictions of the last samples
+	Errors  int                    // number of them, at most errorMemory
+	Last    time.Time              // time of the last sample
+	Traffic traffic                // of the last sample with requests
+	KV      float64                // size of the cache of a replica
+	Picker  *snapshot.PickerSample // of the last sample that had it
+	Pickers time.Time              // of that sample
 }
 
 // New returns a Learner that knows nothing.
@@ -64,22 +63,6 @@ func New() *Learner { return &Learner{} }
 
 // NewPrefill returns a Learner of servers that only prefill.
 func NewPrefill() *Learner { return &Learner{prefill: true} }
-
-// MarshalJSON returns the state.
-func (l *Learner) MarshalJSON() ([]byte, error) { return json.Marshal(&l.state) }
-
-// UnmarshalJSON restores a state. A state that no Learner can have is an error, and changes nothing.
-func (l *Learner) UnmarshalJSON(text []byte) error {
-	var s state
-	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("parse learned state: %w", err)
-	}
-	if err := s.validate(); err != nil {
-		return fmt.Errorf("learned state: %w; delete it to start anew", err)
-	}
-	l.state = s
-	return nil
-}
 
 // Observe adds a sample and returns what the Learner knows, for the given targets. A sample that is not newer than the last one, that
 // has impossible numbers or that comes from no replica adds nothing.
@@ -160,7 +143,7 @@ func (s *state) recordError(expected, seen float64) {
 	if seen <= 0 || expected <= 0 {
 		return
 	}
-	off := min(abs(expected/seen-1), 1)
+	off := min(math.Abs(expected/seen-1), 1)
 	s.Errors = min(s.Errors+1, errorMemory)
 	s.Error += (off - s.Error) / float64(s.Errors)
 }

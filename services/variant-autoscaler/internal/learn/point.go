@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 
 // traffic is the mean size of requests.
 type traffic struct {
-	Input  float64 `json:"input"`
-	Output float64 `json:"output"`
-	Cached float64 `json:"cached"` // part of the input
+	Input  float64
+	Output float64
+	Cached float64 // part of the input
 }
 
 func (t traffic) uncachedInput() float64 { return t.Input * (1 - t.Cached) }
@@ -27,20 +26,18 @@ func (t traffic) decodeSteps() float64 { return max(t.Output-1, 1) }
 // point is what the servers showed at one batch size and one kind of traffic, as an average of samples.
 type point struct {
 	traffic
-	Time    time.Time `json:"time"` // of the last sample
-	Count   float64   `json:"count"`
-	Anchor  float64   `json:"anchor"` // batch of the first sample: points do not follow a load that changes slowly
-	Running float64   `json:"running"`
-	Batch   float64   `json:"batch"` // that a request meets in a decode step, with itself
-	Waiting float64   `json:"waiting"`
-	Rate    float64   `json:"rate"`
-	Prefill float64   `json:"prefill"`
-	TTFT    float64   `json:"ttft"`
-	ITL     float64   `json:"itl"`
-	KVUsage float64   `json:"kvUsage"`
+	Time    time.Time // of the last sample
+	Count   float64
+	Anchor  float64 // batch of the first sample: points do not follow a load that changes slowly
+	Running float64
+	Batch   float64 // that a request meets in a decode step, with itself
+	Waiting float64
+	Rate    float64
+	Prefill float64
+	TTFT    float64
+	ITL     float64
+	KVUsage float64
 }
-
-var errState = errors.New("impossible numbers")
 
 // newPoint returns the point of a sample, or false if the servers had no requests, or did not show how long they took.
 func newPoint(s *snapshot.Sample) (point, bool) {
@@ -145,7 +142,7 @@ func (t traffic) isSimilar(o traffic) bool {
 		logDistance(t.Output, o.Output) < sizeWidth
 }
 
-func logDistance(a, b float64) float64 { return abs(math.Log(a / b)) }
+func logDistance(a, b float64) float64 { return math.Abs(math.Log(a / b)) }
 
 // mergePoint adds a sample to the nearest point, or makes a new one.
 func (s *state) mergePoint(p *point) {
@@ -240,28 +237,6 @@ func isUsablePicker(p *snapshot.PickerSample) bool {
 	return inRange(maxTokens, p.PrefillRate) && inRange(maxRunning, p.BatchCapacity) && inRange(maxTime, p.Backlog)
 }
 
-func (s *state) validate() error {
-	ok := len(s.Points) <= maxPoints && inRange(maxSamples, float64(s.Samples)) && inRange(errorMemory, float64(s.Errors)) &&
-		inRange(1, s.Error) && inRange(maxKV, s.KV) && s.Traffic.isValid() && (s.Picker == nil || isUsablePicker(s.Picker))
-	for i := range s.Points {
-		ok = ok && s.Points[i].isValid()
-	}
-	if !ok {
-		return errState
-	}
-	return nil
-}
-
-func (p *point) isValid() bool {
-	return p.traffic.isValid() && min(p.Output, p.Count, p.Batch, p.Anchor) >= 1 && min(p.Rate, p.Running) > 0 && inRange(pointWeight,
-		p.Count) &&
-		inRange(maxRunning+1, p.Batch, p.Anchor) && inRange(maxRunning, p.Running) && inRange(maxRate, p.Rate) && inRange(maxWaiting,
-		p.Waiting) &&
-		inRange(maxTime, p.Prefill, p.TTFT, p.ITL) && inRange(1, p.KVUsage)
-}
-
-func (t traffic) isValid() bool { return inRange(maxTokens, t.Input, t.Output) && inRange(1, t.Cached) }
-
 // inRange reports whether all numbers are from 0 to most.
 func inRange(most float64, numbers ...float64) bool {
 	for _, x := range numbers {
@@ -271,5 +246,3 @@ func inRange(most float64, numbers ...float64) bool {
 	}
 	return true
 }
-
-func abs(x float64) float64 { return math.Abs(x) }

@@ -57,7 +57,7 @@ func (s *state) fastestRate(points []point) float64 {
 	if len(times) == 0 {
 		return 0
 	}
-	return 1 / lowerQuartile(times)
+	return 1 / weightedQuantile(times, lowerQuartile)
 }
 
 // saturatedTokens returns the tokens per second beyond which requests only queue, whatever a single prefill takes: the transfer of KV
