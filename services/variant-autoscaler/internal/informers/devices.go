@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
@@ -26,9 +25,6 @@ const (
 	// maxExpression is the longest expression of a selector, in bytes, as the API has it.
 	maxExpression = 10 << 10
 )
-
-// Devices has something for each kind of dynamic resource allocation.
-type Devices[T any] struct{ ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses T }
 
 // DeviceSlice is a ResourceSlice.
 type DeviceSlice struct {
@@ -63,30 +59,6 @@ type PodClaims struct {
 	Placement string
 	// Unsupported says what cannot be counted. Empty: nothing.
 	Unsupported string
-}
-
-func deviceKinds() Devices[kit.Kind] {
-	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
-		return optionalKind(groupResource, "v1", resource, name, read)
-	}
-	return Devices[kit.Kind]{
-		ResourceSlices:         kind("resourceslices", "ResourceSlice", readSlice),
-		ResourceClaims:         kind("resourceclaims", "ResourceClaim", readClaim),
-		ResourceClaimTemplates: kind("resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate),
-		DeviceClasses:          kind("deviceclasses", "DeviceClass", readDeviceClass),
-	}
-}
-
-func mapDevices[A, B any](a Devices[A], convert func(A) B) Devices[B] {
-	return Devices[B]{
-		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims),
-		ResourceClaimTemplates: convert(a.ResourceClaimTemplates),
-		DeviceClasses:          convert(a.DeviceClasses),
-	}
-}
-
-func (d Devices[T]) asSlice() []T {
-	return []T{d.ResourceSlices, d.ResourceClaims, d.ResourceClaimTemplates, d.DeviceClasses}
 }
 
 // readSlice keeps the devices that one node alone can use, all of them, and onto which pods may be put.

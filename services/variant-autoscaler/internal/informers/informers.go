@@ -64,10 +64,21 @@ type Set[T any] struct {
 	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
 	AlphaInferencePools T
 	Namespaces          T
-	// Nodes, and the kinds of Kueue and of dynamic resource allocation, are watched once the limiter is on: see WatchInventory.
-	Nodes T
-	Queues[T]
-	Devices[T]
+
+	// Nodes, and the kinds of Kueue and of dynamic resource allocation, are watched once the limiter is on: see WatchInventory. LocalQueues
+	// are not watched: tenants create them.
+	Nodes                T
+	ClusterQueues        T
+	OlderClusterQueues   T
+	Cohorts              T
+	OlderCohorts         T
+	ResourceFlavors      T
+	OlderResourceFlavors T
+
+	ResourceSlices         T
+	ResourceClaims         T
+	ResourceClaimTemplates T
+	DeviceClasses          T
 }
 
 // Informers are the informers.
@@ -77,7 +88,7 @@ type Informers struct {
 	// Endpoints are those of pickers. Without the permission to list them, no picker is found.
 	Endpoints *kube.OptionalInformer
 
-	olderQueues    Queues[*kube.OptionalInformer] // of clusters that do not serve the preferred version
+	inventory      *kit.Group // of the kinds that only the limiter reads
 	watchInventory func()
 	inventoryOn    chan struct{} // closed by watchInventory
 }
@@ -102,39 +113,23 @@ func New(p Params) *Informers {
 	endpoints := EndpointsKind()
 	endpoints.Off = !p.Endpoints
 	params := kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval}
-	group := kit.NewGroup(params)
-	params.Discovery = olderVersions{p.Discovery}
-	older := mapQueues(mapQueues(queueKinds(olderKueueVersion), turnOff), kit.NewGroup(params).Add)
-	kinds, on := withoutInventory(p.Instance), make(chan struct{})
+	group, on := kit.NewGroup(params), make(chan struct{})
+	params.Discovery = preferredVersions{p.Discovery}
+	inventory := kit.NewGroup(params)
+	add := func(k kit.Kind) *kube.OptionalInformer {
+		if k.Required {
+			return group.Add(k)
+		}
+		return inventory.Add(k)
+	}
 	return &Informers{
-		Group: group, Set: mapSet(kinds, group.Add), Endpoints: group.Add(endpoints), olderQueues: older,
+		Group: group, Set: mapSet(Kinds(p.Instance), add), Endpoints: group.Add(endpoints), inventory: inventory,
 		inventoryOn: on, watchInventory: sync.OnceFunc(func() { close(on) }),
 	}
 }
 
-// withoutInventory returns the kinds with those off that only the limiter reads: Informers.Run starts them, and not the group.
-func withoutInventory(instance string) Set[kit.Kind] {
-	kinds := Kinds(instance)
-	kinds.Nodes, kinds.Queues, kinds.Devices = turnOff(kinds.Nodes), mapQueues(kinds.Queues, turnOff), mapDevices(kinds.Devices, turnOff)
-	return kinds
-}
-
-func turnOff(k kit.Kind) kit.Kind {
-	k.Off = true
-	return k
-}
-
 // WatchInventory starts to watch nodes, quotas and devices, for as long as the program runs.
 func (i *Informers) WatchInventory() { i.watchInventory() }
-
-// inventoryInformers returns the informers that only the limiter needs, and their names.
-func (i *Informers) inventoryInformers() (optional []*kube.OptionalInformer, names []string) {
-	optional = slices.Concat([]*kube.OptionalInformer{i.Nodes}, i.Queues.asSlice(), i.olderQueues.asSlice(), i.Devices.asSlice())
-	for _, k := range InventoryKinds() {
-		names = append(names, k.Resource.GroupResource().String())
-	}
-	return optional, names
-}
 
 // Run watches until ctx ends.
 func (i *Informers) Run(ctx context.Context) {
@@ -142,10 +137,7 @@ func (i *Informers) Run(ctx context.Context) {
 	group.Go(func() { i.Group.Run(ctx) })
 	select {
 	case <-i.inventoryOn:
-		informers, _ := i.inventoryInformers()
-		for _, informer := range informers {
-			group.Go(func() { informer.Run(ctx) })
-		}
+		i.inventory.Run(ctx)
 	case <-ctx.Done():
 	}
 	group.Wait()
@@ -156,12 +148,7 @@ func (i *Informers) Unsynced() []string {
 	unsynced := i.Group.Unsynced()
 	select {
 	case <-i.inventoryOn:
-		informers, names := i.inventoryInformers()
-		for n, informer := range informers {
-			if !informer.HasSynced() && !slices.Contains(unsynced, names[n]) { // a kind may have two versions
-				unsynced = append(unsynced, names[n])
-			}
-		}
+		unsynced = append(unsynced, slices.Compact(i.inventory.Unsynced())...) // a kind may have two versions
 	default:
 	}
 	return unsynced
@@ -169,9 +156,7 @@ func (i *Informers) Unsynced() []string {
 
 // Caches returns the caches of the informers.
 func (i *Informers) Caches() Caches {
-	c := mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o })
-	c.Queues = preferEach(i.Queues, i.olderQueues)
-	return c
+	return preferNewer(mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o }))
 }
 
 // SnapshotCaches returns caches with the objects of a snapshot.
@@ -184,9 +169,7 @@ func SnapshotCaches(world kit.Snapshot, instance string) (Caches, error) {
 		}
 		return reader
 	}
-	c := mapSet(Kinds(instance), read)
-	c.Queues = preferEach(c.Queues, mapQueues(queueKinds(olderKueueVersion), read))
-	return c, first
+	return preferNewer(mapSet(Kinds(instance), read)), first
 }
 
 // Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them,
@@ -217,25 +200,35 @@ func Kinds(instance string) Set[kit.Kind] {
 		AlphaInferencePools:      newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool", readAlphaPool),
 		Namespaces:               newKind("", "v1", "namespaces", "Namespace", readNamespace),
 		Nodes:                    optionalKind("", "v1", "nodes", "Node", readNode),
-		Queues:                   queueKinds(kueueVersion),
-		Devices:                  deviceKinds(),
+		ClusterQueues:            optionalKind(groupKueue, kueueVersion, "clusterqueues", "ClusterQueue", readClusterQueue),
+		OlderClusterQueues:       optionalKind(groupKueue, olderKueueVersion, "clusterqueues", "ClusterQueue", readClusterQueue),
+		Cohorts:                  optionalKind(groupKueue, kueueVersion, "cohorts", "Cohort", readCohort),
+		OlderCohorts:             optionalKind(groupKueue, olderKueueVersion, "cohorts", "Cohort", readCohort),
+		ResourceFlavors:          optionalKind(groupKueue, kueueVersion, "resourceflavors", "ResourceFlavor", readFlavor),
+		OlderResourceFlavors:     optionalKind(groupKueue, olderKueueVersion, "resourceflavors", "ResourceFlavor", readFlavor),
+		ResourceSlices:           optionalKind(groupResource, "v1", "resourceslices", "ResourceSlice", readSlice),
+		ResourceClaims:           optionalKind(groupResource, "v1", "resourceclaims", "ResourceClaim", readClaim),
+		ResourceClaimTemplates:   optionalKind(groupResource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate),
+		DeviceClasses:            optionalKind(groupResource, "v1", "deviceclasses", "DeviceClass", readDeviceClass),
 	}
 }
 
-// KindList returns all kinds, in their order. Those that only the limiter reads are off.
+// KindList returns the kinds that are always read, in their order.
 func KindList(instance string) []kit.Kind {
-	var kinds []kit.Kind
-	mapSet(withoutInventory(instance), func(k kit.Kind) struct{} {
-		kinds = append(kinds, k)
-		return struct{}{}
-	})
-	return kinds
+	return slices.DeleteFunc(allKinds(instance), func(k kit.Kind) bool { return !k.Required })
 }
 
 // InventoryKinds returns the kinds that only the limiter reads, in all versions.
 func InventoryKinds() []kit.Kind {
-	return slices.Concat([]kit.Kind{Kinds("").Nodes}, queueKinds(kueueVersion).asSlice(), queueKinds(olderKueueVersion).asSlice(),
-		deviceKinds().asSlice())
+	return slices.DeleteFunc(allKinds(""), func(k kit.Kind) bool { return k.Required })
+}
+
+func allKinds(instance string) (kinds []kit.Kind) {
+	mapSet(Kinds(instance), func(k kit.Kind) struct{} {
+		kinds = append(kinds, k)
+		return struct{}{}
+	})
+	return kinds
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -263,7 +256,12 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
 		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
 		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
-		Nodes: convert(a.Nodes), Queues: mapQueues(a.Queues, convert), Devices: mapDevices(a.Devices, convert),
+		Nodes:         convert(a.Nodes),
+		ClusterQueues: convert(a.ClusterQueues), OlderClusterQueues: convert(a.OlderClusterQueues),
+		Cohorts: convert(a.Cohorts), OlderCohorts: convert(a.OlderCohorts),
+		ResourceFlavors: convert(a.ResourceFlavors), OlderResourceFlavors: convert(a.OlderResourceFlavors),
+		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims),
+		ResourceClaimTemplates: convert(a.ResourceClaimTemplates), DeviceClasses: convert(a.DeviceClasses),
 	}
 }
 

@@ -43,9 +43,6 @@ const (
 	maxFlavorParts = 64
 )
 
-// Queues has something for each kind of Kueue that is watched. LocalQueues are not: tenants create them.
-type Queues[T any] struct{ ClusterQueues, Cohorts, ResourceFlavors T }
-
 // QuotaOwner is a ClusterQueue or a Cohort.
 type QuotaOwner struct {
 	Identity
@@ -57,23 +54,6 @@ type Flavor struct {
 	Identity
 	inventory.Flavor
 }
-
-// queueKinds returns the kinds of a version of the API of Kueue.
-func queueKinds(version string) Queues[kit.Kind] {
-	kind := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
-		return optionalKind(groupKueue, version, resource, name, read)
-	}
-	return Queues[kit.Kind]{
-		ClusterQueues: kind("clusterqueues", "ClusterQueue", readClusterQueue), Cohorts: kind("cohorts", "Cohort", readCohort),
-		ResourceFlavors: kind("resourceflavors", "ResourceFlavor", readFlavor),
-	}
-}
-
-func mapQueues[A, B any](a Queues[A], convert func(A) B) Queues[B] {
-	return Queues[B]{ClusterQueues: convert(a.ClusterQueues), Cohorts: convert(a.Cohorts), ResourceFlavors: convert(a.ResourceFlavors)}
-}
-
-func (q Queues[T]) asSlice() []T { return []T{q.ClusterQueues, q.Cohorts, q.ResourceFlavors} }
 
 // preferredReader reads the objects of the newer version of a kind, or of the older one where only that is served.
 type preferredReader struct{ newer, older kit.Reader }
@@ -99,27 +79,32 @@ func (p preferredReader) ByIndex(index, value string) []any {
 // Listed implements informers.Reader.
 func (p preferredReader) Listed() bool { return p.activeReader().Listed() }
 
-func preferEach[T kit.Reader](newer, older Queues[T]) Queues[kit.Reader] {
-	return Queues[kit.Reader]{
-		ClusterQueues: preferredReader{newer.ClusterQueues, older.ClusterQueues}, Cohorts: preferredReader{newer.Cohorts, older.Cohorts},
-		ResourceFlavors: preferredReader{newer.ResourceFlavors, older.ResourceFlavors},
-	}
+// preferNewer returns caches in which the kinds of Kueue have the objects of the version that the cluster serves.
+func preferNewer(c Caches) Caches {
+	c.ClusterQueues = preferredReader{c.ClusterQueues, c.OlderClusterQueues}
+	c.Cohorts = preferredReader{c.Cohorts, c.OlderCohorts}
+	c.ResourceFlavors = preferredReader{c.ResourceFlavors, c.OlderResourceFlavors}
+	return c
 }
 
-// olderVersions hides the resources of the older version that the newer one has, too: a cluster that serves both sends objects once.
-type olderVersions struct{ kube.ResourceDiscovery }
+// preferredVersions hides the resources of the older version of Kueue that the newer one has, too: a cluster that serves both sends objects
+// once.
+type preferredVersions struct{ kube.ResourceDiscovery }
 
 // ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (o olderVersions) ServerResourcesForGroupVersionWithContext(
+func (p preferredVersions) ServerResourcesForGroupVersionWithContext(
 	ctx context.Context, groupVersion string,
 ) (*metav1.APIResourceList, error) {
-	newer, err := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
+	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
+	if groupVersion != groupKueue+"/"+olderKueueVersion || err != nil || list == nil {
+		return list, err
 	}
-	list, olderErr := o.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
-	if err != nil || olderErr != nil || list == nil {
-		return list, olderErr
+	newer, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
+	switch {
+	case apierrors.IsNotFound(err):
+		return list, nil
+	case err != nil:
+		return nil, err
 	}
 	left := list.DeepCopy()
 	left.APIResources = slices.DeleteFunc(left.APIResources, func(r metav1.APIResource) bool {

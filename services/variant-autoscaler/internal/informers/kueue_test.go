@@ -189,7 +189,7 @@ func TestVersionsOfKueue(t *testing.T) {
 		running.Go(func() { i.Run(ctx) })
 		defer func() { cancel(); running.Wait() }()
 		i.WatchInventory()
-		kueue := i.Caches().Queues
+		kueue := i.Caches()
 		cohort := func() string {
 			time.Sleep(4 * time.Minute) // some polls
 			all := informers.ListAll[informers.QuotaOwner](kueue.ClusterQueues)

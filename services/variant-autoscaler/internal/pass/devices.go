@@ -34,7 +34,7 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 
 // deviceRequest returns the devices that a pod claims, and their number.
 func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*inventory.DeviceRequest, int64, *snapshot.Problem) {
-	all := p.p.World.Devices
+	all := p.p.World
 	template := informers.FindObject[informers.DeviceRequest](all.ResourceClaimTemplates,
 		cache.ObjectName{Namespace: namespace, Name: claims.Template})
 	name := fmt.Sprintf("ResourceClaimTemplate %s/%s", namespace, claims.Template)

@@ -15,7 +15,7 @@ import (
 func (p *Passes) readQueues(
 	read informers.ReadQueue, variants []*foundVariant, pods []inventory.Pod,
 ) (inventory.Kueue, []*inventory.LocalQueue) {
-	all := p.p.World.Queues
+	all := p.p.World
 	queues := make([]*inventory.LocalQueue, len(variants))
 	if !all.ClusterQueues.Listed() || !all.ResourceFlavors.Listed() {
 		excludeQueued(variants, pods)
