@@ -3,8 +3,6 @@ package memory
 import (
 	"slices"
 	"time"
-
-	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -25,8 +23,8 @@ type idleness struct {
 
 // RecordIdle records whether a group had no request in its retention period, and returns how many times per hour one came after such a
 // period. It does not matter whether the group had replicas. While less than an hour is known it returns 0.
-func (m *Memory) RecordIdle(k snapshot.GroupKey, idle bool, now time.Time) (wakeUps float64) { //nolint:revive // what was seen
-	history := &m.groupFor(k, now).idle
+func (g *Group) RecordIdle(idle bool, now time.Time) (wakeUps float64) { //nolint:revive // what was seen
+	history := &g.idle
 	if history.since.IsZero() {
 		history.since = now
 	} else if history.idle && !idle {

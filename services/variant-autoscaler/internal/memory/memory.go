@@ -30,26 +30,30 @@ const (
 // Memory is not safe for concurrent use.
 type Memory struct {
 	window   time.Duration
-	variants map[snapshot.VariantKey]*variant
-	groups   map[snapshot.GroupKey]*group
+	variants map[snapshot.VariantKey]*Variant
+	groups   map[snapshot.GroupKey]*Group
 }
 
 // New returns an empty memory with a stabilization window.
 func New(window time.Duration) *Memory {
-	return &Memory{window: window, variants: map[snapshot.VariantKey]*variant{}, groups: map[snapshot.GroupKey]*group{}}
+	return &Memory{window: window, variants: map[snapshot.VariantKey]*Variant{}, groups: map[snapshot.GroupKey]*Group{}}
 }
 
-// variant is what is known of a variant.
-type variant struct {
-	since    time.Time // the first pass that saw it
-	decided  bool
-	previous int
+// Variant is what is known of a variant.
+type Variant struct {
+	// Previous is the last decision, if Decided is true.
+	Previous int
+	Decided  bool
+	// Tried is when a trial began, zero if there was none, and Trying reports whether it goes on.
+	Tried  time.Time
+	Trying bool
+
+	window   time.Duration  // of stabilization
+	since    time.Time      // the first pass that saw it
 	wanted   []wantedSample // falling, as a smaller number that is older never counts
 	pods     map[string]bool
 	starts   []time.Duration
-	restored bool      // starts is, and no pods were seen since
-	tried    time.Time // when a trial began
-	trying   bool
+	restored bool // starts is, and no pods were seen since
 }
 
 // wantedSample is a number of replicas that was wanted at a time.
@@ -58,47 +62,36 @@ type wantedSample struct {
 	n  int
 }
 
-// group is what is known of a group.
-type group struct {
-	total   int // replicas decided
-	changed time.Time
-	serves  time.Time // since when a replica has been ready; zero: none is
+// Group is what is known of a group.
+type Group struct {
+	// Changed is when its replicas last changed. A group that was never decided on has just changed: nothing says how long it has been
+	// without requests.
+	Changed time.Time
+	// Standby is the variant that starts first by the last decision, empty if there is none.
+	Standby string
+
+	total  int       // replicas decided
+	serves time.Time // since when a replica has been ready; zero: none is
 	// since when there are replicas, of which none is ready, or the last of them was decided; zero: there are none, or one is
-	starts  time.Time
-	standby string // variant that starts first
-	idle    idleness
-	load    trend
+	starts time.Time
+	idle   idleness
+	load   trend
 }
 
-// variantFor returns what is known of a variant that was seen at a time.
-func (m *Memory) variantFor(k snapshot.VariantKey, now time.Time) *variant {
+// Variant returns what is known of a variant that was seen at a time.
+func (m *Memory) Variant(k snapshot.VariantKey, now time.Time) *Variant {
 	v, found := m.variants[k]
 	if !found {
-		v = &variant{since: now, pods: map[string]bool{}}
+		v = &Variant{window: m.window, since: now, pods: map[string]bool{}}
 		m.variants[k] = v
 	}
 	return v
 }
 
-// PreviousDecision returns the last decision on a variant, if there is one.
-func (m *Memory) PreviousDecision(k snapshot.VariantKey) (n int, decided bool) {
-	if v := m.variants[k]; v != nil {
-		return v.previous, v.decided
-	}
-	return 0, false
-}
-
-// RestoreDecision sets the last decision on a variant of which the memory has none: one that another replica made.
-func (m *Memory) RestoreDecision(k snapshot.VariantKey, n int, now time.Time) {
-	if v := m.variantFor(k, now); !v.decided {
-		v.previous, v.decided = n, true
-	}
-}
-
 // RestoreStart sets how long a replica takes to start, if the memory has seen no start, to what another replica of the program saw. That
 // one saw the pods that are ready by now, too: since then, they may have been unready for a while.
-func (m *Memory) RestoreStart(k snapshot.VariantKey, d time.Duration, now time.Time) {
-	if v := m.variantFor(k, now); len(v.starts) == 0 {
+func (v *Variant) RestoreStart(d time.Duration) {
+	if len(v.starts) == 0 {
 		v.starts, v.restored = []time.Duration{d}, true
 	}
 }
@@ -107,11 +100,10 @@ func (m *Memory) RestoreStart(k snapshot.VariantKey, d time.Duration, now time.T
 // to start, and up to a quarter more if more were wanted in the stabilization window. So the window covers the noise of a load. It does not
 // keep replicas for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not
 // known, so until a window has passed the replicas that are there count as wanted.
-func (m *Memory) StabilizedReplicas(k snapshot.VariantKey, present int, now time.Time) int {
-	v := m.variantFor(k, now)
-	v.dropWanted(now.Add(-m.window))
-	held := v.mostSince(now.Add(-m.window))
-	if now.Sub(v.since) < m.window {
+func (v *Variant) StabilizedReplicas(present int, now time.Time) int {
+	v.dropWanted(now.Add(-v.window))
+	held := v.mostSince(now.Add(-v.window))
+	if now.Sub(v.since) < v.window {
 		return max(held, present)
 	}
 	if start := v.medianStart(); start > 0 {
@@ -122,7 +114,7 @@ func (m *Memory) StabilizedReplicas(k snapshot.VariantKey, present int, now time
 }
 
 // mostSince returns the most replicas that were wanted at a time or later.
-func (v *variant) mostSince(at time.Time) int {
+func (v *Variant) mostSince(at time.Time) int {
 	for _, w := range v.wanted {
 		if !w.at.Before(at) {
 			return w.n
@@ -131,14 +123,13 @@ func (v *variant) mostSince(at time.Time) int {
 	return 0
 }
 
-func (v *variant) dropWanted(before time.Time) {
+func (v *Variant) dropWanted(before time.Time) {
 	v.wanted = slices.DeleteFunc(v.wanted, func(w wantedSample) bool { return w.at.Before(before) })
 }
 
 // RecordDecision records a decision on a variant, and what was wanted before stabilization.
-func (m *Memory) RecordDecision(k snapshot.VariantKey, wants, desired int, now time.Time) {
-	v := m.variantFor(k, now)
-	v.previous, v.decided = desired, true
+func (v *Variant) RecordDecision(wants, desired int, now time.Time) {
+	v.Previous, v.Decided = desired, true
 	for len(v.wanted) > 0 && v.wanted[len(v.wanted)-1].n <= wants {
 		v.wanted = v.wanted[:len(v.wanted)-1]
 	}
@@ -146,33 +137,17 @@ func (m *Memory) RecordDecision(k snapshot.VariantKey, wants, desired int, now t
 }
 
 // StartTrial records that a trial of a variant goes on.
-func (m *Memory) StartTrial(k snapshot.VariantKey, now time.Time) {
-	v := m.variantFor(k, now)
-	if v.trying = true; v.tried.IsZero() {
-		v.tried = now
+func (v *Variant) StartTrial(now time.Time) {
+	if v.Trying = true; v.Tried.IsZero() {
+		v.Tried = now
 	}
 }
 
-// EndTrial records that no trial of a variant goes on.
-func (m *Memory) EndTrial(k snapshot.VariantKey) {
-	if v := m.variants[k]; v != nil {
-		v.trying = false
-	}
-}
-
-// TrialSince returns when a trial of a variant began, zero if there was none, and whether it goes on.
-func (m *Memory) TrialSince(k snapshot.VariantKey) (since time.Time, trying bool) {
-	if v := m.variants[k]; v != nil {
-		return v.tried, v.trying
-	}
-	return time.Time{}, false
-}
-
-// groupFor returns what is known of a group that was seen at a time.
-func (m *Memory) groupFor(k snapshot.GroupKey, now time.Time) *group {
+// Group returns what is known of a group that was seen at a time.
+func (m *Memory) Group(k snapshot.GroupKey, now time.Time) *Group {
 	g, found := m.groups[k]
 	if !found {
-		g = &group{changed: now, total: unknownTotal}
+		g = &Group{Changed: now, total: unknownTotal}
 		m.groups[k] = g
 	}
 	return g
@@ -181,30 +156,20 @@ func (m *Memory) groupFor(k snapshot.GroupKey, now time.Time) *group {
 // unknownTotal is the total of a group on which nothing was decided.
 const unknownTotal = -1
 
-// RecordGroupDecision records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a
+// RecordDecision records the replicas decided for a group, and the variant that starts first when it has none. Further replicas of a
 // group that starts have as much time to become ready as the ones before.
-func (m *Memory) RecordGroupDecision(k snapshot.GroupKey, total int, standby string, now time.Time) {
-	g := m.groupFor(k, now)
+func (g *Group) RecordDecision(total int, standby string, now time.Time) {
 	if g.total != total && g.total != unknownTotal {
-		g.changed = now
+		g.Changed = now
 		if total > g.total && !g.starts.IsZero() {
 			g.starts = now
 		}
 	}
-	g.total, g.standby = total, standby
-}
-
-// StandbyVariant returns the variant of a group that starts first by the last decision, empty if there is none.
-func (m *Memory) StandbyVariant(k snapshot.GroupKey) string {
-	if g := m.groups[k]; g != nil {
-		return g.standby
-	}
-	return ""
+	g.total, g.Standby = total, standby
 }
 
 // RecordServing records that a group has a ready replica, and returns since when. since is what its pods say, zero if they are not known.
-func (m *Memory) RecordServing(k snapshot.GroupKey, since, now time.Time) time.Time {
-	g := m.groupFor(k, now)
+func (g *Group) RecordServing(since, now time.Time) time.Time {
 	g.starts = time.Time{}
 	switch {
 	case !since.IsZero():
@@ -217,8 +182,7 @@ func (m *Memory) RecordServing(k snapshot.GroupKey, since, now time.Time) time.T
 
 // RecordStarting records that a group has no ready replica, and whether it has others. It returns since when it has had those, zero if it
 // has none.
-func (m *Memory) RecordStarting(k snapshot.GroupKey, present int, now time.Time) time.Time {
-	g := m.groupFor(k, now)
+func (g *Group) RecordStarting(present int, now time.Time) time.Time {
 	g.serves = time.Time{}
 	if present == 0 {
 		g.starts = time.Time{}
@@ -228,19 +192,9 @@ func (m *Memory) RecordStarting(k snapshot.GroupKey, present int, now time.Time)
 	return g.starts
 }
 
-// LastChange returns when the replicas of a group last changed. A group that was never decided on has just changed: nothing says how long
-// it has been without requests.
-func (m *Memory) LastChange(k snapshot.GroupKey, now time.Time) time.Time {
-	if g, found := m.groups[k]; found {
-		return g.changed
-	}
-	return now
-}
-
 // ObserveStarts records the pods of a variant, and returns how long a replica takes to start, as the median of the last ones. It is 0 while
 // no start was seen. Each pod counts once, with the first time at which it was ready.
-func (m *Memory) ObserveStarts(k snapshot.VariantKey, pods []snapshot.Pod, now time.Time) time.Duration {
-	v := m.variantFor(k, now)
+func (v *Variant) ObserveStarts(pods []snapshot.Pod) time.Duration {
 	present := make(map[string]bool, len(pods))
 	for _, p := range pods[:min(len(pods), maxPods)] {
 		took := p.Ready.Sub(p.Created)
@@ -258,7 +212,7 @@ func (m *Memory) ObserveStarts(k snapshot.VariantKey, pods []snapshot.Pod, now t
 }
 
 // medianStart returns how long a replica takes to start, or 0.
-func (v *variant) medianStart() time.Duration {
+func (v *Variant) medianStart() time.Duration {
 	if len(v.starts) == 0 {
 		return 0
 	}
@@ -274,8 +228,7 @@ type Load struct {
 
 // RecordLoad records the rate of a group that was counted over a window, and returns what it says together with the last ones. Arrivals are
 // random: planning for each rate alone would plan for the highest one in a stabilization window.
-func (m *Memory) RecordLoad(k snapshot.GroupKey, rate int64, window, ahead time.Duration, now time.Time) Load {
-	g := m.groupFor(k, now)
+func (g *Group) RecordLoad(rate int64, window, ahead time.Duration, now time.Time) Load {
 	g.load.addRate(now, float64(rate))
 	load := Load{Steady: rate, Ahead: max(rate, int64(g.load.rateAfter(ahead)))}
 	if rate > 0 && window > 0 { // none at all is told apart from few by the requests of the retention period
@@ -286,6 +239,6 @@ func (m *Memory) RecordLoad(k snapshot.GroupKey, rate int64, window, ahead time.
 
 // RetainOnly forgets all variants and groups but these.
 func (m *Memory) RetainOnly(variants map[snapshot.VariantKey]bool, groups map[snapshot.GroupKey]bool) {
-	maps.DeleteFunc(m.variants, func(k snapshot.VariantKey, _ *variant) bool { return !variants[k] })
-	maps.DeleteFunc(m.groups, func(k snapshot.GroupKey, _ *group) bool { return !groups[k] })
+	maps.DeleteFunc(m.variants, func(k snapshot.VariantKey, _ *Variant) bool { return !variants[k] })
+	maps.DeleteFunc(m.groups, func(k snapshot.GroupKey, _ *Group) bool { return !groups[k] })
 }

@@ -212,15 +212,16 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 		group, total := &o.Snapshot.Groups[g], 0
 		for i := range group.Variants {
 			key, d := group.Variants[i].Key(), &o.Decision.Groups[g].Variants[i]
-			p.memory.RecordDecision(key, d.Wanted, d.Desired, now)
-			if p.memory.EndTrial(key); d.Trial {
-				p.memory.StartTrial(key, now)
+			known := p.memory.Variant(key, now)
+			known.RecordDecision(d.Wanted, d.Desired, now)
+			if known.Trying = false; d.Trial {
+				known.StartTrial(now)
 			}
 			variants[key], learners[learnerKey{key, group.Role}] = true, true
 			total += d.Desired
 		}
 		key := group.Key()
-		p.memory.RecordGroupDecision(key, total, o.Decision.Groups[g].Standby, now)
+		p.memory.Group(key, now).RecordDecision(total, o.Decision.Groups[g].Standby, now)
 		groups[key] = true
 	}
 	p.memory.RetainOnly(variants, groups)

@@ -443,11 +443,10 @@ func TestReset(t *testing.T) {
 	t.Parallel()
 	r := start(t, variants)
 	r.pass(t)
-	_, decided := r.memory.PreviousDecision(r.outcomes[0].Snapshot.Groups[0].Variants[0].Key())
-	assert.True(t, decided)
+	key := r.outcomes[0].Snapshot.Groups[0].Variants[0].Key()
+	assert.True(t, r.memory.Variant(key, time.Now()).Decided)
 	r.Reset()
-	_, decided = r.memory.PreviousDecision(r.outcomes[0].Snapshot.Groups[0].Variants[0].Key())
-	assert.False(t, decided)
+	assert.False(t, r.memory.Variant(key, time.Now()).Decided)
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
 }
 

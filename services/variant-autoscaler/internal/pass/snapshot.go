@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
+	"fairlead.dev/services/variant-autoscaler/internal/memory"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -188,10 +189,10 @@ func splitResult(answer *collect.Result, snap *snapshot.Snapshot, first int, res
 // addHistory adds to a group with a load what was learned about it and decided on it before.
 func (p *Passes) addHistory(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
 	g.Targets = g.Targets.ForLoad(&g.Load)
-	key, slowest := g.Key(), time.Duration(0)
-	g.Zero.Changed, g.Zero.Standby = p.memory.LastChange(key, now), p.memory.StandbyVariant(key)
+	known, slowest := p.memory.Group(g.Key(), now), time.Duration(0)
+	g.Zero.Changed, g.Zero.Standby = known.Changed, known.Standby
 	if z := &g.Zero; z.Enabled && z.Requests != nil {
-		z.WakeUps = p.memory.RecordIdle(key, *z.Requests == 0 && z.Waiting == 0, now)
+		z.WakeUps = known.RecordIdle(*z.Requests == 0 && z.Waiting == 0, now)
 	}
 	p.addReadiness(g, in, now)
 	for i := range g.Variants {
@@ -206,7 +207,7 @@ func (p *Passes) addHistory(g *snapshot.Group, in *sources.Group, load *collect.
 		slowest = max(slowest, v.Start)
 	}
 	if g.Load.State == snapshot.Found {
-		seen := p.memory.RecordLoad(key, g.Load.Rate, p.p.Rates, slowest, now)
+		seen := known.RecordLoad(g.Load.Rate, p.p.Rates, slowest, now)
 		g.Load.Recent, g.Load.Rate = g.Load.Rate, seen.Steady
 		if p.p.Forecast {
 			g.Forecast = seen.Ahead
@@ -235,16 +236,17 @@ func spareCapacity(v *snapshot.Variant, usages []collect.Usage, t *snapshot.Thre
 
 // recallVariant adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
 func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now time.Time) {
-	key := v.Key()
-	if v.Previous, v.Decided = p.memory.PreviousDecision(key); !v.Decided {
-		p.restoreStatus(v, in.Status, now)
+	known := p.memory.Variant(v.Key(), now)
+	if !known.Decided {
+		restoreStatus(known, in.Status, now)
 	}
+	v.Previous, v.Decided = known.Previous, known.Decided
 	if v.Problem != nil && v.Problem.Reason == snapshot.Paused {
 		v.Previous = v.Now // the last decision had no effect
 	}
-	v.Tried, v.Trying = p.memory.TrialSince(key)
-	v.Held = p.memory.StabilizedReplicas(key, v.Now, now)
-	v.Start = p.memory.ObserveStarts(key, in.Pods, now)
+	v.Tried, v.Trying = known.Tried, known.Trying
+	v.Held = known.StabilizedReplicas(v.Now, now)
+	v.Start = known.ObserveStarts(in.Pods)
 }
 
 // lastStatus is what a new leader reads in the status of a VariantAutoscaling.
@@ -261,25 +263,23 @@ type lastStatus struct {
 // maxStart is the longest start in seconds that counts of a status, as the schema has it.
 const maxStart = 24 * 60 * 60
 
-// restoreStatus adds what another replica of the program has written to the status of a VariantAutoscaling. The status is untrusted:
+// restoreStatus adds to what is known of a variant what another replica of the program has written to the status of a VariantAutoscaling. The status is untrusted:
 // decisions keep bounds and limits, and starts that are seen displace this one.
-func (p *Passes) restoreStatus(v *snapshot.Variant, status []byte, now time.Time) {
-	key, last := v.Key(), lastStatus{}
+func restoreStatus(v *memory.Variant, status []byte, now time.Time) {
+	var last lastStatus
 	if len(status) == 0 || json.Unmarshal(status, &last) != nil {
 		return
 	}
 	if last.Start > 0 && last.Start <= maxStart {
-		p.memory.RestoreStart(key, time.Duration(last.Start)*time.Second, now)
+		v.RestoreStart(time.Duration(last.Start) * time.Second)
 	}
 	if last.Desired.Replicas == nil || *last.Desired.Replicas < 0 {
 		return
 	}
-	n := int(*last.Desired.Replicas)
-	p.memory.RestoreDecision(key, n, now)
-	if last.Desired.Update.Reason == decision.Probing && n == 1 {
-		p.memory.StartTrial(key, now) // the other leader began it: it ends, too
+	v.Previous, v.Decided = int(*last.Desired.Replicas), true
+	if last.Desired.Update.Reason == decision.Probing && v.Previous == 1 {
+		v.StartTrial(now) // the other leader began it: it ends, too
 	}
-	v.Previous, v.Decided = n, true
 }
 
 // checkRole excludes a variant whose servers do not do what their role says: their figures would be taken for those of prefills.

@@ -53,8 +53,8 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 	for i := range in.Variants {
 		v := &in.Variants[i]
 		ready, present = ready+v.Ready, present+v.Now
-		if previous, decided := p.memory.PreviousDecision(v.Key()); decided && v.Problem == nil {
-			present += previous
+		if known := p.memory.Variant(v.Key(), now); known.Decided && v.Problem == nil {
+			present += known.Previous
 		}
 		for _, pod := range v.Pods {
 			if !pod.Ready.IsZero() && (since.IsZero() || pod.Ready.Before(since)) {
@@ -63,9 +63,9 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 		}
 	}
 	if ready > 0 {
-		g.Zero.ServesSince = p.memory.RecordServing(g.Key(), since, now)
+		g.Zero.ServesSince = p.memory.Group(g.Key(), now).RecordServing(since, now)
 	} else {
-		g.Zero.StartsSince = p.memory.RecordStarting(g.Key(), present, now)
+		g.Zero.StartsSince = p.memory.Group(g.Key(), now).RecordStarting(present, now)
 	}
 }
 
