@@ -30,6 +30,7 @@ import (
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const (
@@ -108,7 +109,8 @@ func (a *Applier) Apply(ctx context.Context, variants []decision.ActedVariant) [
 			due = append(due, i)
 		}
 	}
-	results := a.writeTargets(ctx, variants, takeTurns(variants, due))
+	order := snapshot.TakeTurns(due, func(i int) string { return variants[i].Namespace })
+	results := a.writeTargets(ctx, variants, order)
 	refused := map[scale.Object]string{}
 	for _, i := range due {
 		v := &variants[i]
@@ -158,25 +160,6 @@ func loggerFor(log *zap.Logger, v *decision.ActedVariant) *zap.Logger {
 }
 
 func nameOf(v *decision.ActedVariant) string { return v.Target.Kind + " " + v.Target.Name }
-
-// takeTurns orders variants so that the first ones of all namespaces come before the second ones.
-func takeTurns(variants []decision.ActedVariant, due []int) []int {
-	var rounds [][]int
-	counts := map[string]int{}
-	for _, i := range due {
-		n := counts[variants[i].Namespace]
-		counts[variants[i].Namespace]++
-		if n == len(rounds) {
-			rounds = append(rounds, nil)
-		}
-		rounds[n] = append(rounds[n], i)
-	}
-	ordered := make([]int, 0, len(due))
-	for _, round := range rounds {
-		ordered = append(ordered, round...)
-	}
-	return ordered
-}
 
 // writeResult is the result of a write.
 type writeResult struct {

@@ -19,7 +19,6 @@ package collect
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -132,8 +131,12 @@ func New(q querier, o Options) *Collector {
 func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) []Result {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	order, neighbors := fairOrder(groups), neighborsByModel(groups)
-	results := make([]Result, len(groups))
+	neighbors, results := neighborsByModel(groups), make([]Result, len(groups))
+	positions := make([]int, len(groups))
+	for i := range positions {
+		positions[i] = i
+	}
+	order := snapshot.TakeTurns(positions, func(i int) string { return groups[i].Namespace })
 	workqueue.ParallelizeUntil(context.Background(), c.options.Concurrency, len(order), func(n int) {
 		g := &groups[order[n]]
 		results[order[n]] = c.collectGroup(ctx, now, g, neighbors[modelOf(g)])
@@ -209,17 +212,4 @@ func neighborsByModel(groups []Group) map[servedModel]*modelNeighbors {
 		}
 	}
 	return byModel
-}
-
-// fairOrder returns the numbers of the groups: first the first group of each namespace, then the second ones, and so on.
-func fairOrder(groups []Group) []int {
-	rank, seen := make([]int, len(groups)), map[string]int{}
-	order := make([]int, len(groups))
-	for i := range groups {
-		order[i] = i
-		rank[i] = seen[groups[i].Namespace]
-		seen[groups[i].Namespace]++
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
-	return order
 }

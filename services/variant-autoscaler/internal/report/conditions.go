@@ -3,9 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -269,19 +269,8 @@ func cutMessage(text string) string {
 	return text
 }
 
-// withoutDigits returns a text in which each number has become one #.
-func withoutDigits(text string) string {
-	var b strings.Builder
-	inNumber := false
-	for _, r := range text {
-		switch digit := unicode.IsDigit(r); {
-		case !digit && !(inNumber && r == '.'):
-			b.WriteRune(r)
-			inNumber = false
-		case !inNumber:
-			b.WriteByte('#')
-			inNumber = true
-		}
-	}
-	return b.String()
-}
+// number is a number in a message.
+var number = regexp.MustCompile(`\p{Nd}[\p{Nd}.]*`)
+
+// withoutNumbers returns a text in which each number has become one #.
+func withoutNumbers(text string) string { return number.ReplaceAllLiteralString(text, "#") }

@@ -110,7 +110,7 @@ func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutos
 	s.Predicted = nil // the load of a small model comes and goes
 	s.StartSeconds = 0
 	for i := range s.Conditions {
-		s.Conditions[i].Message = withoutDigits(s.Conditions[i].Message)
+		s.Conditions[i].Message = withoutNumbers(s.Conditions[i].Message)
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -49,6 +50,21 @@ func (k GroupKey) Compare(o GroupKey) int {
 // Key returns the name of the group.
 func (g *Group) Key() GroupKey {
 	return GroupKey{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Role: g.Role}
+}
+
+// TakeTurns orders positions so that the first ones of all namespaces come before the second ones, and so on.
+func TakeTurns(positions []int, namespaceOf func(position int) string) []int {
+	var rounds [][]int
+	counts := map[string]int{}
+	for _, i := range positions {
+		n := counts[namespaceOf(i)]
+		counts[namespaceOf(i)]++
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], i)
+	}
+	return slices.Concat(rounds...)
 }
 
 // Pod is a pod of a variant that is not about to end. It is not a part of a Snapshot.

@@ -3,7 +3,6 @@ package sources
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +68,7 @@ func limitNumber(variants []*Variant, perNamespace func(namespace string) int) {
 	for namespace := range counts {
 		counts[namespace] = min(counts[namespace], max(perNamespace(namespace), 0))
 	}
-	level, total := max(levelOf(counts, optimizer.MaxVariants), 1), 0
+	level, total := max(fairLevel(slices.Collect(maps.Values(counts)), optimizer.MaxVariants), 1), 0
 	seen := map[string]int{}
 	for _, v := range variants {
 		if v.Problem != nil {
@@ -88,14 +87,14 @@ func limitNumber(variants []*Variant, perNamespace func(namespace string) int) {
 	}
 }
 
-// levelOf returns the largest level so that the counts, each at most the level, make no more than most.
-func levelOf(counts map[string]int, most int) int {
-	sorted := slices.Sorted(maps.Values(counts))
-	for i, n := range sorted { // those before are at most the level
-		if level := most / (len(sorted) - i); n > level {
+// fairLevel returns the largest level so that the amounts, each at most the level, make no more than most.
+func fairLevel[N int | int64](amounts []N, most N) N {
+	rest := most
+	for i, n := range slices.Sorted(slices.Values(amounts)) { // those before are at most the level
+		if level := rest / N(len(amounts)-i); n > level {
 			return level
 		}
-		most -= n
+		rest -= n
 	}
-	return math.MaxInt
+	return most
 }

@@ -2,6 +2,8 @@ package sources
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,22 +13,22 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-func TestLevelOf(t *testing.T) {
+func TestFairLevel(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		counts map[string]int
 		want   int
 	}{
-		{nil, 11},
-		{map[string]int{"a": 10}, 11},
+		{nil, 10},
+		{map[string]int{"a": 10}, 10},
 		{map[string]int{"a": 11}, 10},
 		{map[string]int{"a": 1, "b": 20}, 9},
 		{map[string]int{"a": 4, "b": 4, "c": 4}, 3},
 		{map[string]int{"a": 1, "b": 6, "c": 7}, 4},
-		{map[string]int{"a": 0, "b": 10}, 11},
+		{map[string]int{"a": 0, "b": 10}, 10},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.want, min(levelOf(tt.counts, 10), 11), tt.counts)
+		assert.Equal(t, tt.want, fairLevel(slices.Collect(maps.Values(tt.counts)), 10), tt.counts)
 	}
 }
 

@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -101,12 +100,14 @@ func (v *Variant) priceCards(prices map[string]int64) {
 // an equal part of maxTotal are concerned, so no number of strangers' variants limits those of usual costs.
 func boundCosts(groups []Group) {
 	var variants []*Variant
+	var costs []int64
 	for i := range groups {
 		for n := range groups[i].Variants {
-			variants = append(variants, &groups[i].Variants[n])
+			v := &groups[i].Variants[n]
+			variants, costs = append(variants, v), append(costs, v.totalCost())
 		}
 	}
-	level := fairLevel(variants)
+	level := fairLevel(costs, maxTotal)
 	for _, v := range variants {
 		if v.totalCost() <= level {
 			continue
@@ -167,21 +168,4 @@ func (v *Variant) largestMin() int {
 		least = max(least, v.BoundsOf(&v.Schedule[i]).Min)
 	}
 	return least
-}
-
-// fairLevel returns the largest level so that the costs, each at most the level, make no more than maxTotal.
-func fairLevel(variants []*Variant) int64 {
-	costs := make([]int64, 0, len(variants))
-	for _, v := range variants {
-		costs = append(costs, v.totalCost())
-	}
-	slices.SortFunc(costs, cmp.Compare)
-	rest := int64(maxTotal)
-	for i, cost := range costs {
-		if equal := rest / int64(len(costs)-i); cost > equal {
-			return equal
-		}
-		rest -= cost
-	}
-	return maxTotal
 }
