@@ -240,7 +240,7 @@ func newPasses(p passParts) *pass.Passes {
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
 		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store,
-		Prometheus: p.Prometheus, Actuator: p.Publisher, Reporter: p.Publisher, Meter: p.Metrics, Now: p.Clock.Now,
+		Prometheus: p.Prometheus, Publisher: p.Publisher, Meter: p.Metrics, Now: p.Clock.Now,
 	})
 }
 

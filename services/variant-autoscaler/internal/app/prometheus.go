@@ -23,10 +23,9 @@ type settingsSource interface {
 
 // Prometheus is the Prometheus of the settings in force. Its client is made when the address is known, and again with another token.
 type Prometheus struct {
-	log       *zap.Logger
-	source    settingsSource
-	options   collect.Options
-	allowHTTP bool
+	log     *zap.Logger
+	source  settingsSource
+	options collect.Options
 
 	mu     sync.Mutex
 	config promclient.Config
@@ -35,7 +34,7 @@ type Prometheus struct {
 
 // NewPrometheus returns the Prometheus of the settings. It sends nothing.
 func NewPrometheus(cfg *config.Config, log *zap.Logger, s settingsSource) *Prometheus {
-	return &Prometheus{log: log.Named("prometheus"), source: s, options: collect.Options{Window: cfg.Metrics}, allowHTTP: cfg.AllowHTTP}
+	return &Prometheus{log: log.Named("prometheus"), source: s, options: collect.Options{Window: cfg.Metrics}}
 }
 
 // Collector implements the source of passes.
@@ -48,12 +47,7 @@ func (p *Prometheus) Collector(s *settings.Settings) (pass.Collector, error) {
 }
 
 func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) {
-	in := s.Prometheus()
-	wanted := promclient.Config{
-		URL: in.BaseURL, AllowHTTP: p.allowHTTP, InsecureSkipVerify: in.InsecureSkipVerify, CAFile: in.CACertPath,
-		CertFile: in.ClientCertPath, KeyFile: in.ClientKeyPath, ServerName: in.ServerName, Token: string(in.BearerToken),
-		TokenFile: in.TokenPath,
-	}
+	wanted := promclient.Config{Prometheus: s.Prometheus()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.client != nil && p.config == wanted {

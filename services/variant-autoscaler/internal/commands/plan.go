@@ -181,7 +181,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(),
 		World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
 		LocalQueues: informers.NewQueueReader(client),
-		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Actuator: spectator, Reporter: spectator, Meter: spectator,
+		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Publisher: spectator, Meter: spectator,
 		Now: time.Now,
 	})
 	if _, _, err := p.RunPass(ctx); err != nil {
@@ -250,13 +250,13 @@ type passResult struct {
 // Settings implements the configuration of a pass.
 func (s *passResult) Settings() *settings.Settings { return s.settings }
 
-// Actuate implements the actuator of a pass.
+// Actuate implements the publisher of a pass.
 func (s *passResult) Actuate(_ context.Context, o *pass.Outcome) { s.outcome = o }
 
-// EndTerm implements the actuator of a pass.
+// EndTerm implements the publisher of a pass.
 func (*passResult) EndTerm() {}
 
-// ReportOutcome implements the reporter of a pass.
+// ReportOutcome implements the publisher of a pass.
 func (*passResult) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
 
 // ObservePart implements the meter of a pass.

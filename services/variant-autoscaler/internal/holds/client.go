@@ -3,7 +3,6 @@ package holds
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,13 +40,9 @@ func (o *Options) newClient(p picker) (*http.Client, error) {
 	if o.CAFile == "" {
 		settings.InsecureSkipVerify = true // it gets no token, and what it says counts for its own namespace
 	} else {
-		text, err := promclient.ReadSmallFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities of pickers: %w: check --holds-ca-file", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--holds-ca-file: %s contains no certificate in PEM", o.CAFile)
+		var err error
+		if settings.RootCAs, err = promclient.ReadAuthorities(o.CAFile, "pickers", "--holds-ca-file"); err != nil {
+			return nil, err
 		}
 	}
 	dial := o.Dial

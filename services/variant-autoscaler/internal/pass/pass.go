@@ -6,7 +6,7 @@
 //	learned     what a replica of a variant serves (package learn), and what earlier passes decided (package memory)
 //	decision    from all of this, as one snapshot (package decision)
 //
-// The Actuator acts on the decision, and the Reporter reports it. A failure of a group or a variant affects only that group or variant.
+// The Publisher acts on the decision, and reports it. A failure of a group or a variant affects only that group or variant.
 package pass
 
 import (
@@ -99,16 +99,14 @@ type Outcome struct {
 	Decision *decision.Decision
 }
 
-// actuator passes decisions on to the programs that scale, or scales.
-type actuator interface {
+// publisher acts on decisions.
+type publisher interface {
+	// Actuate passes a decision on to the programs that scale, or scales.
 	Actuate(ctx context.Context, o *Outcome)
+	// ReportOutcome reports a decision to the owners of variants.
+	ReportOutcome(ctx context.Context, o *Outcome) error
 	// EndTerm forgets all decisions: this replica no longer leads.
 	EndTerm()
-}
-
-// reporter reports decisions to the owners of variants.
-type reporter interface {
-	ReportOutcome(ctx context.Context, o *Outcome) error
 }
 
 // Params are the parts of Passes.
@@ -122,8 +120,7 @@ type Params struct {
 	Waits         waitCounter // nil: only Prometheus has their number
 	Configuration configuration
 	Prometheus    prometheus
-	Actuator      actuator
-	Reporter      reporter
+	Publisher     publisher
 	Meter         meter
 	Now           func() time.Time
 }
@@ -151,7 +148,7 @@ func New(p Params) *Passes {
 // Reset forgets all passes: a term as leader ends, or begins.
 func (p *Passes) Reset() {
 	p.memory, p.learners = memory.New(p.p.Window), map[learnerKey]*learn.Learner{}
-	p.p.Actuator.EndTerm()
+	p.p.Publisher.EndTerm()
 	if p.p.Waits != nil {
 		p.p.Waits.WatchModels(nil)
 	}
@@ -196,9 +193,9 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 	}
 	part(PartDecision)
 	p.recordOutcome(o, now)
-	p.p.Actuator.Actuate(ctx, o)
+	p.p.Publisher.Actuate(ctx, o)
 	part(PartActuate)
-	if err := p.p.Reporter.ReportOutcome(ctx, o); err != nil {
+	if err := p.p.Publisher.ReportOutcome(ctx, o); err != nil {
 		return interval, active, fmt.Errorf("report: %w", err)
 	}
 	part(PartReport)

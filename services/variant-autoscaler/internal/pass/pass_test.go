@@ -82,7 +82,7 @@ func start(t *testing.T, objects string) *rig {
 	r := &rig{now: began, settings: settings.NewBuilder(settings.Options{}), load: snapshot.Load{State: snapshot.Found, Rate: 20e6, Input: 100, Output: 100}}
 	r.Passes = New(Params{
 		Options: Options{Settings: snapshot.Settings{Split: "capacity"}, Window: time.Minute}, Log: zap.NewNop(), World: world(t, objects), LocalQueues: localQueuesOf(t, objects),
-		Configuration: r, Prometheus: r, Actuator: r, Reporter: r, Meter: r,
+		Configuration: r, Prometheus: r, Publisher: r, Meter: r,
 		Now: func() time.Time { return r.now },
 	})
 	return r

@@ -4,6 +4,7 @@
 package promclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -69,14 +70,13 @@ const maxError = 16 << 10
 
 // New returns a Client. It reads the files of the configuration, and sends nothing.
 func New(config Config, log *zap.Logger) (*Client, error) {
-	if err := config.Validate(); err != nil {
+	endpoint, urlErr := config.queryURL()
+	if err := errors.Join(urlErr, config.checkToken()); err != nil {
 		return nil, err
 	}
-	config.setDefaults()
-	endpoint, err := config.queryURL()
-	if err != nil {
-		return nil, err
-	}
+	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
+	config.MaxBytes = cmp.Or(config.MaxBytes, defaultMaxBytes)
+	config.MaxSeries = cmp.Or(config.MaxSeries, defaultMaxSeries)
 	c := &Client{config: config, endpoint: endpoint.String()}
 	c.credentials.config, c.credentials.log = &c.config, log
 	if _, err := c.credentials.currentTransport(); err != nil {
@@ -84,7 +84,7 @@ func New(config Config, log *zap.Logger) (*Client, error) {
 	}
 	if endpoint.Scheme == "http" {
 		log.Warn("Queries to Prometheus are not encrypted, as allowed explicitly: use https where others can read the network",
-			zap.String("host", endpoint.Host), zap.Bool("sendsToken", config.Token != "" || config.TokenFile != ""))
+			zap.String("host", endpoint.Host), zap.Bool("sendsToken", config.BearerToken != "" || config.TokenPath != ""))
 	}
 	if config.InsecureSkipVerify {
 		log.Warn("The certificate of Prometheus is not verified: set PROMETHEUS_CA_CERT_PATH instead of PROMETHEUS_TLS_INSECURE_SKIP_VERIFY",

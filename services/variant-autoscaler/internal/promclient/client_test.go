@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"fairlead.dev/pkg/memnet"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
 const emptyVector = `{"status":"success","data":{"resultType":"vector","result":[]}}`
@@ -43,7 +44,7 @@ func serve(t *testing.T, handler http.HandlerFunc) stub {
 		assert.NoError(t, server.Close())
 		<-ended
 	})
-	return stub{Config{URL: "http://prometheus.example", AllowHTTP: true, Timeout: time.Minute}, memory}
+	return stub{Config{Prometheus: settings.Prometheus{BaseURL: "http://prometheus.example"}, Timeout: time.Minute}, memory}
 }
 
 func write(t *testing.T, name, text string) string {
@@ -89,7 +90,7 @@ func TestQuery(t *testing.T) {
 			`{"metric":{"pod":"a"},"value":[1435781451.781,"0.25"]},{"metric":{},"value":[1435781451,"NaN"]},`+
 			`{"metric":{"pod":"b"},"value":[1435781451.781,"+Inf"]},{"metric":{"pod":"c"},"value":[1435781451.781,"1e999"]}]}}`)(w, r)
 	})
-	config.URL += "/prefix/"
+	config.BaseURL += "/prefix/"
 	series, err := newClient(t, config).Query(t.Context(), `up{job="a"} or on (pod) b`)
 	require.NoError(t, err)
 	require.Len(t, series, 4)
@@ -207,13 +208,13 @@ func TestTokenFileIsFollowed(t *testing.T) {
 		}
 		answers(http.StatusOK, emptyVector)(w, r)
 	})
-	config.TokenFile = write(t, "token", "one\n")
+	config.TokenPath = write(t, "token", "one\n")
 	c := newClient(t, config)
 	_, err := c.Query(t.Context(), "up")
 	require.NoError(t, err)
 
 	// A change that its time shows is read before the query.
-	require.NoError(t, os.WriteFile(config.TokenFile, []byte("second\n"), 0o600))
+	require.NoError(t, os.WriteFile(config.TokenPath, []byte("second\n"), 0o600))
 	want.Store("Bearer second")
 	queries.Store(0)
 	_, err = c.Query(t.Context(), "up")
@@ -221,10 +222,10 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	assert.Equal(t, int64(1), queries.Load())
 
 	// A change that nothing shows is read when the server refuses the token.
-	info, err := os.Stat(config.TokenFile)
+	info, err := os.Stat(config.TokenPath)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(config.TokenFile, []byte("tokens\n"), 0o600))
-	require.NoError(t, os.Chtimes(config.TokenFile, info.ModTime(), info.ModTime()))
+	require.NoError(t, os.WriteFile(config.TokenPath, []byte("tokens\n"), 0o600))
+	require.NoError(t, os.Chtimes(config.TokenPath, info.ModTime(), info.ModTime()))
 	want.Store("Bearer tokens")
 	queries.Store(0)
 	_, err = c.Query(t.Context(), "up")
@@ -245,7 +246,7 @@ func TestUnreadableTokens(t *testing.T) {
 		assert.Equal(t, "Bearer good", r.Header.Get("Authorization"))
 		answers(http.StatusOK, emptyVector)(w, r)
 	})
-	config.TokenFile = write(t, "token", "two\nlines")
+	config.TokenPath = write(t, "token", "two\nlines")
 	core, logs := observer.New(zap.WarnLevel)
 	c := newLoggingClient(t, config, zap.New(core)) // the file may come later
 	logs.TakeAll()
@@ -253,21 +254,21 @@ func TestUnreadableTokens(t *testing.T) {
 	require.ErrorContains(t, err, "no HTTP header can have: check PROMETHEUS_TOKEN_PATH")
 	assert.NotContains(t, err.Error(), "lines")
 
-	require.NoError(t, os.WriteFile(config.TokenFile, []byte("good"), 0o600))
+	require.NoError(t, os.WriteFile(config.TokenPath, []byte("good"), 0o600))
 	_, err = c.Query(t.Context(), "up")
 	require.NoError(t, err)
-	require.NoError(t, os.Remove(config.TokenFile))
+	require.NoError(t, os.Remove(config.TokenPath))
 	for range 3 {
 		_, err = c.Query(t.Context(), "up")
 		require.NoError(t, err, "the last good token stays")
 	}
 	assert.Equal(t, 1, logs.Len(), "it is reported once")
 
-	require.NoError(t, os.WriteFile(config.TokenFile, []byte(strings.Repeat("x", 2<<20)), 0o600))
+	require.NoError(t, os.WriteFile(config.TokenPath, []byte(strings.Repeat("x", 2<<20)), 0o600))
 	_, err = c.Query(t.Context(), "up")
 	require.NoError(t, err, "a huge file is not read")
 
-	config.Token = " good "
+	config.BearerToken = " good "
 	_, err = newClient(t, config).Query(t.Context(), "up")
 	require.NoError(t, err, "the literal token wins")
 }
@@ -276,13 +277,13 @@ func TestUnreadableTokens(t *testing.T) {
 func TestRefusedAndUnreadable(t *testing.T) {
 	t.Parallel()
 	config := serve(t, answers(http.StatusUnauthorized, ""))
-	config.TokenFile = write(t, "token", "old")
+	config.TokenPath = write(t, "token", "old")
 	core, logs := observer.New(zap.WarnLevel)
 	c := newLoggingClient(t, config, zap.New(core))
 	logs.TakeAll()
 	_, err := c.Query(t.Context(), "up")
 	require.ErrorContains(t, err, "401")
-	require.NoError(t, os.Remove(config.TokenFile))
+	require.NoError(t, os.Remove(config.TokenPath))
 	for range 5 {
 		_, err = c.Query(t.Context(), "up")
 		require.ErrorContains(t, err, "401")
@@ -302,7 +303,7 @@ func TestRedirectsAreErrors(t *testing.T) {
 			}
 			http.Redirect(w, r, "http://"+other, code)
 		})
-		config.Token = "secret"
+		config.BearerToken = "secret"
 		_, err := newClient(t, config).Query(t.Context(), "up")
 		require.ErrorContains(t, err, "redirects to \"http://"+other)
 		assert.NotContains(t, err.Error(), "secret")
@@ -318,16 +319,9 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{"nothing", Config{}, "PROMETHEUS_BASE_URL is not set"},
-		{"plain HTTP", Config{URL: "http://p:9090"}, "is not encrypted: use https, or allow plain HTTP explicitly"},
-		{"no scheme", Config{URL: "prometheus:9090"}, "must begin with https://"},
-		{"no host", Config{URL: "https://:9090"}, "has no host"},
-		{"another scheme", Config{URL: "file:///etc/passwd"}, "must begin with https://"},
-		{"a password", Config{URL: "https://u:hidden@p"}, "contains a user"},
-		{"a query", Config{URL: "https://p/?x=y"}, "contains a query"},
-		{"not a URL", Config{URL: "https://hidden:pass:word@[::1"}, "is not a URL"},
-		{"half a pair", Config{URL: "https://p", CertFile: "c"}, "need each other"},
-		{"a broken token", Config{URL: "https://p", Token: "hidden\r\nX: y"}, "PROMETHEUS_BEARER_TOKEN: the token contains characters"},
-		{"a negative limit", Config{URL: "https://p", MaxSeries: -1}, "must not be negative"},
+		{"a password", Config{Prometheus: settings.Prometheus{BaseURL: "https://u:hidden@p"}}, "contains a user"},
+		{"not a URL", Config{Prometheus: settings.Prometheus{BaseURL: "https://hidden:pass:word@[::1"}}, "is not a URL"},
+		{"a broken token", Config{Prometheus: settings.Prometheus{BaseURL: "https://p", BearerToken: "hidden\r\nX: y"}}, "PROMETHEUS_BEARER_TOKEN: the token contains characters"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -337,14 +331,14 @@ func TestValidate(t *testing.T) {
 			assert.NotContains(t, err.Error(), "hidden")
 		})
 	}
-	err := (&Config{CertFile: "c", Token: "\n"}).Validate()
-	assert.Len(t, strings.Split(err.Error(), "\n"), 3, "all mistakes at once")
+	_, err := New(Config{Prometheus: settings.Prometheus{BearerToken: "\n"}}, zap.NewNop())
+	assert.Len(t, strings.Split(err.Error(), "\n"), 2, "all mistakes at once")
 }
 
 func TestPlainHTTPIsLogged(t *testing.T) {
 	t.Parallel()
 	config := serve(t, answers(http.StatusOK, emptyVector))
-	config.Token = "t"
+	config.BearerToken = "t"
 	core, logs := observer.New(zap.WarnLevel)
 	_, err := newLoggingClient(t, config, zap.New(core)).Query(t.Context(), "up")
 	require.NoError(t, err)
@@ -356,7 +350,7 @@ func TestPlainHTTPIsLogged(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	config := serve(t, answers(http.StatusOK, emptyVector))
-	config.Token = "secret"
+	config.BearerToken = "secret"
 	require.NoError(t, config.memory.Close())
 	_, err := newClient(t, config).Query(t.Context(), "up")
 	require.ErrorContains(t, err, "query Prometheus: ")

@@ -2,7 +2,6 @@ package promclient
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -44,19 +43,19 @@ type credentials struct {
 
 // bearerToken returns the token of the next query, or none. It reads the file if it changed, and with fresh in any case.
 func (c *credentials) bearerToken(fresh bool) (string, error) { //nolint:revive // the caller knows whether a server refused the last one
-	if c.config.Token != "" {
-		return cleanToken(c.config.Token)
+	if c.config.BearerToken != "" {
+		return cleanToken(string(c.config.BearerToken))
 	}
-	if c.config.TokenFile == "" {
+	if c.config.TokenPath == "" {
 		return "", nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := stampOf(c.config.TokenFile)
+	now := stampOf(c.config.TokenPath)
 	if !fresh && c.token != "" && now == c.tokenRead {
 		return c.token, nil
 	}
-	text, err := ReadSmallFile(c.config.TokenFile)
+	text, err := ReadSmallFile(c.config.TokenPath)
 	var token string
 	if err == nil {
 		token, err = cleanToken(string(text))
@@ -77,7 +76,7 @@ func (c *credentials) bearerToken(fresh bool) (string, error) { //nolint:revive 
 func (c *credentials) currentTransport() (*http.Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := [3]stamp{stampOf(c.config.CAFile), stampOf(c.config.CertFile), stampOf(c.config.KeyFile)}
+	now := [3]stamp{stampOf(c.config.CACertPath), stampOf(c.config.ClientCertPath), stampOf(c.config.ClientKeyPath)}
 	if c.transport != nil && now == c.filesRead {
 		return c.transport, nil
 	}
@@ -114,30 +113,26 @@ func newTransport(settings *tls.Config) *http.Transport {
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName,
 		InsecureSkipVerify: c.InsecureSkipVerify} //nolint:gosec // as configured
-	if c.CAFile != "" {
-		text, err := ReadSmallFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities of Prometheus: %w: check PROMETHEUS_CA_CERT_PATH", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("PROMETHEUS_CA_CERT_PATH: %s contains no certificate in PEM", c.CAFile)
+	if c.CACertPath != "" {
+		var err error
+		if settings.RootCAs, err = ReadAuthorities(c.CACertPath, "Prometheus", "PROMETHEUS_CA_CERT_PATH"); err != nil {
+			return nil, err
 		}
 	}
-	if c.CertFile == "" {
+	if c.ClientCertPath == "" {
 		return settings, nil
 	}
-	certificate, err := ReadSmallFile(c.CertFile)
+	certificate, err := ReadSmallFile(c.ClientCertPath)
 	if err != nil {
 		return nil, fmt.Errorf("read the client certificate for Prometheus: %w: check PROMETHEUS_CLIENT_CERT_PATH", err)
 	}
-	key, err := ReadSmallFile(c.KeyFile)
+	key, err := ReadSmallFile(c.ClientKeyPath)
 	if err != nil {
 		return nil, fmt.Errorf("read the client key for Prometheus: %w: check PROMETHEUS_CLIENT_KEY_PATH", err)
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("the client certificate %s and key %s for Prometheus: %w", c.CertFile, c.KeyFile, err)
+		return nil, fmt.Errorf("the client certificate %s and key %s for Prometheus: %w", c.ClientCertPath, c.ClientKeyPath, err)
 	}
 	settings.Certificates = []tls.Certificate{pair}
 	return settings, nil

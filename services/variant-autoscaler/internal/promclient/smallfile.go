@@ -1,6 +1,7 @@
 package promclient
 
 import (
+	"crypto/x509"
 	"fmt"
 	"os"
 )
@@ -19,4 +20,17 @@ func ReadSmallFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, maxFileSize)
 	}
 	return os.ReadFile(name)
+}
+
+// ReadAuthorities returns the certificates of a file that an option names: the authorities of some servers.
+func ReadAuthorities(name, servers, option string) (*x509.CertPool, error) {
+	text, err := ReadSmallFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the authorities of %s: %w: check %s", servers, err, option)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: %s contains no certificate in PEM", option, name)
+	}
+	return pool, nil
 }

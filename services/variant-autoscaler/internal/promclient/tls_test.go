@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
 func TestTLS(t *testing.T) {
@@ -36,7 +38,7 @@ func TestTLS(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	certificate, key := writePair(t, pair(t, "client"))
-	good := Config{URL: server.URL, CAFile: writeCertificate(t, authority.Raw), ServerName: "prometheus.example", CertFile: certificate, KeyFile: key}
+	good := Config{Prometheus: settings.Prometheus{BaseURL: server.URL, CACertPath: writeCertificate(t, authority.Raw), ServerName: "prometheus.example", ClientCertPath: certificate, ClientKeyPath: key}}
 	query := func(change func(c *Config)) error {
 		config := good
 		change(&config)
@@ -48,23 +50,23 @@ func TestTLS(t *testing.T) {
 		return err
 	}
 	require.NoError(t, query(func(*Config) {}))
-	require.NoError(t, query(func(c *Config) { c.CAFile, c.ServerName, c.InsecureSkipVerify = "", "", true }))
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = "" }), "set PROMETHEUS_CA_CERT_PATH, and PROMETHEUS_SERVER_NAME")
+	require.NoError(t, query(func(c *Config) { c.CACertPath, c.ServerName, c.InsecureSkipVerify = "", "", true }))
+	require.ErrorContains(t, query(func(c *Config) { c.CACertPath = "" }), "set PROMETHEUS_CA_CERT_PATH, and PROMETHEUS_SERVER_NAME")
 	require.ErrorContains(t, query(func(c *Config) { c.ServerName = "" }), "set PROMETHEUS_CA_CERT_PATH, and PROMETHEUS_SERVER_NAME")
-	require.ErrorContains(t, query(func(c *Config) { c.CertFile, c.KeyFile = "", "" }), "tls: ")
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = key }), "contains no certificate in PEM")
-	require.ErrorContains(t, query(func(c *Config) { c.CAFile = "/missing" }), "check PROMETHEUS_CA_CERT_PATH")
-	require.ErrorContains(t, query(func(c *Config) { c.KeyFile = c.CAFile }), "the client certificate")
+	require.ErrorContains(t, query(func(c *Config) { c.ClientCertPath, c.ClientKeyPath = "", "" }), "tls: ")
+	require.ErrorContains(t, query(func(c *Config) { c.CACertPath = key }), "contains no certificate in PEM")
+	require.ErrorContains(t, query(func(c *Config) { c.CACertPath = "/missing" }), "check PROMETHEUS_CA_CERT_PATH")
+	require.ErrorContains(t, query(func(c *Config) { c.ClientKeyPath = c.CACertPath }), "the client certificate")
 
 	old := httptest.NewUnstartedServer(answers(http.StatusOK, emptyVector))
 	old.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	old.StartTLS()
 	t.Cleanup(old.Close)
-	require.ErrorContains(t, query(func(c *Config) { c.URL, c.InsecureSkipVerify = old.URL, true }), "protocol version")
+	require.ErrorContains(t, query(func(c *Config) { c.BaseURL, c.InsecureSkipVerify = old.URL, true }), "protocol version")
 
 	plain := httptest.NewServer(answers(http.StatusOK, emptyVector))
 	t.Cleanup(plain.Close)
-	require.ErrorContains(t, query(func(c *Config) { c.URL = strings.Replace(plain.URL, "http:", "https:", 1) }), "gave HTTP response to HTTPS client")
+	require.ErrorContains(t, query(func(c *Config) { c.BaseURL = strings.Replace(plain.URL, "http:", "https:", 1) }), "gave HTTP response to HTTPS client")
 }
 
 func TestCertificatesAreFollowed(t *testing.T) {
@@ -81,14 +83,14 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	core, logs := observer.New(zap.WarnLevel)
-	config := Config{URL: server.URL, CAFile: writeCertificate(t, first.Raw), ServerName: "prometheus"}
+	config := Config{Prometheus: settings.Prometheus{BaseURL: server.URL, CACertPath: writeCertificate(t, first.Raw), ServerName: "prometheus"}}
 	c, err := New(config, zap.New(core))
 	require.NoError(t, err)
 	_, err = c.Query(t.Context(), "up")
 	require.NoError(t, err)
 
 	use(secondPair(t, "prometheus"))
-	require.NoError(t, os.WriteFile(config.CAFile, []byte("half a fi"), 0o600))
+	require.NoError(t, os.WriteFile(config.CACertPath, []byte("half a fi"), 0o600))
 	server.CloseClientConnections()
 	for range 3 {
 		_, err = c.Query(t.Context(), "up")
@@ -97,7 +99,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	assert.Equal(t, 1, logs.Len(), "it is reported once")
 	text, err := os.ReadFile(writeCertificate(t, second.Raw))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(config.CAFile, text, 0o600))
+	require.NoError(t, os.WriteFile(config.CACertPath, text, 0o600))
 	_, err = c.Query(t.Context(), "up")
 	require.NoError(t, err)
 }

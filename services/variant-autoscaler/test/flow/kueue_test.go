@@ -154,7 +154,7 @@ func (r *rig) newPasses() *passes {
 	p := &passes{settings: settings.NewBuilder(settings.Options{})}
 	p.Passes = pass.New(pass.Params{
 		Options: pass.Options{Settings: snapshot.Settings{Split: "capacity"}, Limiter: true}, Log: zap.NewNop(), World: i.Caches(), LocalQueues: informers.NewQueueReader(client),
-		Configuration: p, Prometheus: p, Actuator: p, Reporter: p, Meter: p, Now: time.Now,
+		Configuration: p, Prometheus: p, Publisher: p, Meter: p, Now: time.Now,
 	})
 	return p
 }

@@ -29,6 +29,7 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -159,7 +160,7 @@ func (w *world) start() *promclient.Client {
 		_ = json.NewEncoder(out).Encode(answer(vector))
 	}))
 	w.t.Cleanup(server.Close)
-	client, err := promclient.New(promclient.Config{URL: server.URL, AllowHTTP: true, Timeout: time.Minute}, zap.NewNop())
+	client, err := promclient.New(promclient.Config{Prometheus: settings.Prometheus{BaseURL: server.URL}, Timeout: time.Minute}, zap.NewNop())
 	require.NoError(w.t, err)
 	w.t.Cleanup(client.Close)
 	return client
