@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
@@ -25,53 +23,34 @@ const (
 
 // plan exports the figures of the last decision, all of them of the same one.
 type plan struct {
-	demand, share, cost, gap, groups, variants, problems *prometheus.Desc
+	published
 
-	published atomic.Pointer[[]prometheus.Metric]
+	demand, share, cost, gap, groups, variants, problems *prometheus.Desc
 }
 
 func newPlan() *plan {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &plan{
-		demand: desc("fairlead_autoscaler_demand_requests_per_second",
-			"Rate of requests that a group of variants is planned for, with headroom. The label role is empty for servers of whole requests.", "namespace", "pool", "model", "role"),
-		share: desc("fairlead_autoscaler_share",
-			"Part of the demand of a group that is served within the targets, by plan: optimal, or acted (after hysteresis and stabilization).",
-			"namespace", "pool", "model", "role", "plan"),
-		cost: desc("fairlead_autoscaler_cost_per_hour", "Cost of the replicas of all variants without a problem, in the unit of the prices, by plan: optimal or acted.", "plan"),
-		gap: desc("fairlead_autoscaler_cost_gap_per_hour",
-			"What the optimal plan may cost above the least possible cost. 0 if the optimum is proven."),
-		groups:   desc("fairlead_autoscaler_groups", "Groups of variants that share a load. The first 4096 have series of their own."),
-		variants: desc("fairlead_autoscaler_variants", "Variants, by the reason of their desired replicas.", "reason"),
-		problems: desc("fairlead_autoscaler_variant_problems", "Variants that are not part of the choice, by the reason of their problem.", "reason"),
-	}
+	p := &plan{}
+	p.demand = p.newDesc("fairlead_autoscaler_demand_requests_per_second",
+		"Rate of requests that a group of variants is planned for, with headroom. The label role is empty for servers of whole requests.", "namespace", "pool", "model", "role")
+	p.share = p.newDesc("fairlead_autoscaler_share",
+		"Part of the demand of a group that is served within the targets, by plan: optimal, or acted (after hysteresis and stabilization).",
+		"namespace", "pool", "model", "role", "plan")
+	p.cost = p.newDesc("fairlead_autoscaler_cost_per_hour", "Cost of the replicas of all variants without a problem, in the unit of the prices, by plan: optimal or acted.", "plan")
+	p.gap = p.newDesc("fairlead_autoscaler_cost_gap_per_hour",
+		"What the optimal plan may cost above the least possible cost. 0 if the optimum is proven.")
+	p.groups = p.newDesc("fairlead_autoscaler_groups", "Groups of variants that share a load. The first 4096 have series of their own.")
+	p.variants = p.newDesc("fairlead_autoscaler_variants", "Variants, by the reason of their desired replicas.", "reason")
+	p.problems = p.newDesc("fairlead_autoscaler_variant_problems", "Variants that are not part of the choice, by the reason of their problem.", "reason")
+	return p
 }
 
-// Describe implements prometheus.Collector.
-func (p *plan) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.demand, p.share, p.cost, p.gap, p.groups, p.variants, p.problems} {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (p *plan) Collect(out chan<- prometheus.Metric) {
-	if published := p.published.Load(); published != nil {
-		for _, m := range *published {
-			out <- m
-		}
-	}
-}
-
-func (p *plan) clearPlan() { p.published.Store(nil) }
+func (p *plan) clearPlan() { p.current.Store(nil) }
 
 // setDecision replaces the figures.
 func (p *plan) setDecision(s *snapshot.Snapshot, d *decision.Decision) {
-	var figures []prometheus.Metric
+	var figures []series
 	add := func(desc *prometheus.Desc, value float64, values ...string) {
-		figures = append(figures, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...))
+		figures = append(figures, series{desc, prometheus.GaugeValue, value, values})
 	}
 	add(p.cost, float64(d.Cost)/million, planOptimal)
 	add(p.cost, float64(d.Acted)/million, planActed)
@@ -98,7 +77,7 @@ func (p *plan) setDecision(s *snapshot.Snapshot, d *decision.Decision) {
 	for reason, n := range problems {
 		add(p.problems, float64(n), reason)
 	}
-	p.published.Store(&figures)
+	p.current.Store(&figures)
 }
 
 // countVariants counts the variants of a group by reason.

@@ -2,9 +2,9 @@ package metrics
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,22 +30,13 @@ var labels = []string{"variant_name", "target_name", "target_kind", "namespace",
 // Series are the series that autoscalers read, of a whole set of variants at a time. Only the leader has any, and only after its first
 // decision: a missing series makes an autoscaler wait, and a zero would make it remove replicas.
 type Series struct {
-	desired, current, ratio, ttft, itl *prometheus.Desc
-	scaling, conflicts, resolution     *prometheus.Desc
+	published
 
-	published atomic.Pointer[[]series]
+	desired, present, ratio, ttft, itl *prometheus.Desc
+	scaling, conflicts, resolution     *prometheus.Desc
 
 	mu       sync.Mutex
 	counters map[string]*counters // by the labels of a variant
-}
-
-// series is one of Series. As a prometheus.Metric it would take four times the memory, as that has a copy of all labels: it is one for the
-// time of a scrape.
-type series struct {
-	desc   *prometheus.Desc
-	kind   prometheus.ValueType
-	value  float64
-	labels []string // those of a variant are one slice
 }
 
 // counters are those of a variant. They end with its series.
@@ -64,40 +55,22 @@ func newSeries(instance string) *Series {
 	if instance != "" {
 		constant = prometheus.Labels{"controller_instance": labelValue(instance)}
 	}
+	s := &Series{published: published{constant: constant}, counters: map[string]*counters{}}
 	desc := func(name, help string, more ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append(append([]string(nil), labels...), more...), constant)
+		return s.newDesc(name, help, slices.Concat(labels, more)...)
 	}
-	return &Series{
-		desired: desc("wva_desired_replicas", "Replicas that a variant is to have. Absent while there is no decision on the variant."),
-		current: desc("wva_current_replicas", "Replicas that the target of a variant asks for."),
-		ratio:   desc("wva_desired_ratio", "Desired replicas divided by current replicas. With no current replicas, the desired replicas."),
-		ttft:    desc("wva_predicted_ttft_seconds", "Time to the first token that the plan predicts for a variant.", "model_name"),
-		itl:     desc("wva_predicted_itl_seconds", "Time between tokens that the plan predicts for a variant.", "model_name"),
-		scaling: desc("wva_replica_scaling_total",
-			"Changes of the desired replicas of a variant, by direction (up, down) and reason. It begins with the term of a leader.", "direction", "reason"),
-		conflicts: desc("wva_deployment_target_conflicts_total",
-			"How often a variant lost its target to another variant. It begins with the term of a leader."),
-		resolution: desc("wva_conflict_resolution_status",
-			"Variants with the same target: 1 for the one that has it (winner), 0 for the others (suppressed), which have no desired replicas.", "resolution"),
-		counters: map[string]*counters{},
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (s *Series) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.desired, s.current, s.ratio, s.ttft, s.itl, s.scaling, s.conflicts, s.resolution} {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector. All series are of the same call of Publish.
-func (s *Series) Collect(out chan<- prometheus.Metric) {
-	if published := s.published.Load(); published != nil {
-		for i := range *published {
-			element := &(*published)[i]
-			out <- prometheus.MustNewConstMetric(element.desc, element.kind, element.value, element.labels...)
-		}
-	}
+	s.desired = desc("wva_desired_replicas", "Replicas that a variant is to have. Absent while there is no decision on the variant.")
+	s.present = desc("wva_current_replicas", "Replicas that the target of a variant asks for.")
+	s.ratio = desc("wva_desired_ratio", "Desired replicas divided by current replicas. With no current replicas, the desired replicas.")
+	s.ttft = desc("wva_predicted_ttft_seconds", "Time to the first token that the plan predicts for a variant.", "model_name")
+	s.itl = desc("wva_predicted_itl_seconds", "Time between tokens that the plan predicts for a variant.", "model_name")
+	s.scaling = desc("wva_replica_scaling_total",
+		"Changes of the desired replicas of a variant, by direction (up, down) and reason. It begins with the term of a leader.", "direction", "reason")
+	s.conflicts = desc("wva_deployment_target_conflicts_total",
+		"How often a variant lost its target to another variant. It begins with the term of a leader.")
+	s.resolution = desc("wva_conflict_resolution_status",
+		"Variants with the same target: 1 for the one that has it (winner), 0 for the others (suppressed), which have no desired replicas.", "resolution")
+	return s
 }
 
 // replaceSeries replaces all series, and returns the number of variants that have none, because their labels equal those of another
@@ -125,7 +98,7 @@ func (s *Series) replaceSeries(variants []decision.ActedVariant) (dropped int) {
 		c.addDecision(v)
 		next = s.appendSeries(next, v, c, values)
 	}
-	s.published.Store(&next)
+	s.current.Store(&next)
 	return dropped
 }
 
@@ -134,7 +107,7 @@ func (s *Series) clearSeries() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counters = map[string]*counters{}
-	s.published.Store(nil)
+	s.current.Store(nil)
 }
 
 // addDecision counts the change that the decision on a variant makes.
@@ -171,7 +144,7 @@ func (s *Series) appendSeries(to []series, v *decision.ActedVariant, c *counters
 	case decision.NoConflict:
 	}
 	add(s.desired, prometheus.GaugeValue, float64(v.Desired))
-	add(s.current, prometheus.GaugeValue, float64(v.Current))
+	add(s.present, prometheus.GaugeValue, float64(v.Current))
 	add(s.ratio, prometheus.GaugeValue, float64(v.Desired)/float64(max(v.Current, 1)))
 	for key, times := range c.scaling {
 		add(s.scaling, prometheus.CounterValue, times, key.direction, key.reason)
