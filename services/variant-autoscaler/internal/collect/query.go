@@ -95,14 +95,7 @@ func (s *selection) loadQuery() string {
 
 func (s *selection) addPicker(q *query) {
 	q.addFigure(pickerReady, s.pickerExprs("")...)
-	rate := s.overWindow("rate")
-	q.addFigure(picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(rate, s.selectPool("fairlead_picker_endpoint_picks_total"))))
-	q.addFigure(attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(rate, s.selectAttempts(newAttempts))))
-	q.addFigure(oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(rate, s.selectAttempts(legacyAttempts))))
-	q.addFigure(refused, s.refusalExprs(rate)...)
+	s.addRequests(q, "", s.overWindow("rate"))
 	q.addFigure(queued, s.queueExprs("%s")...)
 	if s.waited > 0 {
 		q.addFigure(waited, s.queueExprs("max_over_time(%s["+promDuration(s.waited)+"])")...)
@@ -112,17 +105,31 @@ func (s *selection) addPicker(q *query) {
 	q.addFigure(slowdown,
 		fmt.Sprintf("avg by (exported_pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod!=""`)),
 		fmt.Sprintf("avg by (pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod=""`)))
-	q.addFigure(owed, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_prompt_tokens_owed"))))
+	q.addFigure(owed, sumPickers(byServer, s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_prompt_tokens_owed")))
 	s.addLearned(q)
+}
+
+// byServer are the labels of the pod of a server: where a scrape does not honor labels, it renames the picker's.
+const byServer = "pod, exported_pod"
+
+// addRequests adds the requests that pickers sent to each pod, or refused, counted by a function.
+func (s *selection) addRequests(q *query, prefix, count string) {
+	q.addFigure(prefix+picks, sumPickers(byServer, count, s.selectPool("fairlead_picker_endpoint_picks_total")))
+	q.addFigure(prefix+attempts, sumPickers("endpoint_name", count, s.selectAttempts(newAttempts)))
+	q.addFigure(prefix+oldAttempts, sumPickers("pod_name", count, s.selectAttempts(legacyAttempts)))
+	q.addFigure(prefix+refused, s.refusalExprs(count)...)
+}
+
+// sumPickers returns an expression that applies a function to a metric of pickers, and adds up their values by some labels.
+func sumPickers(by, format, metric string) string {
+	return fmt.Sprintf("sum by (%s) (max without (%s) (%s))", by, samePicker, fmt.Sprintf(format, metric))
 }
 
 // addLearned adds what newer pickers learned about each server. A time is the mean of what the pickers learned. All of them see the
 // same batches; the ranks of a pod add up, and those that have not shown a full batch yet count as the others.
 func (s *selection) addLearned(q *query) {
 	q.addFigure(tokenTime, fmt.Sprintf("avg by (%s) (1 / %s)", ofPod, s.selectEndpoints("fairlead_picker_endpoint_prefill_tokens_per_second")))
-	q.addFigure(backlog, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-		fmt.Sprintf(s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_backlog_seconds"))))
+	q.addFigure(backlog, sumPickers(byServer, s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_backlog_seconds")))
 	q.addFigure(batch, fmt.Sprintf("avg by (%[1]s) (max by (%[1]s, %[2]s) (%[3]s)) * on (%[1]s) count by (%[1]s) (max by (%[1]s, %[2]s) (%[4]s))", ofPod, ofEndpoint,
 		s.selectEndpoints("fairlead_picker_endpoint_batch_capacity"), s.selectEndpoints("fairlead_picker_endpoint_backlog_seconds")))
 }
@@ -156,13 +163,7 @@ func (s *selection) retentionQuery(period time.Duration) string {
 	for _, part := range [][2]string{{"", increase}, {first, younger}} {
 		prefix, count := part[0], part[1]
 		q.addFigure(prefix+finished, s.engineExprs(finished, s.sumByPod(count))...)
-		q.addFigure(prefix+picks, fmt.Sprintf("sum by (pod, exported_pod) (max without (%s) (%s))", samePicker,
-			fmt.Sprintf(count, s.selectPool("fairlead_picker_endpoint_picks_total"))))
-		q.addFigure(prefix+attempts, fmt.Sprintf("sum by (endpoint_name) (max without (%s) (%s))", samePicker,
-			fmt.Sprintf(count, s.selectAttempts(newAttempts))))
-		q.addFigure(prefix+oldAttempts, fmt.Sprintf("sum by (pod_name) (max without (%s) (%s))", samePicker,
-			fmt.Sprintf(count, s.selectAttempts(legacyAttempts))))
-		q.addFigure(prefix+refused, s.refusalExprs(count)...)
+		s.addRequests(&q, prefix, count)
 	}
 	now, before := strings.Join(s.pickerExprs(""), " or "), strings.Join(s.pickerExprs(" offset "+within), " or ")
 	q.addFigure(pickerReady, fmt.Sprintf("((%s) and (%s))", now, before))

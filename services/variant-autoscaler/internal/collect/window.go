@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -120,7 +122,7 @@ func (w *window) computeLoad() snapshot.Load {
 	if _, known := w.figures.value(clock, ""); !known {
 		return failedLoad("Prometheus answered without its time: check that PROMETHEUS_BASE_URL leads to a Prometheus, and that no proxy changes answers")
 	}
-	unseen := subtractPods(w.settled, w.measured)
+	unseen := slices.DeleteFunc(slices.Clone(w.settled), sets.New(w.measured...).Has)
 	if len(w.measured) == 0 && len(w.settled) == 0 || 2*len(unseen) > len(w.settled) {
 		if len(w.settled) == 0 && w.picker {
 			return w.measuredLoad(nil)
@@ -200,14 +202,14 @@ func (w *window) totalRate(rates map[string]float64, unseen []string) float64 {
 	if len(unseen) == 0 || len(rates) == 0 {
 		return total
 	}
-	mean, added, isUnseen := total/float64(len(rates)), 0.0, setOf(unseen)
+	mean, added, unseenPods := total/float64(len(rates)), 0.0, sets.New(unseen...)
 	for _, v := range w.group.Variants {
 		own, n, blank := 0.0, 0, 0
 		for _, p := range v.Pods {
 			if rate, ok := rates[p.Name]; ok {
 				own += rate
 				n++
-			} else if isUnseen[p.Name] {
+			} else if unseenPods.Has(p.Name) {
 				blank++
 			}
 		}
@@ -336,18 +338,4 @@ func (w *window) replicaWeight(variant int) int64 {
 		return 0
 	}
 	return int64(math.Round(min(requests/replicaSeconds, maxRate) * perSecond))
-}
-
-// subtractPods returns the pods of a list that are not in another one.
-func subtractPods(pods, without []string) []string {
-	drop := setOf(without)
-	return slices.DeleteFunc(slices.Clone(pods), func(pod string) bool { return drop[pod] })
-}
-
-func setOf(pods []string) map[string]bool {
-	set := make(map[string]bool, len(pods))
-	for _, pod := range pods {
-		set[pod] = true
-	}
-	return set
 }
