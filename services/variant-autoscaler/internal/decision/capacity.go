@@ -101,7 +101,7 @@ func capacityWithin(v *snapshot.Variant, measured *snapshot.Measured, t queueing
 	if profile == nil {
 		return c
 	}
-	if model, err := queueing.New(queueing.Profile(*profile), t); err == nil {
+	if model, err := queueing.New(*profile, t); err == nil {
 		c.model = model
 		if v.Profile != nil {
 			c.rate = model.Capacity(targets)

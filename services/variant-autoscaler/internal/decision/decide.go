@@ -77,17 +77,13 @@ func newDecider(s *snapshot.Snapshot) *decider {
 	d := &decider{snapshot: s, variants: newVariantStates(s), sleepState: newSleepState(len(s.Groups))}
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
-	}
-	for _, l := range s.Limits {
-		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{
-			Unit: optimizer.Unit(l.Unit), Accelerator: l.Accelerator, Namespace: l.Namespace, Priority: l.Priority, Amount: l.Amount,
-		})
+		Limits: slices.Clone(s.Limits),
 	}
 	d.served, d.places = d.servedModels(), placeLimits(s)
 	d.quotas = newQuotaTree(s.Quotas)
 	d.quotaLimits = d.quotas.buildLimits(s)
 	for range len(d.places) + len(d.quotaLimits) {
-		d.problem.Limits = append(d.problem.Limits, optimizer.Limit{Unit: optimizer.UnitPlaces})
+		d.problem.Limits = append(d.problem.Limits, snapshot.Limit{Unit: optimizer.UnitPlaces})
 	}
 	for g := range s.Groups {
 		d.frozen = append(d.frozen, freezeReason(&s.Groups[g]))

@@ -18,7 +18,7 @@ func Capacity(m *snapshot.Measured, t queueing.Traffic, targets queueing.Targets
 	if m.Profile == nil {
 		return capacity
 	}
-	model, err := queueing.New(queueing.Profile(*m.Profile), t)
+	model, err := queueing.New(*m.Profile, t)
 	if err != nil {
 		return capacity
 	}

@@ -19,7 +19,7 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSamp
 		return
 	}
 	profile := &snapshot.Profile{Delta: perSecond / rate, MaxBatch: prefillBatch}
-	if _, err := queueing.New(queueing.Profile(*profile), queueing.Traffic{Input: max(m.Input, 1), Output: 1}); err != nil {
+	if _, err := queueing.New(*profile, queueing.Traffic{Input: max(m.Input, 1), Output: 1}); err != nil {
 		return
 	}
 	m.Profile, m.Limit = profile, toMicro(maxRate) // the profile is its own limit

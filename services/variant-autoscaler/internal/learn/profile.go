@@ -26,7 +26,7 @@ func (s *state) buildProfile(l *law, targets queueing.Targets, picker *snapshot.
 			ratio = max(min(ratio, mostTail*targets.TTFT/first), 1)
 		}
 	}
-	if _, err := queueing.New(queueing.Profile(*p), queueing.Traffic{Input: t.Input, Output: t.Output}); err != nil {
+	if _, err := queueing.New(*p, queueing.Traffic{Input: t.Input, Output: t.Output}); err != nil {
 		return nil, 1
 	}
 	return p, ratio

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 func TestAct(t *testing.T) {
@@ -22,7 +24,7 @@ func TestAct(t *testing.T) {
 		split    Split
 		rate     int64
 		variants []Variant
-		limits   []Limit
+		limits   []snapshot.Limit
 		plan     []int
 		want     []int
 	}{
@@ -74,17 +76,19 @@ func TestValidate(t *testing.T) {
 		"bounds":           {func(p *Problem) { p.Groups[0].Variants[1].Min, p.Groups[0].Variants[1].Max = 3, 2 }, `variant "b": at most 2 replicas, and at least 3`},
 		"capacity":         {func(p *Problem) { p.Groups[0].Variants[0].Capacity = math.MaxInt64 }, `variant "a": the capacity is`},
 		"the cost of all":  {func(p *Problem) { p.Groups[0].Variants = expensive(30) }, "all replicas together cost more than"},
-		"unit":             {func(p *Problem) { p.Limits = []Limit{{Unit: "nodes"}} }, `limit 0: unit "nodes" is not one of cards, replicas, cost`},
-		"amount":           {func(p *Problem) { p.Limits = []Limit{{Unit: UnitCost, Amount: math.MaxInt64}} }, "limit 0: the amount is"},
-		"limits":           {func(p *Problem) { p.Limits = make([]Limit, MaxLimits+1) }, "there are 1001 limits, and at most 1000 are allowed"},
-		"limits of places": {func(p *Problem) { p.Limits = slices.Repeat([]Limit{{Unit: UnitPlaces}}, MaxPlaces+1) }, "there are 513 limits of places, and at most 512 are allowed"},
+		"unit":             {func(p *Problem) { p.Limits = []snapshot.Limit{{Unit: "nodes"}} }, `limit 0: unit "nodes" is not one of cards, replicas, cost`},
+		"amount":           {func(p *Problem) { p.Limits = []snapshot.Limit{{Unit: snapshot.Cost, Amount: math.MaxInt64}} }, "limit 0: the amount is"},
+		"limits":           {func(p *Problem) { p.Limits = make([]snapshot.Limit, MaxLimits+1) }, "there are 1001 limits, and at most 1000 are allowed"},
+		"limits of places": {func(p *Problem) { p.Limits = slices.Repeat([]snapshot.Limit{{Unit: UnitPlaces}}, MaxPlaces+1) }, "there are 513 limits of places, and at most 512 are allowed"},
 		"no such places":   {func(p *Problem) { p.Groups[0].Variants[0].Places = []Places{{Limit: 7}} }, "limit 7 is none of places"},
-		"places of cards":  {func(p *Problem) { p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitCards}}, []Places{{}} }, "limit 0 is none of places"},
+		"places of cards": {func(p *Problem) {
+			p.Limits, p.Groups[0].Variants[0].Places = []snapshot.Limit{{Unit: snapshot.Cards}}, []Places{{}}
+		}, "limit 0 is none of places"},
 		"places twice": {func(p *Problem) {
-			p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitPlaces}}, []Places{{Amount: 1}, {Amount: 1}}
+			p.Limits, p.Groups[0].Variants[0].Places = []snapshot.Limit{{Unit: UnitPlaces}}, []Places{{Amount: 1}, {Amount: 1}}
 		}, "the limits of places are not in their order"},
 		"number of places": {func(p *Problem) {
-			p.Limits, p.Groups[0].Variants[0].Places = []Limit{{Unit: UnitPlaces}}, []Places{{Amount: -1}}
+			p.Limits, p.Groups[0].Variants[0].Places = []snapshot.Limit{{Unit: UnitPlaces}}, []Places{{Amount: -1}}
 		}, "a replica takes -1 places"},
 		"weight":           {func(p *Problem) { p.Groups[0].Variants[0].Weight = -5 }, `variant "a": the weight is -5`},
 		"present replicas": {func(p *Problem) { p.Groups[0].Variants[0].Now = -1 }, `variant "a": the present number of replicas is -1`},
@@ -135,7 +139,7 @@ func TestRoom(t *testing.T) {
 	t.Parallel()
 	group := Group{Namespace: "ns", Model: "m", Priority: 1, Rate: 10, Variants: variants(15, 36)}
 	other := Group{Namespace: "other", Model: "m", Priority: 1, Rate: 10, Variants: variants(15)}
-	p := &Problem{Split: SplitCapacity, Groups: []Group{group, other}, Limits: []Limit{{Unit: UnitReplicas, Namespace: "ns", Amount: 5}, {Unit: UnitReplicas, Amount: 7}}}
+	p := &Problem{Split: SplitCapacity, Groups: []Group{group, other}, Limits: []snapshot.Limit{{Unit: snapshot.Replicas, Namespace: "ns", Amount: 5}, {Unit: snapshot.Replicas, Amount: 7}}}
 	require.NoError(t, p.Validate())
 	room := NewReport(p).RoomBeside([]int{1, 1, 1})
 	assert.False(t, room.Reserve(0, 4))

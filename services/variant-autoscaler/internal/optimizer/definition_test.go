@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/big"
 	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // The objective as it is defined, as plainly as it can be written, with numbers of any size. Nothing here is used by the optimizer.
@@ -117,7 +119,7 @@ func (d *definition) taken(index int, plan [][]int) (taken, least int64) {
 				continue
 			}
 			low, _ := d.bounds(i, n, 0)
-			each := map[Unit]int64{UnitCards: v.Cards, UnitReplicas: 1, UnitCost: v.Cost}[l.Unit]
+			each := map[snapshot.Unit]int64{snapshot.Cards: v.Cards, snapshot.Replicas: 1, snapshot.Cost: v.Cost}[l.Unit]
 			for _, p := range v.Places {
 				if p.Limit == index {
 					each = p.Amount

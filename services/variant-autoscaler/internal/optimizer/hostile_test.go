@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/testlane"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // hostile returns a problem with numbers at their bounds: many variants in a group, many replicas, many limits, equal and extreme numbers.
@@ -47,8 +48,8 @@ func hostile(r *rand.Rand) *Problem {
 		p.Groups = append(p.Groups, g)
 	}
 	for range r.IntN(200) {
-		l := Limit{Unit: []Unit{UnitCards, UnitReplicas, UnitCost}[r.IntN(3)], Amount: upTo(1e6)}
-		if l.Unit == UnitCost {
+		l := snapshot.Limit{Unit: []snapshot.Unit{snapshot.Cards, snapshot.Replicas, snapshot.Cost}[r.IntN(3)], Amount: upTo(1e6)}
+		if l.Unit == snapshot.Cost {
 			l.Amount = upTo(1e15)
 		}
 		l.Accelerator = []string{"", fmt.Sprint(r.IntN(4))}[r.IntN(2)]

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // TestOneLargeGroup has as many variants as a problem may have in one group, each with its own need.
@@ -25,7 +27,7 @@ func TestOneLargeGroup(t *testing.T) {
 			}
 			p := &Problem{Split: split, Groups: []Group{g}}
 			if limited {
-				p.Limits = []Limit{{Unit: UnitReplicas, Amount: 500}}
+				p.Limits = []snapshot.Limit{{Unit: snapshot.Replicas, Amount: 500}}
 			}
 			require.NoError(t, p.Validate())
 			s := newSolver(p)

@@ -23,6 +23,8 @@ package optimizer
 import (
 	"fmt"
 	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // Million is a full share.
@@ -44,30 +46,13 @@ type Problem struct {
 	HeadroomPercent int64
 	// SavingPercent is the least saving for which a plan replaces the present one.
 	SavingPercent int64
-	Limits        []Limit
+	Limits        []snapshot.Limit
 	Groups        []Group
 }
 
-// Unit is what a limit counts.
-type Unit string
-
-// Units of limits.
-const (
-	UnitCards    Unit = "cards" // of accelerators
-	UnitReplicas Unit = "replicas"
-	UnitCost     Unit = "cost"
-	UnitPlaces   Unit = "places" // for pods on nodes, or cards of a quota: of what variants name
-)
-
-// Limit is an amount that the matching variants may take together. Empty fields match all. A limit of places counts the variants that name
-// it, whatever its fields.
-type Limit struct {
-	Unit        Unit
-	Accelerator string
-	Namespace   string
-	Priority    int
-	Amount      int64
-}
+// UnitPlaces is the unit of limits of places for pods on nodes, or of cards of a quota. They count the variants that name them, whatever
+// their other fields.
+const UnitPlaces snapshot.Unit = "places"
 
 // Group is the variants that share one load.
 type Group struct {

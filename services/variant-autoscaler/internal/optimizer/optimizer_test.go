@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/pkg/testlane"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 const unit = 1_000_000
@@ -31,10 +32,10 @@ func bounded(all []Variant, bounds ...[2]int) []Variant {
 	return all
 }
 
-func limits(a, h, l int64) []Limit {
-	return []Limit{
-		{Unit: UnitCards, Accelerator: "A100", Amount: a}, {Unit: UnitCards, Accelerator: "H100", Amount: h},
-		{Unit: UnitCards, Accelerator: "L40S", Amount: l},
+func limits(a, h, l int64) []snapshot.Limit {
+	return []snapshot.Limit{
+		{Unit: snapshot.Cards, Accelerator: "A100", Amount: a}, {Unit: snapshot.Cards, Accelerator: "H100", Amount: h},
+		{Unit: snapshot.Cards, Accelerator: "L40S", Amount: l},
 	}
 }
 
@@ -59,7 +60,7 @@ func TestPlans(t *testing.T) {
 	tests := []struct {
 		name   string
 		groups []Group
-		limits []Limit
+		limits []snapshot.Limit
 		want   []int
 		cost   int64
 		shares []int64
@@ -167,19 +168,19 @@ func random(r *rand.Rand) *Problem {
 	for _, class := range classes {
 		switch r.IntN(4) {
 		case 0:
-			p.Limits = append(p.Limits, Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(8)})
+			p.Limits = append(p.Limits, snapshot.Limit{Unit: snapshot.Cards, Accelerator: class, Amount: r.Int64N(8)})
 		case 1:
-			p.Limits = append(p.Limits, Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(5), Namespace: "x"},
-				Limit{Unit: UnitCards, Accelerator: class, Amount: r.Int64N(5), Priority: 1 + r.IntN(2)})
+			p.Limits = append(p.Limits, snapshot.Limit{Unit: snapshot.Cards, Accelerator: class, Amount: r.Int64N(5), Namespace: "x"},
+				snapshot.Limit{Unit: snapshot.Cards, Accelerator: class, Amount: r.Int64N(5), Priority: 1 + r.IntN(2)})
 		}
 	}
 	if r.IntN(3) == 0 {
 		addPlaces(p, r)
 	}
 	for range r.IntN(7) / 3 {
-		l := Limit{Unit: UnitReplicas, Amount: r.Int64N(8)}
+		l := snapshot.Limit{Unit: snapshot.Replicas, Amount: r.Int64N(8)}
 		if r.IntN(2) == 0 {
-			l = Limit{Unit: UnitCost, Amount: number(300_000)}
+			l = snapshot.Limit{Unit: snapshot.Cost, Amount: number(300_000)}
 		}
 		l.Accelerator = []string{"", classes[0]}[r.IntN(3)/2]
 		l.Namespace = []string{"", "x", "y"}[r.IntN(3)]
@@ -212,6 +213,6 @@ func addPlaces(p *Problem, r *rand.Rand) {
 				}
 			}
 		}
-		p.Limits = append(p.Limits, Limit{Unit: UnitPlaces, Amount: r.Int64N(10)})
+		p.Limits = append(p.Limits, snapshot.Limit{Unit: UnitPlaces, Amount: r.Int64N(10)})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 func newSolver(p *Problem) *solver {
@@ -135,23 +137,23 @@ func (s *solver) setLimits() {
 
 // addLimits adds the limits of what variants have in common, and returns their positions and which fields they have. Of several limits on
 // the same, only the first of the smallest ones counts. So a variant has a small number of limits, however many there are.
-func (s *solver) addLimits() (position map[Limit]int, scopes map[[3]bool]bool) {
-	smallest := map[Limit]int{} // by what is limited
+func (s *solver) addLimits() (position map[snapshot.Limit]int, scopes map[[3]bool]bool) {
+	smallest := map[snapshot.Limit]int{} // by what is limited
 	for l := range s.problem.Limits {
 		key := s.problem.Limits[l]
 		if key.Unit == UnitPlaces {
 			continue
 		}
-		key.Amount = 0
+		key.Name, key.Amount = "", 0
 		if other, found := smallest[key]; !found || s.problem.Limits[l].Amount < s.problem.Limits[other].Amount {
 			smallest[key] = l
 		}
 	}
-	position, scopes = map[Limit]int{}, map[[3]bool]bool{}
+	position, scopes = map[snapshot.Limit]int{}, map[[3]bool]bool{}
 	for _, l := range slices.Sorted(maps.Values(smallest)) {
 		key := s.problem.Limits[l]
 		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
-		key.Amount = 0
+		key.Name, key.Amount = "", 0
 		position[key] = len(s.limits)
 		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
 	}
@@ -171,11 +173,11 @@ func (s *solver) addPlaces() map[int]int {
 }
 
 // addLimitUses adds what a replica takes of the limits that have some fields: accelerator, namespace, priority.
-func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, position map[Limit]int) {
+func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, position map[snapshot.Limit]int) {
 	if fields[0] && declared.Accelerator == "" || fields[1] && g.Namespace == "" {
 		return
 	}
-	var key Limit
+	var key snapshot.Limit
 	if fields[0] {
 		key.Accelerator = declared.Accelerator
 	}
@@ -186,9 +188,9 @@ func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, posi
 		key.Priority = g.Priority
 	}
 	for _, counted := range []struct {
-		unit   Unit
+		unit   snapshot.Unit
 		amount int64
-	}{{UnitCards, declared.Cards}, {UnitReplicas, 1}, {UnitCost, declared.Cost}} {
+	}{{snapshot.Cards, declared.Cards}, {snapshot.Replicas, 1}, {snapshot.Cost, declared.Cost}} {
 		key.Unit = counted.unit
 		if l, found := position[key]; found && counted.amount > 0 {
 			v.limitUses = append(v.limitUses, limitUse{limit: l, amount: counted.amount})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // Bounds of numbers, so that no sum overflows.
@@ -38,7 +40,7 @@ func (p *Problem) Validate() error {
 		return err
 	}
 	for i := range p.Limits {
-		if err := p.Limits[i].validate(); err != nil {
+		if err := validateLimit(&p.Limits[i]); err != nil {
 			return fmt.Errorf("limit %d: %w", i, err)
 		}
 	}
@@ -107,9 +109,9 @@ func (p *Problem) validatePlaces(v *Variant) error {
 	return nil
 }
 
-func (l *Limit) validate() error {
+func validateLimit(l *snapshot.Limit) error {
 	switch {
-	case !slices.Contains([]Unit{UnitCards, UnitReplicas, UnitCost, UnitPlaces}, l.Unit):
+	case !slices.Contains([]snapshot.Unit{snapshot.Cards, snapshot.Replicas, snapshot.Cost, UnitPlaces}, l.Unit):
 		return fmt.Errorf("unit %q is not one of cards, replicas, cost, places", l.Unit)
 	case l.Amount < 0 || l.Amount > maxTotal:
 		return fmt.Errorf("the amount is %d", l.Amount)

@@ -35,9 +35,13 @@ const (
 
 // Profile holds the measured service times of a replica.
 type Profile struct {
-	Alpha, Beta  float64 // decode step, in ms and in ms for each request of the batch
-	Gamma, Delta float64 // prefill, in ms and in ms for each input token and request of the batch
-	MaxBatch     int
+	// Decode step, in ms and in ms for each request of the batch.
+	Alpha float64 `json:"alpha"`
+	Beta  float64 `json:"beta"`
+	// Prefill, in ms and in ms for each input token and request of the batch.
+	Gamma    float64 `json:"gamma"`
+	Delta    float64 `json:"delta"`
+	MaxBatch int     `json:"maxBatch"`
 }
 
 // Traffic is the mean size of requests.

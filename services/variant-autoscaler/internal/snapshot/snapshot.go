@@ -5,7 +5,11 @@
 // Rates are whole micro-requests per second, costs whole micro-units per replica and hour, times of targets milliseconds.
 package snapshot
 
-import "time"
+import (
+	"time"
+
+	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+)
 
 // Snapshot is the input of one pass.
 type Snapshot struct {
@@ -309,14 +313,8 @@ func (v *Variant) BoundsOf(s *Schedule) Bounds {
 	return b
 }
 
-// Profile holds the service times of a replica, as package queueing has them.
-type Profile struct {
-	Alpha    float64 `json:"alpha"`
-	Beta     float64 `json:"beta"`
-	Gamma    float64 `json:"gamma"`
-	Delta    float64 `json:"delta"`
-	MaxBatch int     `json:"maxBatch"`
-}
+// Profile holds the service times of a replica.
+type Profile = queueing.Profile
 
 // Measured is what the servers of a variant were seen to serve.
 type Measured struct {

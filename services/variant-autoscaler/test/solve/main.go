@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // instance is a problem whose capacities may follow from profiles.
@@ -49,25 +50,17 @@ type group struct {
 }
 
 type variant struct {
-	Name        string   `json:"name"`
-	Accelerator string   `json:"accelerator"`
-	Cards       int64    `json:"cards"`
-	Cost        int64    `json:"cost"`
-	Min         int      `json:"min"`
-	Max         int      `json:"max"`
-	Now         int      `json:"now"`
-	Held        int      `json:"held"`
-	Weight      int64    `json:"weight"`
-	Capacity    int64    `json:"capacity"`
-	Profile     *profile `json:"profile"`
-}
-
-type profile struct {
-	Alpha    float64 `json:"alpha"`
-	Beta     float64 `json:"beta"`
-	Gamma    float64 `json:"gamma"`
-	Delta    float64 `json:"delta"`
-	MaxBatch int     `json:"maxBatch"`
+	Name        string            `json:"name"`
+	Accelerator string            `json:"accelerator"`
+	Cards       int64             `json:"cards"`
+	Cost        int64             `json:"cost"`
+	Min         int               `json:"min"`
+	Max         int               `json:"max"`
+	Now         int               `json:"now"`
+	Held        int               `json:"held"`
+	Weight      int64             `json:"weight"`
+	Capacity    int64             `json:"capacity"`
+	Profile     *queueing.Profile `json:"profile"`
 }
 
 // answer is a plan, in the order of the variants of the instance.
@@ -148,7 +141,7 @@ func (v *variant) replicaCapacity(g *group, percentile float64) int64 {
 	if v.Profile == nil {
 		return v.Capacity
 	}
-	model, err := queueing.New(queueing.Profile(*v.Profile), queueing.Traffic{Input: g.InputTokens, Output: g.OutputTokens})
+	model, err := queueing.New(*v.Profile, queueing.Traffic{Input: g.InputTokens, Output: g.OutputTokens})
 	if err != nil {
 		return 0
 	}
@@ -158,8 +151,8 @@ func (v *variant) replicaCapacity(g *group, percentile float64) int64 {
 func (in *instance) toProblem(capacities []int64) *optimizer.Problem {
 	p := &optimizer.Problem{Split: optimizer.Split(in.Split), HeadroomPercent: in.Headroom, SavingPercent: in.Saving}
 	for _, l := range in.Limits {
-		p.Limits = append(p.Limits, optimizer.Limit{
-			Unit: optimizer.Unit(cmp.Or(l.Unit, string(optimizer.UnitCards))), Accelerator: l.Accelerator, Namespace: l.Namespace,
+		p.Limits = append(p.Limits, snapshot.Limit{
+			Unit: snapshot.Unit(cmp.Or(l.Unit, string(snapshot.Cards))), Accelerator: l.Accelerator, Namespace: l.Namespace,
 			Priority: l.Priority, Amount: l.Amount,
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // integerProgram is the cheapest plan that serves as much as another one, in the form of test/mip/mip.py.
@@ -60,7 +61,7 @@ func programOf(p *optimizer.Problem, plan *optimizer.Plan) *integerProgram {
 				limits[t.Limit].add(at, float64(t.Amount))
 			}
 			for l := range p.Limits {
-				if p.Limits[l].Unit == optimizer.UnitCards && p.Limits[l].Accelerator == v.Accelerator {
+				if p.Limits[l].Unit == snapshot.Cards && p.Limits[l].Accelerator == v.Accelerator {
 					limits[l].add(at, float64(v.Cards))
 				}
 			}

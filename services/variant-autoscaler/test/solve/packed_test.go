@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // packed returns an instance in which nodes limit pods of one, of two and of four cards, instead of a number of cards. Of each kind of
@@ -23,7 +24,7 @@ func packed(p *optimizer.Problem, percent map[string]int64) *optimizer.Problem {
 	}
 	for _, accelerator := range []string{"A100", "H100", "L40S"} {
 		for _, size := range []int64{1, 2, 4} {
-			limit, at := optimizer.Limit{Unit: optimizer.UnitPlaces}, 0
+			limit, at := snapshot.Limit{Unit: optimizer.UnitPlaces}, 0
 			for g := range relaxed.Groups {
 				for n := range relaxed.Groups[g].Variants {
 					if v := &relaxed.Groups[g].Variants[n]; v.Accelerator == accelerator && v.Cards >= size {
