@@ -45,7 +45,7 @@ type TargetsParams struct {
 // Targets writes the replicas of targets. All writes of this program go through it. Immediately before each write, it checks that this
 // replica leads and that nothing else scales the target. It is safe for concurrent use.
 type Targets struct {
-	p TargetsParams
+	TargetsParams
 
 	mu      sync.Mutex
 	started map[scale.Object]bool // targets that Start gave their first replica since the last drainStarted
@@ -53,12 +53,7 @@ type Targets struct {
 
 // NewTargets returns Targets.
 func NewTargets(p TargetsParams) *Targets {
-	return &Targets{p: p, started: map[scale.Object]bool{}}
-}
-
-// Ownership returns who else writes the replicas of a target, as it is now.
-func (t *Targets) Ownership(namespace string, target snapshot.Target) sources.Ownership {
-	return t.p.Ownership(namespace, target)
+	return &Targets{TargetsParams: p, started: map[scale.Object]bool{}}
 }
 
 // Scale writes the replicas of a target that nothing else scales, and reports whether it wrote.
@@ -68,7 +63,7 @@ func (t *Targets) Scale(ctx context.Context, c scale.Change) (written bool, err 
 
 // CanStart reports whether this program may write the first replica of a target, and the autoscaler that should, but does nothing at zero.
 func (t *Targets) CanStart(namespace string, target snapshot.Target) (may bool, idle string) {
-	o := t.p.Ownership(namespace, target)
+	o := t.Ownership(namespace, target)
 	if o.Idle {
 		idle = o.Follower
 	}
@@ -76,13 +71,13 @@ func (t *Targets) CanStart(namespace string, target snapshot.Target) (may bool, 
 }
 
 func (t *Targets) mayStart(o sources.Ownership) bool {
-	return o.Idle && t.p.WakeIdle || t.p.Writes && o.Follower == "" && o.Problem == nil
+	return o.Idle && t.WakeIdle || t.Writes && o.Follower == "" && o.Problem == nil
 }
 
 // Start writes the first replica of a target, and reports whether it wrote.
 func (t *Targets) Start(ctx context.Context, o scale.Object) (written bool, err error) {
 	written, err = t.writeIfPermitted(ctx, scale.Change{Namespace: o.Namespace, Target: o.Target, From: 0, To: 1}, t.mayStart)
-	if written && t.p.Writes {
+	if written && t.Writes {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.started[o] = true
@@ -100,11 +95,11 @@ func (t *Targets) drainStarted() map[scale.Object]bool {
 }
 
 func (t *Targets) writeIfPermitted(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
-	return t.p.Writer.Write(ctx, c, func() error {
-		if err := t.p.Lease.Check(); err != nil {
+	return t.Writer.Write(ctx, c, func() error {
+		if err := t.Lease.Check(); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeading, err)
 		}
-		if o := t.p.Ownership(c.Namespace, c.Target); !permits(o) {
+		if o := t.Ownership(c.Namespace, c.Target); !permits(o) {
 			return &ownedError{o}
 		}
 		return nil

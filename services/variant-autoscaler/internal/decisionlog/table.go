@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -28,7 +29,7 @@ func PrintTable(out io.Writer, s *snapshot.Snapshot, d *decision.Decision) error
 		for i := range decided.Variants {
 			v, n := &group.Variants[i], &decided.Variants[i]
 			ttft, itl := formatPredicted(n)
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", cleanText(v.Name), orDash(cleanText(v.Accelerator)),
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", cleanText(v.Name), cmp.Or(cleanText(v.Accelerator), "-"),
 				formatAmount(v.Cost), v.Now, n.Planned,
 				n.Desired, formatCapacity(n), ttft, itl, n.Reason, cleanText(n.Message))
 		}
@@ -163,13 +164,6 @@ func formatMillis(ms float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.4gms", ms)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // cleanText removes what could change the terminal: names and messages can contain what a tenant wrote.

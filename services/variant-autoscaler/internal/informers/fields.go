@@ -3,6 +3,7 @@ package informers
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -149,10 +150,6 @@ func newFields(u *unstructured.Unstructured) *fields { return &fields{object: u.
 
 // firstKeys returns the first n keys in their order.
 func firstKeys(m map[string]any, n int) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(m))
 	return keys[:min(n, len(keys))]
 }

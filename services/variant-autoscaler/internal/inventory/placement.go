@@ -86,14 +86,14 @@ func (p Placements) selectsNode(n *Node) bool {
 }
 
 func (p *Placement) selectsNode(n *Node) bool {
-	return hasLabels(n, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
-		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return hasLabels(n, f.Labels) }))
+	return HasLabels(n.Labels, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
+		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return HasLabels(n.Labels, f.Labels) }))
 }
 
-// hasLabels reports whether a node has some labels.
-func hasLabels(n *Node, wanted map[string]string) bool {
+// HasLabels reports whether labels include some others.
+func HasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
-		if found, has := n.Labels[key]; !has || found != value {
+		if found, has := labels[key]; !has || found != value {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"math"
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -60,22 +59,10 @@ func (s *state) fastestRate(points []point) float64 {
 	return 1 / weightedQuantile(times, lowerQuartile)
 }
 
-// saturatedTokens returns the tokens per second beyond which requests only queue, whatever a single prefill takes: the transfer of KV
-// caches can be the slower part. It is infinite if no replica was saturated.
+// saturatedTokens is saturatedRate in tokens per second, whatever a single prefill takes: the transfer of KV caches can be the slower part.
 func (s *state) saturatedTokens() float64 {
-	queued, most := false, 0.0
-	for i := range s.Points {
-		p := &s.Points[i]
-		if !p.isSimilar(s.Traffic) || p.Count < 2 { // one sample may be wrong
-			continue
-		}
-		most = max(most, p.Rate*p.uncachedInput())
-		queued = queued || p.Waiting >= prefillQueue
-	}
-	if !queued {
-		return math.Inf(1)
-	}
-	return saturation * most
+	return s.saturatedRate(func(p *point) float64 { return p.Rate * p.uncachedInput() },
+		func(p *point) bool { return p.Waiting >= prefillQueue })
 }
 
 // forgetBeginning removes what was seen while a queue began, as soon as a sample shows the whole window: the rate was that of a part of it,

@@ -59,24 +59,22 @@ func (s *state) rateLimit(l *law) float64 {
 	if service <= 0 {
 		return 0
 	}
-	return min(n/service*perSecond, s.saturatedRate(), maxRate)
+	return min(n/service*perSecond, s.saturatedRate(func(p *point) float64 { return p.Rate }, (*point).isFull), maxRate)
 }
 
 // saturatedRate returns the rate beyond which requests only queue: what replicas served while requests waited all the time, or what they
 // served without, if that was more. It is infinite if no replica was saturated.
-func (s *state) saturatedRate() float64 {
-	queued, most := 0.0, 0.0
+func (s *state) saturatedRate(rateOf func(p *point) float64, isSaturated func(p *point) bool) float64 {
+	queued, most := false, 0.0
 	for i := range s.Points {
 		p := &s.Points[i]
 		if !p.isSimilar(s.Traffic) || p.Count < 2 { // one sample may be wrong
 			continue
 		}
-		most = max(most, p.Rate)
-		if p.isFull() {
-			queued = max(queued, p.Rate)
-		}
+		most = max(most, rateOf(p))
+		queued = queued || isSaturated(p)
 	}
-	if queued == 0 {
+	if !queued {
 		return math.Inf(1)
 	}
 	return saturation * most

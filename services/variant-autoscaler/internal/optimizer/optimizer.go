@@ -147,8 +147,7 @@ type solver struct {
 	variants  []variant
 	groups    []group
 	limits    []limit
-	order     []int // variants by namespace and name
-	rank      []int // of each variant in this order
+	rank      []int // of each variant, by namespace and name
 	plan      []int
 	unlimited []int // the plan without limits
 

@@ -140,20 +140,18 @@ func (s *solver) setLimits() {
 func (s *solver) addLimits() (position map[snapshot.Limit]int, scopes map[[3]bool]bool) {
 	smallest := map[snapshot.Limit]int{} // by what is limited
 	for l := range s.problem.Limits {
-		key := s.problem.Limits[l]
+		key := s.problem.Limits[l].Scope()
 		if key.Unit == UnitPlaces {
 			continue
 		}
-		key.Name, key.Amount = "", 0
 		if other, found := smallest[key]; !found || s.problem.Limits[l].Amount < s.problem.Limits[other].Amount {
 			smallest[key] = l
 		}
 	}
 	position, scopes = map[snapshot.Limit]int{}, map[[3]bool]bool{}
 	for _, l := range slices.Sorted(maps.Values(smallest)) {
-		key := s.problem.Limits[l]
+		key := s.problem.Limits[l].Scope()
 		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
-		key.Name, key.Amount = "", 0
 		position[key] = len(s.limits)
 		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
 	}
@@ -199,21 +197,21 @@ func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, posi
 }
 
 func (s *solver) setOrder() {
-	groupOf := make([]int, 0, len(s.variants)) // group of each variant
+	groupOf, order := make([]int, 0, len(s.variants)), make([]int, 0, len(s.variants)) // group of each variant, and variants by name
 	for g := range s.groups {
 		for i := s.groups[g].first; i < s.groups[g].end; i++ {
 			groupOf = append(groupOf, g)
-			s.order = append(s.order, i)
+			order = append(order, i)
 		}
 	}
 	groups := s.problem.Groups
-	slices.SortFunc(s.order, func(a, b int) int {
+	slices.SortFunc(order, func(a, b int) int {
 		x, y := groupOf[a], groupOf[b]
 		return cmp.Or(cmp.Compare(groups[x].Namespace, groups[y].Namespace),
 			cmp.Compare(groups[x].Variants[a-s.groups[x].first].Name, groups[y].Variants[b-s.groups[y].first].Name))
 	})
-	s.rank = make([]int, len(s.order))
-	for rank, v := range s.order {
+	s.rank = make([]int, len(order))
+	for rank, v := range order {
 		s.rank[v] = rank
 	}
 }

@@ -23,7 +23,7 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 		}
 		request, number, problem := p.deviceRequest(v.Namespace, claims)
 		if problem != nil {
-			v.exclude(problem)
+			v.Exclude(problem)
 			continue
 		}
 		requests[i] = request
@@ -51,7 +51,7 @@ func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*
 	case template.Unsupported != "":
 		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
 	}
-	class := p.deviceClass(template.Class)
+	class := informers.FindObject[informers.DeviceRequest](all.DeviceClasses, cache.ObjectName{Name: template.Class})
 	switch {
 	case class == nil:
 		return nil, 0, snapshot.NewProblem(snapshot.DevicesNotFound, "DeviceClass %s does not exist: create it, or correct %s", template.Class, name)
@@ -77,15 +77,6 @@ func mergeRequests(class, template *informers.DeviceRequest) *inventory.DeviceRe
 	slices.Sort(merged.Attributes)
 	merged.Attributes = slices.Compact(merged.Attributes)
 	return merged
-}
-
-// deviceClass returns a DeviceClass, or nil.
-func (p *Passes) deviceClass(name string) *informers.DeviceRequest {
-	all := informers.ListAll[informers.DeviceRequest](p.p.World.DeviceClasses)
-	if i := slices.IndexFunc(all, func(c *informers.DeviceRequest) bool { return c.Name == name }); i >= 0 {
-		return all[i]
-	}
-	return nil
 }
 
 // readDevices returns what nodes have of devices, if a variant requests some.

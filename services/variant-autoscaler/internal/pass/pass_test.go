@@ -110,7 +110,9 @@ func world(t *testing.T, text string, objects ...*unstructured.Unstructured) inf
 		require.NoError(t, err)
 		u := &unstructured.Unstructured{}
 		require.NoError(t, u.UnmarshalJSON(raw))
-		u.SetNamespace("ns")
+		if u.GetKind() != "DeviceClass" { // which has no namespace
+			u.SetNamespace("ns")
+		}
 		u.SetCreationTimestamp(metav1.NewTime(began))
 		objects = append(objects, u)
 	}

@@ -81,8 +81,11 @@ func addLimits(snap *snapshot.Snapshot, s *settings.Settings, namespaces []strin
 	snap.Limits = s.Limits(slices.DeleteFunc(namespaces, func(namespace string) bool { return excluded[namespace] }))
 	for i := range snap.Groups {
 		if g := &snap.Groups[i]; excluded[g.Namespace] {
-			excludeVariants(g, snapshot.NewProblem(snapshot.LimitExceeded,
-				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits))
+			problem := snapshot.NewProblem(snapshot.LimitExceeded,
+				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)
+			for n := range g.Variants {
+				g.Variants[n].Exclude(problem)
+			}
 		}
 	}
 }
@@ -104,15 +107,6 @@ func buildGroup(s *settings.Settings, in *sources.Group) snapshot.Group {
 		built.Note = problem.Message // the plan is for a stable load
 	}
 	return built
-}
-
-// excludeVariants gives a problem to all variants that have none.
-func excludeVariants(g *snapshot.Group, problem *snapshot.Problem) {
-	for i := range g.Variants {
-		if v := &g.Variants[i]; v.Problem == nil {
-			v.Problem = problem
-		}
-	}
 }
 
 // collectLoads returns the load of each group. Groups without a valid variant are not queried. The groups of the roles of a model share one

@@ -35,14 +35,6 @@ type limitDocument struct {
 	Variants    *int64            `yaml:"variants"` // of a namespace
 }
 
-// limitScope is what a limit is about.
-type limitScope struct {
-	unit        snapshot.Unit
-	accelerator string
-	namespace   string
-	priority    int
-}
-
 // limitEntry is what a valid entry says.
 type limitEntry struct {
 	amounts   []snapshot.Limit
@@ -51,14 +43,14 @@ type limitEntry struct {
 }
 
 type limits struct {
-	entries  map[string]limitEntry // by key, for those that become invalid
-	amounts  map[limitScope]snapshot.Limit
-	sorted   []limitScope
-	variants map[string]int // by namespace
+	entries  map[string]limitEntry             // by key, for those that become invalid
+	amounts  map[snapshot.Limit]snapshot.Limit // by what they limit
+	sorted   []snapshot.Limit                  // what they limit
+	variants map[string]int                    // by namespace
 }
 
 func parseLimits(data map[string]string, before map[string]limitEntry, w *warnings) limits {
-	l := limits{entries: map[string]limitEntry{}, amounts: map[limitScope]snapshot.Limit{}, variants: map[string]int{}}
+	l := limits{entries: map[string]limitEntry{}, amounts: map[snapshot.Limit]snapshot.Limit{}, variants: map[string]int{}}
 	each := 0
 	for _, key := range sortedKeys(data) {
 		entry, valid := parseLimit(key, data[key], w)
@@ -83,7 +75,7 @@ func parseLimits(data map[string]string, before map[string]limitEntry, w *warnin
 		l.entries[key] = entry
 		l.addEntry(key, entry, w)
 	}
-	l.sorted = slices.SortedFunc(maps.Keys(l.amounts), limitScope.compareTo)
+	l.sorted = slices.SortedFunc(maps.Keys(l.amounts), compareScopes)
 	return l
 }
 
@@ -147,7 +139,7 @@ func requireRange(document *strictyaml.Document, field string, value, least, mos
 // addEntry puts an entry in force. Of two limits with the same scope, the lower one counts.
 func (l *limits) addEntry(key string, entry limitEntry, w *warnings) {
 	for _, limit := range entry.amounts {
-		scope := limitScope{limit.Unit, limit.Accelerator, limit.Namespace, limit.Priority}
+		scope := limit.Scope()
 		before, found := l.amounts[scope]
 		if found {
 			w.addWarning(ReasonInvalid, key, "%q limits the same %s: the lower one is in force; remove one of them", before.Name, limit.Unit)
@@ -164,9 +156,9 @@ func (l *limits) addEntry(key string, entry limitEntry, w *warnings) {
 	}
 }
 
-func (s limitScope) compareTo(other limitScope) int {
-	return cmp.Or(cmp.Compare(s.namespace, other.namespace), cmp.Compare(s.unit, other.unit), cmp.Compare(s.accelerator, other.accelerator),
-		cmp.Compare(s.priority, other.priority))
+func compareScopes(a, b snapshot.Limit) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Accelerator, b.Accelerator),
+		cmp.Compare(a.Priority, b.Priority))
 }
 
 func (l *limits) forNamespaces(namespaces []string) []snapshot.Limit {
@@ -174,14 +166,14 @@ func (l *limits) forNamespaces(namespaces []string) []snapshot.Limit {
 	var applying []snapshot.Limit
 	for _, scope := range l.sorted {
 		limit := l.amounts[scope]
-		if scope.namespace != EachNamespace {
-			if _, found := slices.BinarySearch(namespaces, scope.namespace); found || scope.namespace == "" {
+		if scope.Namespace != EachNamespace {
+			if _, found := slices.BinarySearch(namespaces, scope.Namespace); found || scope.Namespace == "" {
 				applying = append(applying, limit)
 			}
 			continue
 		}
 		for _, namespace := range namespaces {
-			scope.namespace, limit.Namespace = namespace, namespace
+			scope.Namespace, limit.Namespace = namespace, namespace
 			if _, replaced := l.amounts[scope]; !replaced {
 				applying = append(applying, limit)
 			}

@@ -66,6 +66,12 @@ type Limit struct {
 	Amount      int64  `json:"amount"`
 }
 
+// Scope returns what the limit limits: the limit without its name and amount.
+func (l Limit) Scope() Limit {
+	l.Name, l.Amount = "", 0
+	return l
+}
+
 // CountsVariant reports whether the limit counts a variant of a group with a priority.
 func (l *Limit) CountsVariant(v *Variant, priority int) bool {
 	return (l.Accelerator == "" || l.Accelerator == v.Accelerator) && (l.Namespace == "" || l.Namespace == v.Namespace) &&
@@ -258,6 +264,13 @@ type Variant struct {
 	Trying bool      `json:"trying,omitempty"`
 	// Problem excludes the variant from the choice: it keeps its previous replicas.
 	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Exclude gives the variant a problem, if it has none.
+func (v *Variant) Exclude(p *Problem) {
+	if v.Problem == nil {
+		v.Problem = p
+	}
 }
 
 // Spare is what the servers of a variant show of their saturation.

@@ -6,6 +6,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
+	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -22,7 +23,7 @@ func (c *collector) poolOf(v *Variant) string {
 	first := ""
 	for _, pool := range c.poolsOf(v.Namespace) {
 		switch {
-		case !matchesLabels(pool.Selector, v.labels) || pool.Name == first: // both versions of the API can have a pool
+		case len(pool.Selector) == 0 || !inventory.HasLabels(v.labels, pool.Selector) || pool.Name == first: // both versions of the API can have a pool
 		case first == "":
 			first = pool.Name
 		default:
@@ -50,13 +51,4 @@ func (c *collector) poolsOf(namespace string) []*informers.Pool {
 	}
 	pools := c.pools[namespace]
 	return pools[:min(len(pools), maxPools)]
-}
-
-func matchesLabels(selector, labels map[string]string) bool {
-	for key, value := range selector {
-		if has, ok := labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	return len(selector) > 0
 }

@@ -58,9 +58,7 @@ func (c *collector) readVariant(v *Variant) {
 		c.obeyPause(v)
 	}
 	if c.params.Writes {
-		if p := OwnershipOf(c.world, v.Namespace, v.Target).Problem; p != nil && v.Problem == nil {
-			v.Problem = p
-		}
+		v.Exclude(OwnershipOf(c.world, v.Namespace, v.Target).Problem)
 	}
 	c.keepLastReplica(v)
 	v.readCards(w)

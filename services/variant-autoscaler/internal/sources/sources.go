@@ -104,9 +104,7 @@ func (v *Variant) targetOwner() informers.Owner {
 }
 
 func (v *Variant) rejectWith(reason, format string, args ...any) {
-	if v.Problem == nil {
-		v.Problem = snapshot.NewProblem(reason, format, args...)
-	}
+	v.Exclude(snapshot.NewProblem(reason, format, args...))
 }
 
 func (v *Variant) addNote(reason, format string, args ...any) {

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -98,12 +99,15 @@ type Trigger struct {
 	current atomic.Pointer[term]
 }
 
+// backoffKey is the one key of the backoff.
+const backoffKey = "pass"
+
 // term is the time for which this replica leads.
 type term struct {
-	p        *Params
-	pending  chan struct{} // has an element while a pass is requested
-	ended    time.Time     // of the last pass
-	failures int           // since the last pass that succeeded
+	p       *Params
+	pending chan struct{} // has an element while a pass is requested
+	ended   time.Time     // of the last pass
+	backoff workqueue.TypedRateLimiter[string]
 }
 
 // New returns a Trigger. Lead runs passes.
@@ -162,7 +166,10 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 			cancel()
 		}
 	})()
-	current := &term{p: &t.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-t.p.Pause)}
+	current := &term{
+		p: &t.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-t.p.Pause),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](t.p.FirstRetry, t.p.LastRetry),
+	}
 	t.current.Store(current)
 	defer t.current.Store(nil)
 	current.runPasses(ctx, work)
@@ -234,7 +241,7 @@ func latestOf(a, b time.Time) time.Time {
 
 // runPass runs a pass and returns the delay until the next one, 0 for none.
 func (t *term) runPass(ctx context.Context) time.Duration {
-	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.failures+1))
+	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.backoff.NumRequeues(backoffKey)+1))
 	began := time.Now()
 	interval, active, err := t.p.Passer.RunPass(logging.WithContext(ctx, log))
 	took := time.Since(began)
@@ -245,7 +252,7 @@ func (t *term) runPass(ctx context.Context) time.Duration {
 		result, delay = Canceled, 0
 		log.Info("Pass canceled: shutting down", zap.Error(context.Cause(ctx)))
 	case err != nil:
-		result, delay = Failed, t.nextBackoff()
+		result, delay = Failed, t.backoff.When(backoffKey)
 		if apierrors.IsConflict(err) {
 			result = Conflicted
 			log.Debug("Pass conflicted with a newer version of an object, repeated with backoff", zap.Duration("after", delay), zap.Error(err))
@@ -262,24 +269,11 @@ func (t *term) runPass(ctx context.Context) time.Duration {
 		log.Debug("Pass succeeded", zap.Duration("after", delay))
 	}
 	if err == nil {
-		t.failures = 0
+		t.backoff.Forget(backoffKey)
 	}
 	t.p.Observer.CountPass(string(result), took)
 	if result == Succeeded || result == Idle {
 		t.p.Observer.MarkSuccess(time.Now())
 	}
-	return delay
-}
-
-// nextBackoff returns the delay after one more failure.
-func (t *term) nextBackoff() time.Duration {
-	delay := t.p.FirstRetry
-	for range t.failures {
-		if delay *= 2; delay >= t.p.LastRetry {
-			delay = t.p.LastRetry
-			break
-		}
-	}
-	t.failures++
 	return delay
 }
