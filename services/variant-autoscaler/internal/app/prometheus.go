@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
@@ -96,20 +98,16 @@ func newProbe(check func(ctx context.Context) error, interval time.Duration, onc
 
 // Run repeats the check until ctx ends.
 func (p *probe) Run(ctx context.Context) {
-	for {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := p.check(ctx)
 		p.mu.Lock()
-		p.err = err
-		p.mu.Unlock()
-		if err == nil && p.once {
-			return
+		defer p.mu.Unlock()
+		if p.err = err; err == nil && p.once {
+			cancel()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(p.interval):
-		}
-	}
+	}, p.interval)
 }
 
 // lastResult returns the last result.

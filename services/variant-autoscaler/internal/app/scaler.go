@@ -5,6 +5,8 @@ import (
 	"net"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/servingcert"
@@ -59,16 +61,9 @@ func (k *kedaServer) Run(ctx context.Context) {
 	if k.certificate != nil {
 		go k.certificate.Run(ctx)
 	}
-	for {
-		err := k.server.Run(ctx)
-		if ctx.Err() != nil {
-			return
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := k.server.Run(ctx); ctx.Err() == nil {
+			k.log.Error("External scaler failed to listen, retrying", zap.Error(err))
 		}
-		k.log.Error("External scaler failed to listen, retrying", zap.Error(err))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(listenRetry):
-		}
-	}
+	}, listenRetry)
 }

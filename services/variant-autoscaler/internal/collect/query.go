@@ -269,10 +269,7 @@ func (s *selection) selectAttempts(metric string) string {
 
 // refusalExprs returns expressions that apply a function to the requests that got no pod.
 func (s *selection) refusalExprs(format string) []string {
-	pool := "pool=~" + optionalMatcher(s.namespace+"/"+s.pool) // a picker of one pool does not name it
-	if s.shared {
-		pool = "pool=" + strconv.Quote(s.namespace+"/"+s.pool)
-	}
+	pool := s.poolMatcher("pool", s.namespace+"/"+s.pool)
 	var exprs []string
 	for _, metric := range []string{newAttempts, legacyAttempts} {
 		selected := fmt.Sprintf(`%s{namespace=%s,target_model_name=%s,%s,status="failure"}`, metric, strconv.Quote(s.namespace),
@@ -284,10 +281,7 @@ func (s *selection) refusalExprs(format string) []string {
 
 // queueExprs returns expressions that apply a function to the requests that wait in the picker.
 func (s *selection) queueExprs(format string) []string {
-	pool := "inference_pool=~" + optionalMatcher(s.pool)
-	if s.shared {
-		pool = "inference_pool=" + strconv.Quote(s.pool)
-	}
+	pool := s.poolMatcher("inference_pool", s.pool)
 	var exprs []string
 	for _, metric := range []string{NewQueue, LegacyQueue} {
 		target := fmt.Sprintf(`%s{namespace=%s,%s,target_model_name=%s}`, metric, strconv.Quote(s.namespace), pool, strconv.Quote(s.model))
@@ -297,6 +291,14 @@ func (s *selection) queueExprs(format string) []string {
 			fmt.Sprintf("sum(max without (%s) (%s or %s))", samePicker, fmt.Sprintf(format, target), fmt.Sprintf(format, model)))
 	}
 	return exprs
+}
+
+// poolMatcher returns a matcher of the pool. A picker of one pool does not name it.
+func (s *selection) poolMatcher(label, pool string) string {
+	if s.shared {
+		return label + "=" + strconv.Quote(pool)
+	}
+	return label + "=~" + optionalMatcher(pool)
 }
 
 // optionalMatcher returns a regular expression for a label that is missing or has a value.

@@ -18,28 +18,6 @@ type capacity struct {
 	tail       float64         // of a Measured
 }
 
-// variantCapacities returns the capacity of each variant.
-func variantCapacities(s *snapshot.Snapshot) []capacity {
-	type variantInGroup struct {
-		variant *snapshot.Variant
-		group   *snapshot.Group
-	}
-	var variants []variantInGroup
-	for g := range s.Groups {
-		for i := range s.Groups[g].Variants {
-			variants = append(variants, variantInGroup{variant: &s.Groups[g].Variants[i], group: &s.Groups[g]})
-		}
-	}
-	results := make([]capacity, len(variants))
-	optimizer.ParallelFor(len(variants), func(i int) {
-		results[i] = capacityOf(variants[i].variant, variants[i].group, s.Settings.Percentile, s.Settings.HeadroomPercent)
-		for _, rate := range []*int64{&results[i].rate, &results[i].stable} {
-			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
-		}
-	})
-	return results
-}
-
 // TrafficOf returns the requests of a group as its servers see them: prefill servers compute the prompt without what a prefix cache has,
 // and one token.
 func TrafficOf(g *snapshot.Group) queueing.Traffic {

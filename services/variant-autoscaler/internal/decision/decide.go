@@ -98,18 +98,25 @@ func newDecider(s *snapshot.Snapshot) *decider {
 
 // newVariantStates returns the variants of each group, with their bounds and capacities.
 func newVariantStates(s *snapshot.Snapshot) [][]variantState {
-	clock, capacities := schedule.NewClock(s.Time), variantCapacities(s)
-	states, number := make([][]variantState, len(s.Groups)), 0
+	clock, states := schedule.NewClock(s.Time), make([][]variantState, len(s.Groups))
+	var all []*variantState
 	for g := range s.Groups {
-		for i := range s.Groups[g].Variants {
+		states[g] = make([]variantState, len(s.Groups[g].Variants))
+		for i := range states[g] {
 			v := &s.Groups[g].Variants[i]
-			states[g] = append(states[g], variantState{
-				Variant: v, group: g, position: i, number: number, bounds: boundsOf(v, clock.LastInForce(v.Schedule)),
-				capacity: capacities[number],
-			})
-			number++
+			states[g][i] = variantState{
+				Variant: v, group: g, position: i, number: len(all), bounds: boundsOf(v, clock.LastInForce(v.Schedule)),
+			}
+			all = append(all, &states[g][i])
 		}
 	}
+	optimizer.ParallelFor(len(all), func(n int) {
+		v := all[n]
+		v.capacity = capacityOf(v.Variant, &s.Groups[v.group], s.Settings.Percentile, s.Settings.HeadroomPercent)
+		for _, rate := range []*int64{&v.capacity.rate, &v.capacity.stable} {
+			*rate = min(max(*rate, 0), optimizer.MaxRate) // a profile can say anything, and costs only its variant
+		}
+	})
 	return states
 }
 

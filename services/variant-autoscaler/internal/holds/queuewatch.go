@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
@@ -57,10 +59,7 @@ func (q *QueueWatcher) checkQueues(ctx context.Context) {
 			q.log.Warn("Could not read the queues of pickers: models without replicas start a pass later. Check Prometheus", zap.Error(err))
 		}
 	}
-	waiting := make(map[snapshot.ModelKey]bool, len(queues))
-	for _, queue := range queues {
-		waiting[queue] = true
-	}
+	waiting := sets.New(queues...)
 	models, pools := map[snapshot.ModelKey]bool{}, map[snapshot.ModelKey]int{} // pools that have a model
 	for i := range asleep {
 		if key := asleep[i].ModelKey(); !models[key] { // each can have a variant of each role
@@ -70,7 +69,7 @@ func (q *QueueWatcher) checkQueues(ctx context.Context) {
 	}
 	for key := range models {
 		unnamed := withoutPool(key) // a picker that names no pool means the only one
-		if waiting[key] || waiting[unnamed] && pools[unnamed] == 1 {
+		if waiting.Has(key) || waiting.Has(unnamed) && pools[unnamed] == 1 {
 			q.waker.OnHold(key)
 		}
 	}

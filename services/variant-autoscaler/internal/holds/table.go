@@ -13,6 +13,8 @@ import (
 	"maps"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -79,15 +81,11 @@ func (t *Table) SetModels(models []snapshot.ModelKey) (added []snapshot.PoolKey)
 func (t *Table) poolsOf() []snapshot.PoolKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := map[snapshot.PoolKey]bool{}
-	var pools []snapshot.PoolKey
+	pools := sets.New[snapshot.PoolKey]()
 	for k := range t.known {
-		if !seen[k.PoolKey] {
-			seen[k.PoolKey] = true
-			pools = append(pools, k.PoolKey)
-		}
+		pools.Insert(k.PoolKey)
 	}
-	return pools
+	return pools.UnsortedList()
 }
 
 // Observe replaces what a replica of a picker says of a pool: how many requests wait for each model.

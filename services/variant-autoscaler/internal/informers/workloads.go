@@ -58,7 +58,8 @@ func newWorkload(u *unstructured.Unstructured, f *fields, templates ...template)
 func sumCards(templates []template) int64 {
 	var sum int64
 	for _, t := range templates {
-		cards := cardsOf(t.fields, t.path...)
+		requests := requestsOf(t.fields, t.path...)
+		cards := min(requests.Sum(), maxCards)
 		if cards == UnreadableCards {
 			return UnreadableCards
 		}
@@ -72,12 +73,6 @@ func replicasOf(f *fields) int64 {
 		return n.Value
 	}
 	return 1 // the default of all workloads
-}
-
-// cardsOf returns the accelerators that the pods of a template request.
-func cardsOf(f *fields, template ...string) int64 {
-	requests := requestsOf(f, template...)
-	return min(requests.Sum(), maxCards)
 }
 
 // requestsOf returns the accelerators that a pod requests, or the pods of a template: what its containers need together, or one of its init
@@ -120,36 +115,28 @@ func requestsOfContainer(f *fields) inventory.Cards {
 	return cards
 }
 
-func readCards(value any) int64 {
-	n, ok := readQuantity(value)
-	if !ok {
-		return UnreadableCards
-	}
-	return n
-}
-
 // maxQuantity is the longest quantity that is read, in bytes.
 const maxQuantity = 32
 
-// readQuantity refuses exponents: the parser takes minutes for 1e-999999999. The API server writes none for numbers of cards.
-func readQuantity(value any) (int64, bool) {
+// readCards refuses exponents: the parser takes minutes for 1e-999999999. The API server writes none for numbers of cards.
+func readCards(value any) int64 {
 	switch v := value.(type) {
 	case nil:
-		return 0, true
+		return 0
 	case int64:
-		return min(v, maxCards), v >= 0
+		if v >= 0 {
+			return min(v, maxCards)
+		}
 	case string:
 		if len(v) > maxQuantity || strings.ContainsAny(v, "eE") {
-			return 0, false
+			return UnreadableCards
 		}
-		q, err := resource.ParseQuantity(v)
-		if err != nil || q.Sign() < 0 {
-			return 0, false
+		if q, err := resource.ParseQuantity(v); err == nil && q.Sign() >= 0 {
+			if q.CmpInt64(maxCards) > 0 { // perhaps beyond an int64
+				return maxCards
+			}
+			return q.Value()
 		}
-		if q.CmpInt64(maxCards) > 0 { // perhaps beyond an int64
-			return maxCards, true
-		}
-		return q.Value(), true
 	}
-	return 0, false
+	return UnreadableCards
 }

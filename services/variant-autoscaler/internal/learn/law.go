@@ -196,16 +196,21 @@ func centerOf(points []point, now time.Time) center {
 // tokenTime returns the time in which a server computes a prompt token: the lower quartile of what prefills took beside a decode step,
 // because the prompts of others only make it longer.
 func tokenTime(points []point, now time.Time) float64 {
+	return weightedQuantile(prefillTimes(points, now, func(p *point, prefill float64) float64 {
+		return (prefill - min(p.ITL, prefill/2)) / p.uncachedInput() // at least half of it
+	}), lowerQuartile)
+}
+
+// prefillTimes returns a time of each point whose prefills are known.
+func prefillTimes(points []point, now time.Time, timeOf func(p *point, prefill float64) float64) []weighted {
 	var times []weighted
 	for i := range points {
 		p := &points[i]
-		prefill := p.ownPrefill()
-		if prefill <= 0 || p.uncachedInput() < 1 {
-			continue
+		if prefill := p.ownPrefill(); prefill > 0 && p.uncachedInput() >= 1 {
+			times = append(times, weighted{timeOf(p, prefill), p.sampleWeight(now)})
 		}
-		times = append(times, weighted{(prefill - min(p.ITL, prefill/2)) / p.uncachedInput(), p.sampleWeight(now)}) // at least half of it
 	}
-	return weightedQuantile(times, lowerQuartile)
+	return times
 }
 
 // lowerQuartile is the part of numbers that are below it.

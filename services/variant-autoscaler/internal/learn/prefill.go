@@ -44,15 +44,9 @@ func (s *state) prefillRate(picker *snapshot.PickerSample) float64 {
 // fastestRate returns the tokens per second that replicas showed at points. Each point shows a part of it: what it served in a time with
 // pauses, and the time of a prefill beside others.
 func (s *state) fastestRate(points []point) float64 {
-	var times []weighted
-	for i := range points {
-		p := &points[i]
-		prefill := p.ownPrefill()
-		if prefill <= 0 || p.uncachedInput() < 1 {
-			continue
-		}
-		times = append(times, weighted{1 / max(p.Rate*p.uncachedInput(), p.uncachedInput()/prefill*perSecond), p.sampleWeight(s.Last)})
-	}
+	times := prefillTimes(points, s.Last, func(p *point, prefill float64) float64 {
+		return 1 / max(p.Rate*p.uncachedInput(), p.uncachedInput()/prefill*perSecond)
+	})
 	if len(times) == 0 {
 		return 0
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -424,7 +425,7 @@ func TestObjectOf(t *testing.T) {
 	ref := &corev1.ObjectReference{Namespace: "models", Name: "llama-a100", UID: "1", ResourceVersion: "1"}
 	want := in.Object.DeepCopy()
 	want.Status = BuildStatus(in)
-	assert.Equal(t, encodeJSON(want), encodeJSON(ObjectOf(ref, 7, encodeJSON(want.Status))))
+	assert.Equal(t, must(json.Marshal(want)), must(json.Marshal(ObjectOf(ref, 7, must(json.Marshal(want.Status))))))
 	assert.Equal(t, in.Object, ObjectOf(ref, 7, nil))
 	assert.Equal(t, in.Object, ObjectOf(ref, 7, []byte(`{"conditions": 1}`)))
 }

@@ -83,9 +83,9 @@ func (w *StatusWriter) Write(ctx context.Context, in *StatusInput) (WriteResult,
 // patchOf returns the merge patch that gives an object a status, nil if it has it. Fields that differ are in it whole, with nulls for what
 // is no longer in them.
 func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscalingStatus) []byte {
-	before, after := encodeJSON(&object.Status), encodeJSON(&next)
-	changes := mustPatch(jsonpatch.CreateMergePatch(before, after))
-	differing, full := decodeFields(changes), decodeFields(after)
+	before, after := must(json.Marshal(&object.Status)), must(json.Marshal(&next))
+	changes := must(jsonpatch.CreateMergePatch(before, after))
+	differing, full := must(decodeFields(changes)), must(decodeFields(after))
 	if len(differing) == 0 {
 		return nil
 	}
@@ -93,33 +93,22 @@ func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscali
 		_, differs := differing[key]
 		return !differs && key != desiredKey
 	})
-	return encodeJSON(map[string]any{
+	return must(json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": object.ResourceVersion},
-		"status":   json.RawMessage(mustPatch(jsonpatch.MergeMergePatches(changes, encodeJSON(full)))),
-	})
-}
-
-// mustPatch returns a merge patch of documents that encodeJSON returned.
-func mustPatch(patch []byte, err error) []byte {
-	if err != nil {
-		panic(fmt.Sprintf("merge patch of a status: %v", err)) // unreachable: both documents are JSON objects
-	}
-	return patch
+		"status":   json.RawMessage(must(jsonpatch.MergeMergePatches(changes, must(json.Marshal(full))))),
+	}))
 }
 
 // decodeFields returns the fields of a JSON object.
-func decodeFields(text []byte) map[string]any {
-	var fields map[string]any
-	if err := json.Unmarshal(text, &fields); err != nil {
-		panic(fmt.Sprintf("status is not a JSON object: %v", err)) // unreachable: it was just encoded
-	}
-	return fields
+func decodeFields(text []byte) (fields map[string]any, err error) {
+	err = json.Unmarshal(text, &fields)
+	return fields, err
 }
 
-func encodeJSON(value any) []byte {
-	text, err := json.Marshal(value)
+// must returns a value without its error, which is unreachable: a status consists of strings, numbers and times.
+func must[T any](value T, err error) T {
 	if err != nil {
-		panic(fmt.Sprintf("status is not JSON: %v", err)) // unreachable: it consists of strings, numbers and times
+		panic(fmt.Sprintf("status is not a JSON object: %v", err))
 	}
-	return text
+	return value
 }

@@ -6,25 +6,20 @@ import (
 	"strings"
 )
 
+// configMapNames are the names of the ConfigMaps of each kind.
+var configMapNames = map[Kind][]string{
+	Optimization: {"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config",
+		"wva-manager-config"},
+	Accelerators: {"accelerator-unit-costs"},
+	Classes:      {"service-classes-config"},
+	Zero:         {"model-scale-to-zero-config", "wva-model-scale-to-zero-config"},
+	Saturation:   {"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"},
+	Limits:       {"variant-autoscaler-limits"},
+}
+
 // Names returns the names of the ConfigMaps of a kind. The first that exists is in force. The names after the first are those of other
 // releases of the workload-variant-autoscaler.
-func (k Kind) Names() []string {
-	switch k {
-	case Optimization:
-		return []string{"workload-variant-autoscaler-variantautoscaling-config", "variantautoscaling-config", "wva-variantautoscaling-config",
-			"wva-manager-config"}
-	case Accelerators:
-		return []string{"accelerator-unit-costs"}
-	case Classes:
-		return []string{"service-classes-config"}
-	case Zero:
-		return []string{"model-scale-to-zero-config", "wva-model-scale-to-zero-config"}
-	case Saturation:
-		return []string{"wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config"}
-	default:
-		return []string{"variant-autoscaler-limits"}
-	}
-}
+func (k Kind) Names() []string { return configMapNames[k] }
 
 // releaseSuffixes are the ends of the names that the chart of the workload-variant-autoscaler gives the ConfigMaps of a kind from 0.5 on,
 // after the name of the release.

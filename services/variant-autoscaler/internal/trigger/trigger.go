@@ -19,6 +19,7 @@ package trigger
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -166,13 +167,17 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 			cancel()
 		}
 	})()
-	current := &term{
-		p: &t.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-t.p.Pause),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](t.p.FirstRetry, t.p.LastRetry),
-	}
+	current := newTerm(&t.p)
 	t.current.Store(current)
 	defer t.current.Store(nil)
 	current.runPasses(ctx, work)
+}
+
+func newTerm(p *Params) *term {
+	return &term{
+		p: p, pending: make(chan struct{}, 1), ended: time.Now().Add(-p.Pause),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.FirstRetry, p.LastRetry),
+	}
 }
 
 func (t *term) requestPass() {
@@ -214,9 +219,9 @@ func (t *term) runPasses(ctx, work context.Context) {
 // waitForQuiet waits until no more events come, or for long enough.
 func (t *term) waitForQuiet(ctx, work context.Context) {
 	earliest := t.ended.Add(t.p.Pause)
-	latest := latestOf(time.Now().Add(t.p.MaxDelay), earliest)
+	latest := slices.MaxFunc([]time.Time{time.Now().Add(t.p.MaxDelay), earliest}, time.Time.Compare)
 	for {
-		until := latestOf(time.Now().Add(t.p.Quiet), earliest)
+		until := slices.MaxFunc([]time.Time{time.Now().Add(t.p.Quiet), earliest}, time.Time.Compare)
 		if until.After(latest) {
 			until = latest
 		}
@@ -230,13 +235,6 @@ func (t *term) waitForQuiet(ctx, work context.Context) {
 		case <-t.pending:
 		}
 	}
-}
-
-func latestOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // runPass runs a pass and returns the delay until the next one, 0 for none.

@@ -316,7 +316,7 @@ func TestTimerAndEventAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				ctx, stop := context.WithCancel(t.Context())
-				current := &term{p: &w.p, pending: make(chan struct{}, 1), ended: time.Now().Add(-time.Hour)}
+				current := newTerm(&w.p)
 				current.requestPass()
 				go current.runPasses(ctx, ctx)
 				sleep(time.Minute)

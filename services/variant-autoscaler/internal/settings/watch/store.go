@@ -8,6 +8,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -264,17 +265,15 @@ func (s *Store) reportMissing(kind settings.Kind) {
 	}
 }
 
+// consequences say what is in force without a ConfigMap of a kind, where it is no defaults.
+var consequences = map[settings.Kind]string{
+	settings.Limits:       "no limit is in force",
+	settings.Classes:      "models have no targets, and are scaled for a stable load",
+	settings.Accelerators: "replicas cost what their variants say, or all the same",
+}
+
 func consequenceOf(kind settings.Kind) string {
-	switch kind {
-	case settings.Limits:
-		return "no limit is in force"
-	case settings.Classes:
-		return "models have no targets, and are scaled for a stable load"
-	case settings.Accelerators:
-		return "replicas cost what their variants say, or all the same"
-	default:
-		return "defaults are in force"
-	}
+	return cmp.Or(consequences[kind], "defaults are in force")
 }
 
 // isUsual reports whether an installation usually has a ConfigMap of the kind, so that its absence can be a mistake.
