@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"fairlead.dev/pkg/dryrun"
-	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -66,18 +65,18 @@ func TestPlanReadsInventory(t *testing.T) {
 		lists[k.Resource] = k.Name + "List"
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, node, queue)
-	w := &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
-	require.NoError(t, addInventory(t.Context(), client, w))
+	w, err := dryrun.ReadCluster(t.Context(), client, informers.InventoryKinds())
+	require.NoError(t, err)
 	caches, err := informers.SnapshotCaches(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.True(t, caches.Nodes.Listed())
 	assert.Len(t, caches.Nodes.List(), 1)
 	assert.Len(t, caches.ClusterQueues.List(), 1)
-	assert.False(t, caches.Pods.Listed(), "other kinds are as before")
+	assert.False(t, caches.Pods.Listed(), "other kinds were not read")
 
 	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(nodes.Resource.GroupResource(), "", errors.New("no role")))
-	w = &dryrun.World{Snapshot: kit.Snapshot{Served: func(schema.GroupVersionResource) bool { return false }}}
-	require.NoError(t, addInventory(t.Context(), client, w))
+	w, err = dryrun.ReadCluster(t.Context(), client, informers.InventoryKinds())
+	require.NoError(t, err)
 	caches, err = informers.SnapshotCaches(w.Snapshot, "")
 	require.NoError(t, err)
 	assert.False(t, caches.Nodes.Listed())

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -162,15 +161,17 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	configMaps := kit.Kind{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Namespace: o.Namespace,
 		Required: true}
-	w, err := dryrun.ReadCluster(ctx, client, append(informers.KindList(o.Instance), configMaps))
+	w, err := dryrun.ReadCluster(ctx, client, []kit.Kind{configMaps})
 	if err != nil {
 		return nil, err
 	}
 	spectator := &passResult{settings: settingsOf(w, o.Settings(os.Getenv), log)}
+	kinds := informers.KindList(o.Instance)
 	if o.Limiter || spectator.settings.Limiter() {
-		if err := addInventory(ctx, client, w); err != nil {
-			return nil, err
-		}
+		kinds = append(kinds, informers.InventoryKinds()...)
+	}
+	if w, err = dryrun.ReadCluster(ctx, client, kinds); err != nil {
+		return nil, err
 	}
 	w.Print(log)
 	caches, err := informers.SnapshotCaches(w.Snapshot, o.Instance)
@@ -195,18 +196,6 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		fmt.Fprintf(log, "%s %s/%s takes no part: %s: %s\n", v.Source, v.Namespace, v.Name, v.Problem.Reason, v.Problem.Message)
 	}
 	return spectator.outcome.Snapshot, nil
-}
-
-// addInventory adds the nodes and quotas of the cluster.
-func addInventory(ctx context.Context, client dynamic.Interface, w *dryrun.World) error {
-	inventory, err := dryrun.ReadCluster(ctx, client, informers.InventoryKinds())
-	if err != nil {
-		return err
-	}
-	w.Objects, w.Skipped = append(w.Objects, inventory.Objects...), append(w.Skipped, inventory.Skipped...)
-	before := w.Served
-	w.Served = func(resource schema.GroupVersionResource) bool { return before(resource) || inventory.Served(resource) }
-	return nil
 }
 
 // settingsOf returns what ConfigMaps that were read say. It prints each one that was looked for, found or not.

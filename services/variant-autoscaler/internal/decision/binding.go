@@ -9,19 +9,31 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// describeLimit says what a limit of the problem counts.
-func (d *decider) describeLimit(limit int) Binding {
-	if limit < len(d.snapshot.Limits) {
-		return Binding{Name: d.snapshot.Limits[limit].Name, Limit: limit}
+// limitState is a limit of the problem: one of the snapshot, then those of the places of node sets, then those of quotas.
+type limitState struct {
+	Binding
+
+	room int64 // its amount, the places that nodes have free, or what quotas have left
+}
+
+// limitStates returns what the limits of the problem count.
+func (d *decider) limitStates() []limitState {
+	var limits []limitState
+	for i := range d.snapshot.Limits {
+		l := &d.snapshot.Limits[i]
+		limits = append(limits, limitState{Binding: Binding{Name: l.Name, Limit: i}, room: l.Amount})
 	}
-	limit -= len(d.snapshot.Limits)
-	if limit >= len(d.places) {
-		l := &d.quotaLimits[limit-len(d.places)]
-		return Binding{Name: d.quotaNames(l), Limit: -1, Quota: &l.quotas[0], Cards: l.cards}
+	for _, l := range d.places {
+		set := &d.snapshot.Nodes[l.set]
+		name := fmt.Sprintf("%s for pods of %s or more", set.Name, formatCount(l.cards, "card"))
+		limits = append(limits, limitState{Binding: Binding{Name: name, Limit: -1, Set: l.set, Cards: l.cards}, room: set.CountPlaces(l.cards)})
 	}
-	l := &d.places[limit]
-	return Binding{Name: fmt.Sprintf("%s for pods of %s or more", d.snapshot.Nodes[l.set].Name, formatCount(l.cards, "card")), Limit: -1,
-		Set: l.set, Cards: l.cards}
+	for i := range d.quotaLimits {
+		l := &d.quotaLimits[i]
+		binding := Binding{Name: d.quotaNames(l), Limit: -1, Quota: &l.quotas[0], Cards: l.cards}
+		limits = append(limits, limitState{Binding: binding, room: l.cardsLeft(d.quotas)})
+	}
+	return limits
 }
 
 // quotaNames names the quotas of a limit.
@@ -43,7 +55,7 @@ func (d *decider) explainShortage(g, i int) string {
 	nodes, quotas := why == NodesFull, why == QuotaFull
 	for _, l := range d.plan.Limiting {
 		if slices.ContainsFunc(d.problem.Groups[g].Variants[i].Places, func(t optimizer.Places) bool { return t.Limit == l }) {
-			isQuota := l >= len(d.snapshot.Limits)+len(d.places)
+			isQuota := d.limits[l].Quota != nil
 			nodes, quotas = nodes || !isQuota, quotas || isQuota
 		}
 	}

@@ -60,6 +60,7 @@ type decider struct {
 	quotas   *quotaTree
 	// quotaLimits follow those of places.
 	quotaLimits []quotaLimit
+	limits      []limitState // of the problem
 
 	problem *optimizer.Problem
 	report  *optimizer.Report
@@ -82,6 +83,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 	d.served, d.places = d.servedModels(), placeLimits(s)
 	d.quotas = newQuotaTree(s.Quotas)
 	d.quotaLimits = d.quotas.buildLimits(s)
+	d.limits = d.limitStates()
 	for range len(d.places) + len(d.quotaLimits) {
 		d.problem.Limits = append(d.problem.Limits, snapshot.Limit{Unit: optimizer.UnitPlaces})
 	}

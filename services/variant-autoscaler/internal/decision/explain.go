@@ -14,8 +14,8 @@ import (
 func (d *decider) buildDecision() *Decision {
 	decision := &Decision{Cost: d.plan.Cost, Bound: d.plan.Bound}
 	for _, l := range d.plan.Limiting {
-		decision.Binding = append(decision.Binding, d.describeLimit(l))
-		decision.Limiting = append(decision.Limiting, decision.Binding[len(decision.Binding)-1].Name)
+		decision.Binding = append(decision.Binding, d.limits[l].Binding)
+		decision.Limiting = append(decision.Limiting, d.limits[l].Name)
 	}
 	d.used = nil // the room for standbys is what is left beside the decision
 	for g := range d.snapshot.Groups {

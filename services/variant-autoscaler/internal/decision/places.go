@@ -60,23 +60,19 @@ func placeLimits(s *snapshot.Snapshot) []placeLimit {
 
 // limitPlaces sets the amounts of the limits of places and quotas.
 func (d *decider) limitPlaces() {
-	limits := d.problem.Limits[len(d.snapshot.Limits):]
-	for i, l := range d.places {
-		limits[i].Amount = d.snapshot.Nodes[l.set].CountPlaces(l.cards)
-	}
-	for i := range d.quotaLimits {
-		limits[len(d.places)+i].Amount = d.quotaLimits[i].cardsLeft(d.quotas)
+	limits := d.problem.Limits
+	for l := range d.limits {
+		limits[l].Amount = d.limits[l].room
 	}
 	for g := range d.problem.Groups {
 		for i := range d.problem.Groups[g].Variants {
 			v, p := &d.problem.Groups[g].Variants[i], d.snapshot.Groups[g].Variants[i].Pods
 			for _, t := range v.Places {
-				l := t.Limit - len(d.snapshot.Limits)
 				more := cappedProduct(max(p.Admitted, int64(v.Min)*p.Count), p.Cards)
-				if l < len(d.places) {
-					more = cappedProduct(max(p.Placed, int64(v.Min)*p.Count), p.Cards/d.places[l].cards)
+				if l := &d.limits[t.Limit]; l.Quota == nil {
+					more = cappedProduct(max(p.Placed, int64(v.Min)*p.Count), p.Cards/l.Cards)
 				}
-				limits[l].Amount = min(limits[l].Amount+more, maxAmount)
+				limits[t.Limit].Amount = min(limits[t.Limit].Amount+more, maxAmount)
 			}
 		}
 	}

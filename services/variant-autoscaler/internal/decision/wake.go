@@ -37,7 +37,7 @@ func (d *decider) hasRoom(g, i int) bool {
 		return true
 	}
 	used, fits := d.usedRoom(), true
-	d.visitUsage(g, i, func(l int, amount int64) { fits = fits && used[l]+amount <= d.roomOf(l) })
+	d.visitUsage(g, i, func(l int, amount int64) { fits = fits && used[l]+amount <= d.limits[l].room })
 	return fits
 }
 
@@ -64,7 +64,7 @@ func (d *decider) usedRoom() []int64 {
 // countUsage returns how much of each limit all variants use, with their present or decided replicas. Placed pods use no free cards of
 // nodes, and admitted pods use nothing of what quotas have left.
 func (d *decider) countUsage() []int64 {
-	used := make([]int64, len(d.snapshot.Limits)+len(d.places)+len(d.quotaLimits))
+	used := make([]int64, len(d.limits))
 	for g := range d.snapshot.Groups {
 		for i := range d.snapshot.Groups[g].Variants {
 			v := &d.snapshot.Groups[g].Variants[i]
@@ -78,9 +78,9 @@ func (d *decider) countUsage() []int64 {
 			}
 			d.visitUsage(g, i, func(l int, amount int64) {
 				switch {
-				case l < len(d.snapshot.Limits):
+				case d.limits[l].Limit >= 0:
 					used[l] += amount * n
-				case l < len(d.snapshot.Limits)+len(d.places):
+				case d.limits[l].Quota == nil:
 					used[l] += amount * unplaced
 				default:
 					used[l] += amount * unadmitted
@@ -89,18 +89,6 @@ func (d *decider) countUsage() []int64 {
 		}
 	}
 	return used
-}
-
-// roomOf returns the amount of a limit, the places that nodes have, or what quotas have left.
-func (d *decider) roomOf(l int) int64 {
-	if l < len(d.snapshot.Limits) {
-		return d.snapshot.Limits[l].Amount
-	}
-	l -= len(d.snapshot.Limits)
-	if l < len(d.places) {
-		return d.snapshot.Nodes[d.places[l].set].CountPlaces(d.places[l].cards)
-	}
-	return d.quotaLimits[l-len(d.places)].cardsLeft(d.quotas)
 }
 
 // visitUsage visits the limits, those of places and quotas too, that a replica of a variant uses.
