@@ -244,20 +244,10 @@ func newPasses(p passParts) *pass.Passes {
 	})
 }
 
-// targetsParts are the dependencies of newTargets.
-type targetsParts struct {
-	dig.In
-
-	Config    *config.Config
-	Informers *informers.Informers
-	Writer    *scale.Writer
-	Elector   *leader.Elector
-}
-
-func newTargets(p targetsParts) *apply.Targets {
-	caches := p.Informers.Caches()
+func newTargets(cfg *config.Config, i *informers.Informers, w *scale.Writer, e *leader.Elector) *apply.Targets {
+	caches := i.Caches()
 	return apply.NewTargets(apply.TargetsParams{
-		Writer: p.Writer, Lease: p.Elector, Writes: p.Config.Actuator == config.ActuatorScale, WakeIdle: p.Config.WakeIdle,
+		Writer: w, Lease: e, Writes: cfg.Actuator == config.ActuatorScale, WakeIdle: cfg.WakeIdle,
 		Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
 			return sources.OwnershipOf(caches, namespace, t)
 		},
@@ -267,14 +257,13 @@ func newTargets(p targetsParts) *apply.Targets {
 func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *holds.Table, i *informers.Informers) *holds.Follower {
 	return holds.NewFollower(holds.Params{
 		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t, Meter: m,
-		Off:   !cfg.Holds.Follow,
 		Pools: []kit.Reader{i.InferencePools, i.AlphaInferencePools}, Endpoints: i.Endpoints,
 	})
 }
 
 func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics) *trigger.Trigger {
 	return trigger.New(trigger.Params{
-		Options: trigger.DefaultOptions(), Log: log, Passer: p, Observer: m,
+		Log: log, Passer: p, Observer: m,
 		CountVariants: func() (total int, first string) { return informers.CountVariants(i.Caches()) },
 	})
 }

@@ -54,9 +54,7 @@ type Params struct {
 	Log   *zap.Logger
 	Table *Table
 	Meter meter
-	// Off follows nothing.
-	Off bool
-	// Pools have the InferencePools, and Endpoints the EndpointSlices.
+	// Pools have the InferencePools, and Endpoints the EndpointSlices. Without Endpoints, nothing is followed.
 	Pools     []kit.Reader
 	Endpoints kit.Reader
 }
@@ -157,9 +155,6 @@ func (f *Follower) reportCounts() {
 // wantedPickers returns the pickers of all known pools, with their pools.
 func (f *Follower) wantedPickers() map[picker][]snapshot.PoolKey {
 	wanted := map[picker][]snapshot.PoolKey{}
-	if f.p.Off {
-		return wanted
-	}
 	for _, pool := range slices.SortedFunc(slices.Values(f.p.Table.poolsOf()), snapshot.PoolKey.Compare) {
 		service := f.serviceOf(pool)
 		if service.Name == "" {

@@ -493,15 +493,3 @@ other{model_name="llama"} 9
 		})
 	}
 }
-
-// TestOff: nothing is followed.
-func TestOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.follower.p.Off = true
-		defer w.run()()
-		sleep(time.Minute)
-		assert.Empty(t, w.dialed())
-	})
-}

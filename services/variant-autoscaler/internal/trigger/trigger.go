@@ -32,28 +32,20 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
-// Options are the delays of passes.
-type Options struct {
-	// Quiet is the time without events after which a pass starts: a user's change is often several updates.
-	Quiet time.Duration
-	// MaxDelay is the longest time from an event to its pass while events do not end, if no pass ran within Pause.
-	MaxDelay time.Duration
-	// Pause is the least time from the end of a pass to one that an event starts. It bounds what a tenant who writes all the time costs.
-	Pause time.Duration
-	// FirstRetry is the backoff after a pass that failed. It doubles with each consecutive failure, up to LastRetry.
-	FirstRetry, LastRetry time.Duration
-	// DrainTimeout is how long a pass may continue at shutdown.
-	DrainTimeout time.Duration
-}
-
-// DefaultOptions returns options with which 1000 updates in a second cost one pass. A pass sends dozens of queries to Prometheus: the
-// pause bounds how many a tenant can cause.
-func DefaultOptions() Options {
-	return Options{
-		Quiet: 200 * time.Millisecond, MaxDelay: 3 * time.Second, Pause: 2 * time.Second,
-		FirstRetry: 500 * time.Millisecond, LastRetry: time.Minute, DrainTimeout: 5 * time.Second,
-	}
-}
+// Delays of passes. With them, 1000 updates in a second cost one pass. A pass sends dozens of queries to Prometheus: the pause bounds how many
+// a tenant can cause.
+const (
+	// quietTime is the time without events after which a pass starts: a user's change is often several updates.
+	quietTime = 200 * time.Millisecond
+	// maxDelay is the longest time from an event to its pass while events do not end, if no pass ran within passPause.
+	maxDelay = 3 * time.Second
+	// passPause is the least time from the end of a pass to one that an event starts. It bounds what a tenant who writes all the time costs.
+	passPause = 2 * time.Second
+	// firstRetry is the backoff after a pass that failed. It doubles with each consecutive failure, up to lastRetry.
+	firstRetry, lastRetry = 500 * time.Millisecond, time.Minute
+	// drainTimeout is how long a pass may continue at shutdown.
+	drainTimeout = 5 * time.Second
+)
 
 // Result is how a pass ended.
 type Result string
@@ -85,8 +77,6 @@ type observer interface {
 
 // Params are the parts of a Trigger.
 type Params struct {
-	Options
-
 	Log      *zap.Logger
 	Passer   passer
 	Observer observer
@@ -163,7 +153,7 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		select {
 		case <-work.Done():
-		case <-time.After(t.p.DrainTimeout):
+		case <-time.After(drainTimeout):
 			cancel()
 		}
 	})()
@@ -175,8 +165,8 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 
 func newTerm(p *Params) *term {
 	return &term{
-		p: p, pending: make(chan struct{}, 1), ended: time.Now().Add(-p.Pause),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.FirstRetry, p.LastRetry),
+		p: p, pending: make(chan struct{}, 1), ended: time.Now().Add(-passPause),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 	}
 }
 
@@ -218,10 +208,10 @@ func (t *term) runPasses(ctx, work context.Context) {
 
 // waitForQuiet waits until no more events come, or for long enough.
 func (t *term) waitForQuiet(ctx, work context.Context) {
-	earliest := t.ended.Add(t.p.Pause)
-	latest := slices.MaxFunc([]time.Time{time.Now().Add(t.p.MaxDelay), earliest}, time.Time.Compare)
+	earliest := t.ended.Add(passPause)
+	latest := slices.MaxFunc([]time.Time{time.Now().Add(maxDelay), earliest}, time.Time.Compare)
 	for {
-		until := slices.MaxFunc([]time.Time{time.Now().Add(t.p.Quiet), earliest}, time.Time.Compare)
+		until := slices.MaxFunc([]time.Time{time.Now().Add(quietTime), earliest}, time.Time.Compare)
 		if until.After(latest) {
 			until = latest
 		}

@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	core, logs := zapobserver.New(zapcore.DebugLevel)
 	w := &world{began: time.Now(), logs: logs, names: []string{"a", "b"}, interval: time.Minute, takes: time.Second, done: make(chan struct{})}
 	close(w.done)
-	w.Trigger = New(Params{Options: DefaultOptions(), Log: zap.New(core), Passer: w, CountVariants: w.countVariants, Observer: w})
+	w.Trigger = New(Params{Log: zap.New(core), Passer: w, CountVariants: w.countVariants, Observer: w})
 	t.Cleanup(func() {
 		if w.stop != nil {
 			w.lose()
@@ -382,7 +382,7 @@ func TestEventsDuringAPassCostOneFurtherPass(t *testing.T) {
 		w.Enqueue()
 		sleep(5 * time.Second)
 		w.ConfigMapChanged(settings.Optimization, "config")
-		sleep(4*time.Second + DefaultOptions().Pause)
+		sleep(4*time.Second + passPause)
 		w.assertStarts(t, 0, 12)
 		sleep(69 * time.Second)
 		w.assertStarts(t, 0, 12)
@@ -572,7 +572,7 @@ func TestTheEndOfATerm(t *testing.T) {
 			w.lead(t)
 			sleep(10 * time.Second)
 			w.Enqueue()
-			sleep(DefaultOptions().Quiet / 2)
+			sleep(quietTime / 2)
 			before := time.Now()
 			w.stop()
 			<-w.done
