@@ -142,7 +142,11 @@ func (t *Table) isAsleep(v *decision.ActedVariant) bool {
 func nameOf(v *decision.ActedVariant) name { return name{v.Namespace, "", v.Name} }
 
 // Leading reports whether there are decisions.
-func (t *Table) Leading() bool { return t.currentTerm() != nil }
+func (t *Table) Leading() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term != nil
+}
 
 // Changed returns a channel that is closed at the next change. Call it before you read what may change.
 func (t *Table) Changed() <-chan struct{} {
@@ -169,12 +173,6 @@ func (t *Table) Lookup(q Query) (int, error) {
 		return 1, nil
 	}
 	return v.Desired, nil
-}
-
-func (t *Table) currentTerm() *term {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.term
 }
 
 // addVariant adds a variant. Of several with one name or target, the first one has it.

@@ -176,16 +176,24 @@ func SnapshotCaches(world kit.Snapshot, instance string) (Caches, error) {
 // variants would disappear, or groups would change.
 func Kinds(instance string) Set[kit.Kind] {
 	pod := newKind("", "v1", "pods", "Pod", readPod)
-	pod.Indexers = cache.Indexers{byTarget: indexPodByTarget, byNamespace: indexPodByNamespace}
+	pod.Indexers = cache.Indexers{
+		byTarget: kit.IndexBy(func(p *Pod) []string { return p.Owner().indexKeys() }),
+		byNamespace: kit.IndexBy(func(p *Pod) []string {
+			if p.Labels == nil {
+				return nil
+			}
+			return []string{p.Namespace}
+		}),
+	}
 	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
 		k := newKind(group, version, resource, string(source),
 			func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
-		k.Indexers = cache.Indexers{byTarget: indexDeclarationByTarget}
+		k.Indexers = cache.Indexers{byTarget: kit.IndexBy(func(d *Declaration) []string { return d.Scales.indexKeys() })}
 		return k
 	}
 	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
 		k := newKind(group, "v1", resource, name, read)
-		k.Indexers = cache.Indexers{byOwner: indexWorkloadByOwner}
+		k.Indexers = cache.Indexers{byOwner: kit.IndexBy(func(w *Workload) []string { return w.Owner.indexKeys() })}
 		return k
 	}
 	return Set[kit.Kind]{
@@ -266,7 +274,7 @@ func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
 }
 
 // ListAll returns all objects of a kind.
-func ListAll[T any](r kit.Reader) []*T { return castObjects[T](r.List()) }
+func ListAll[T any](r kit.Reader) []*T { return kit.CastObjects[*T](r.List()) }
 
 // CountVariants returns the number of the variants that all objects declare, and the name of the first.
 func CountVariants(c Caches) (total int, first string) {
@@ -292,12 +300,14 @@ func FindObject[T any](r kit.Reader, name cache.ObjectName) *T {
 }
 
 // PodsOf returns the pods of a workload.
-func PodsOf(r kit.Reader, w Owner) []*Pod { return castObjects[Pod](r.ByIndex(byTarget, w.String())) }
+func PodsOf(r kit.Reader, w Owner) []*Pod {
+	return kit.CastObjects[*Pod](r.ByIndex(byTarget, w.String()))
+}
 
 // PodsBySelector returns the pods of a namespace that a selector selects, of those that belong to no Deployment, StatefulSet or
 // LeaderWorkerSet.
 func PodsBySelector(r kit.Reader, namespace string, selector labels.Selector) []*Pod {
-	return slices.DeleteFunc(castObjects[Pod](r.ByIndex(byNamespace, namespace)),
+	return slices.DeleteFunc(kit.CastObjects[*Pod](r.ByIndex(byNamespace, namespace)),
 		func(p *Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
 }
 
@@ -306,7 +316,7 @@ func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 	workloads := map[Owner]*Workload{}
 	for kind, reader := range map[string]kit.Reader{Deployment: c.Deployments, StatefulSet: c.StatefulSets,
 		LeaderWorkerSet: c.LeaderWorkerSets} {
-		for _, w := range castObjects[Workload](reader.ByIndex(byOwner, o.String())) {
+		for _, w := range kit.CastObjects[*Workload](reader.ByIndex(byOwner, o.String())) {
 			workloads[Owner{Namespace: w.Namespace, Kind: kind, Name: w.Name}] = w
 		}
 	}
@@ -315,16 +325,6 @@ func OwnedBy(c Caches, o Owner) map[Owner]*Workload {
 
 // AutoscalersOf returns the HorizontalPodAutoscalers and ScaledObjects that scale a workload.
 func AutoscalersOf(c Caches, w Owner) []*Declaration {
-	return append(castObjects[Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())),
-		castObjects[Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
-}
-
-func castObjects[T any](objects []any) []*T {
-	typed := make([]*T, 0, len(objects))
-	for _, obj := range objects {
-		if t, ok := obj.(*T); ok {
-			typed = append(typed, t)
-		}
-	}
-	return typed
+	return append(kit.CastObjects[*Declaration](c.ScaledObjects.ByIndex(byTarget, w.String())),
+		kit.CastObjects[*Declaration](c.HorizontalPodAutoscalers.ByIndex(byTarget, w.String()))...)
 }

@@ -53,6 +53,14 @@ type Owner struct{ Namespace, Kind, Name string }
 // String returns the value of an index.
 func (o Owner) String() string { return o.Namespace + "/" + o.Kind + "/" + o.Name }
 
+// indexKeys returns the value of an index, none if there is no owner.
+func (o Owner) indexKeys() []string {
+	if o.Name == "" {
+		return nil
+	}
+	return []string{o.String()}
+}
+
 // Workload is a target.
 type Workload struct {
 	Identity
@@ -314,35 +322,4 @@ func controllerOf(u *unstructured.Unstructured) *Controller {
 		}
 	}
 	return nil
-}
-
-func indexWorkloadByOwner(obj any) ([]string, error) {
-	if w, ok := obj.(*Workload); ok && w.Owner.Name != "" {
-		return []string{w.Owner.String()}, nil
-	}
-	return nil, nil
-}
-
-// indexDeclarationByTarget indexes autoscalers by the workload that they scale.
-func indexDeclarationByTarget(obj any) ([]string, error) {
-	if d, ok := obj.(*Declaration); ok && d.Scales.Name != "" {
-		return []string{d.Scales.String()}, nil
-	}
-	return nil, nil
-}
-
-func indexPodByTarget(obj any) ([]string, error) {
-	p, ok := obj.(*Pod)
-	if !ok || p.owner == (unique.Handle[Owner]{}) {
-		return nil, nil
-	}
-	return []string{p.Owner().String()}, nil
-}
-
-// indexPodByNamespace indexes pods with labels.
-func indexPodByNamespace(obj any) ([]string, error) {
-	if p, ok := obj.(*Pod); ok && p.Labels != nil {
-		return []string{p.Namespace}, nil
-	}
-	return nil, nil
 }

@@ -34,18 +34,18 @@ type Endpoints struct {
 // EndpointsKind returns the kind of EndpointSlices.
 func EndpointsKind() kit.Kind {
 	k := optionalKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", readEndpoints)
-	k.Indexers = cache.Indexers{byService: func(obj any) ([]string, error) {
-		if e, ok := obj.(*Endpoints); ok && e.Service != "" {
-			return []string{e.Namespace + "/" + e.Service}, nil
+	k.Indexers = cache.Indexers{byService: kit.IndexBy(func(e *Endpoints) []string {
+		if e.Service == "" {
+			return nil
 		}
-		return nil, nil
-	}}
+		return []string{e.Namespace + "/" + e.Service}
+	})}
 	return k
 }
 
 // EndpointsOf returns the EndpointSlices of a Service.
 func EndpointsOf(r kit.Reader, service cache.ObjectName) []*Endpoints {
-	return castObjects[Endpoints](r.ByIndex(byService, service.String()))
+	return kit.CastObjects[*Endpoints](r.ByIndex(byService, service.String()))
 }
 
 // pickerOf returns the Service that a reference in the spec of a pool names, empty for a reference to something else.

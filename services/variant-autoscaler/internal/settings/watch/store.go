@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/configmap"
+	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
@@ -76,20 +77,13 @@ func NewStore(p Params) *Store {
 	s.current.Store(s.builder.Settings())
 	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Namespace), &corev1.ConfigMap{},
 		kube.InformerOptions{Transform: s.stripConfigMap})
-	onSet := func(obj any) {
-		if cm, ok := obj.(*corev1.ConfigMap); ok && p.IsRelevant(cm.Name) {
-			s.setConfigMap(cm.Name, cm)
-		}
-	}
 	var err error
-	s.handler, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: onSet, UpdateFunc: func(_, obj any) { onSet(obj) },
-		DeleteFunc: func(obj any) {
-			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && p.IsRelevant(key.Name) {
-				s.setConfigMap(key.Name, nil)
-			}
-		},
-	})
+	s.handler, err = s.informer.AddEventHandler(controller.TypedHandler(s.loadConfigMap, func(cm *corev1.ConfigMap) []cache.ObjectName {
+		if !p.IsRelevant(cm.Name) {
+			return nil
+		}
+		return []cache.ObjectName{{Namespace: cm.Namespace, Name: cm.Name}}
+	}))
 	if err != nil {
 		panic(fmt.Sprintf("informer of ConfigMaps: %v", err)) // only a stopped informer refuses handlers
 	}
@@ -155,12 +149,13 @@ func (s *Store) loadAll() {
 	s.synced.Store(true)
 }
 
-// setConfigMap handles the content of a ConfigMap, nil if it does not exist.
-func (s *Store) setConfigMap(name string, cm *corev1.ConfigMap) {
+// loadConfigMap handles the content of a ConfigMap, and its end.
+func (s *Store) loadConfigMap(key cache.ObjectName) {
+	name := key.Name
 	s.mu.Lock()
-	if cm == nil {
-		delete(s.found, name)
-	} else {
+	delete(s.found, name)
+	obj, _, _ := s.informer.GetStore().GetByKey(key.String()) // a store in memory does not fail
+	if cm, ok := obj.(*corev1.ConfigMap); ok {
 		s.found[name] = cm
 	}
 	var changed []settings.Kind
