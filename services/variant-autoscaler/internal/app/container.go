@@ -101,7 +101,7 @@ func clusterConstructors(cfg *config.Config) []any {
 
 		// Metrics.
 		func(r *prom.Registry, cfg *config.Config) *metrics.Metrics {
-			return metrics.New(r, metrics.Options{Instance: cfg.Instance})
+			return metrics.New(r, cfg.Instance)
 		},
 
 		// The API server.

@@ -50,11 +50,21 @@ type variantState struct {
 	delayed  bool   // it starts no replica before another one of its group is ready
 }
 
+// groupState is what the decider knows of a group.
+type groupState struct {
+	frozen      Reason // why it keeps its replicas; empty: the plan decides
+	relaxed     bool   // its replicas that miss the targets serve, too
+	asleep      bool   // it has no ready replica
+	keeper      bool   // it keeps its model from zero; others only have what their load needs
+	standby     int    // its variant that starts first when a request waits, or noVariant: one starts already
+	standbyName string // as decided; empty: none
+}
+
 // decider makes one decision.
 type decider struct {
 	snapshot *snapshot.Snapshot
 	variants [][]variantState // by group
-	frozen   []Reason         // by group: why it keeps its replicas; empty: the plan decides
+	groups   []groupState
 	served   map[snapshot.PoolKey][]string
 	places   []placeLimit // their limits follow those of the snapshot
 	quotas   *quotaTree
@@ -65,17 +75,16 @@ type decider struct {
 	problem *optimizer.Problem
 	report  *optimizer.Report
 	within  *optimizer.Report // of the problem in which only what meets the targets serves. Nil: that is problem
-	relaxed []bool            // groups for which the two differ
 	room    *optimizer.Room
 	plan    *optimizer.Plan
 	planned [][]int // replicas of the plan, by group
 	wanted  [][]int
 	desired [][]int
-	sleepState
+	used    []int64 // by limit, by the replicas that count; nil: not counted yet
 }
 
 func newDecider(s *snapshot.Snapshot) *decider {
-	d := &decider{snapshot: s, variants: newVariantStates(s), sleepState: newSleepState(len(s.Groups))}
+	d := &decider{snapshot: s, variants: newVariantStates(s), groups: make([]groupState, len(s.Groups))}
 	d.problem = &optimizer.Problem{
 		Split: optimizer.Split(s.Settings.Split), HeadroomPercent: s.Settings.HeadroomPercent, SavingPercent: s.Settings.SavingPercent,
 		Limits: slices.Clone(s.Limits),
@@ -88,7 +97,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 		d.problem.Limits = append(d.problem.Limits, snapshot.Limit{Unit: optimizer.UnitPlaces})
 	}
 	for g := range s.Groups {
-		d.frozen = append(d.frozen, freezeReason(&s.Groups[g]))
+		d.groups[g].frozen = freezeReason(&s.Groups[g])
 		if first, end := s.ModelGroups(g); first == g {
 			d.planSleep(first, end)
 		}
@@ -144,25 +153,24 @@ func (d *decider) splitByGroup(numbers []int) [][]int {
 func (d *decider) relaxTargets() {
 	p := *d.problem
 	p.Groups = slices.Clone(p.Groups)
-	d.relaxed = make([]bool, len(p.Groups))
 	for g := range p.Groups {
 		variants := slices.Clone(p.Groups[g].Variants)
 		for i := range variants {
 			v, c := &variants[i], &d.variants[g][i].capacity
 			switch {
-			case d.frozen[g] != "":
+			case d.groups[g].frozen != "":
 			case c.stable > 0:
-				c.rate, d.relaxed[g] = c.stable, true
+				c.rate, d.groups[g].relaxed = c.stable, true
 				*v = d.buildVariant(g, i)
 			case v.Capacity > 0:
 				v.Min = max(v.Min, d.planned[g][i])
 			}
 		}
-		if d.relaxed[g] {
+		if d.groups[g].relaxed {
 			p.Groups[g].Variants = variants
 		}
 	}
-	if slices.Contains(d.relaxed, true) {
+	if slices.ContainsFunc(d.groups, func(g groupState) bool { return g.relaxed }) {
 		d.within = d.report
 		d.problem = &p
 		d.solveProblem()
@@ -187,20 +195,20 @@ func (d *decider) buildGroup(g int) optimizer.Group {
 	for i := range in.Variants {
 		group.Variants = append(group.Variants, d.buildVariant(g, i))
 	}
-	if d.asleep[g] && !d.keeper[g] {
+	if d.groups[g].asleep && !d.groups[g].keeper {
 		group.Rate = 0 // others wake
 	}
-	if d.frozen[g] != "" {
+	if d.groups[g].frozen != "" {
 		group.Rate = 0
 	}
 	switch {
-	case d.frozen[g] != "" && d.asleep[g]:
+	case d.groups[g].frozen != "" && d.groups[g].asleep:
 		d.wakeGroup(g, &group)
-	case d.frozen[g] != "":
+	case d.groups[g].frozen != "":
 		d.keepOneReplica(g, &group)
 	case in.Zero.Enabled && !group.NeedsReplica && group.Rate == 0:
 		d.releaseUnknown(g, &group)
-	case d.asleep[g]:
+	case d.groups[g].asleep:
 		d.wakeGroup(g, &group)
 	default:
 		d.probeUnknown(g, group.Variants)
@@ -226,9 +234,9 @@ func (d *decider) buildVariant(g, i int) optimizer.Variant {
 		Capacity: d.variants[g][i].capacity.rate, Places: d.limitUsage(in.Pods),
 	}
 	switch {
-	case d.variants[g][i].delayed && d.frozen[g] == "":
+	case d.variants[g][i].delayed && d.groups[g].frozen == "":
 		variant.Min, variant.Now, variant.Held, variant.Capacity = 0, 0, 0, 0
-	case d.frozen[g] != "" || variant.Capacity == 0:
+	case d.groups[g].frozen != "" || variant.Capacity == 0:
 		kept := b.clampReplicas(in.Now)
 		switch {
 		case in.Decided:
@@ -247,9 +255,9 @@ func (d *decider) mustKeepOneReplica(g int) bool {
 	switch {
 	case !in.Zero.Enabled:
 		return !d.hasPair(g)
-	case !d.keeper[g]:
+	case !d.groups[g].keeper:
 		return false
-	case d.anyStage(g, func(i int) bool { return i != g && d.keeper[i] && d.hasMinimum(i) }):
+	case d.anyStage(g, func(i int) bool { return i != g && d.groups[i].keeper && d.hasMinimum(i) }):
 		return true
 	case d.anyStage(g, d.hasReplicas):
 		return d.retentionReason(g) != ""

@@ -21,7 +21,7 @@ func (d *decider) buildDecision() *Decision {
 	for g := range d.snapshot.Groups {
 		desired := d.desired[g]
 		group := Group{Demand: d.report.Demand(g), Share: d.plan.Shares[g], Acted: d.report.Share(g, desired)}
-		if d.relaxed[g] {
+		if d.groups[g].relaxed {
 			if within := d.within.Share(g, d.planned[g]); within < optimizer.Million {
 				group.Stable = &Served{Share: group.Share, Acted: group.Acted}
 				group.Share, group.Acted = within, d.within.Share(g, desired)
@@ -39,7 +39,7 @@ func (d *decider) buildDecision() *Decision {
 		if first, end := d.snapshot.ModelGroups(g); first == g {
 			d.nameStandbys(first, end)
 		}
-		group.Standby, group.Warm = d.standbyNames[g], d.compareWarm(g)
+		group.Standby, group.Warm = d.groups[g].standbyName, d.compareWarm(g)
 		loads := d.report.ReplicaLoads(g, desired, d.problem.Groups[g].Rate)
 		for i := range desired {
 			group.Variants = append(group.Variants, d.explainVariant(g, i, desired, loads[i]))
@@ -127,7 +127,7 @@ func (d *decider) variantReason(g, i int) (Reason, string) {
 		return reason, text
 	}
 	switch c := &v.capacity; {
-	case d.frozen[g] == NoMetrics:
+	case d.groups[g].frozen == NoMetrics:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.describeKept(g, i), in.Load.Message)
 	case v.why == NodesFull || v.why == QuotaFull:
 		return v.why, fmt.Sprintf("The plan has %s; %d for now: %s", formatReplicas(d.planned[g][i]), d.desired[g][i], d.explainShortage(g, i))
@@ -191,7 +191,7 @@ func (d *decider) reasonOfPlan(g, i int) (Reason, string) {
 			text += ": " + short
 		}
 		return LimitBinding, text
-	case d.report.Demand(g) == 0 && n > 0 && in.Zero.Enabled && d.keeper[g] && d.retentionReason(g) != "":
+	case d.report.Demand(g) == 0 && n > 0 && in.Zero.Enabled && d.groups[g].keeper && d.retentionReason(g) != "":
 		return Retained, fmt.Sprintf("%s instead of none, because %s", formatReplicas(n), d.retentionReason(g))
 	default:
 		return d.optimalReason(g, n)

@@ -22,7 +22,7 @@ type serverUsage struct {
 // more if they are short, and as many as their load needs otherwise. It can only raise what the plan wants.
 func (d *decider) applySaturation(g int) {
 	in := &d.snapshot.Groups[g]
-	if in.Saturation == nil || d.frozen[g] != "" {
+	if in.Saturation == nil || d.groups[g].frozen != "" {
 		return
 	}
 	order, c := d.measureServers(g)

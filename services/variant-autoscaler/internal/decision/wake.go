@@ -11,21 +11,6 @@ import (
 // noVariant is the index where there is no variant.
 const noVariant = -1
 
-// sleepState says which groups have no ready replica, and which variants start first.
-type sleepState struct {
-	asleep       []bool   // by group
-	keeper       []bool   // groups that keep their model from zero; the others only have what their load needs
-	standby      []int    // variant of each group that starts first when a request waits, or noVariant: one starts already
-	standbyNames []string // by group, as decided; empty: none
-	used         []int64  // by limit, and by place, by the replicas that count; nil: not counted yet
-}
-
-func newSleepState(groups int) sleepState {
-	return sleepState{
-		asleep: make([]bool, groups), keeper: make([]bool, groups), standby: make([]int, groups), standbyNames: make([]string, groups),
-	}
-}
-
 // hasStarted reports whether a variant that takes part in the choice has replicas, or will have them by the last decision.
 func hasStarted(v snapshot.Variant) bool {
 	return v.Problem == nil && (v.Now > 0 || v.Decided && v.Previous > 0)
@@ -124,7 +109,7 @@ func (d *decider) wakeGroup(g int, group *optimizer.Group) {
 	for i := range group.Variants {
 		v := &group.Variants[i]
 		// Without a known capacity the plan cannot want it, and beside one that does not become ready, it need not.
-		asks := i == d.standby[g] && group.NeedsReplica && (v.Capacity == 0 || d.hasStarted(g))
+		asks := i == d.groups[g].standby && group.NeedsReplica && (v.Capacity == 0 || d.hasStarted(g))
 		if asks || group.NeedsReplica && hasStarted(in.Variants[i]) {
 			v.Min, v.Now, v.Held = max(v.Min, 1), max(v.Now, 1), max(v.Held, 1)
 		}
@@ -160,7 +145,7 @@ func (d *decider) isStabilized(g int) bool {
 // canStop reports whether a group may have no replicas now.
 func (d *decider) canStop(g int) bool {
 	group := &d.problem.Groups[g]
-	return d.snapshot.Groups[g].Zero.Enabled && d.frozen[g] == "" && !group.NeedsReplica && group.Rate == 0
+	return d.snapshot.Groups[g].Zero.Enabled && d.groups[g].frozen == "" && !group.NeedsReplica && group.Rate == 0
 }
 
 // mustWake reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would
@@ -222,9 +207,9 @@ func (d *decider) reasonAsleep(g, i int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[g][i]
 	started := hasStarted(in.Variants[i])
 	switch {
-	case !d.asleep[g] || !d.problem.Groups[g].NeedsReplica || d.frozen[g] != "" && (d.variants[g][i].delayed || started):
+	case !d.groups[g].asleep || !d.problem.Groups[g].NeedsReplica || d.groups[g].frozen != "" && (d.variants[g][i].delayed || started):
 		return "", ""
-	case d.variants[g][i].delayed && !d.anyStage(g, func(i int) bool { return d.standby[i] != noVariant || d.hasStarted(i) }):
+	case d.variants[g][i].delayed && !d.anyStage(g, func(i int) bool { return d.groups[i].standby != noVariant || d.hasStarted(i) }):
 		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"
 	case d.variants[g][i].delayed:
 		return Waking, "No replica starts before the one that wakes the model is ready"

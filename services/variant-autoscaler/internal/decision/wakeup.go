@@ -102,16 +102,16 @@ func (d *decider) planSleep(first, end int) {
 	sides := d.servingSides(first, end)
 	keeper, served := d.keeperSide(sides), slices.ContainsFunc(sides, d.areUp)
 	for g := first; g < end; g++ {
-		d.keeper[g], d.standby[g] = slices.Contains(keeper, g), noVariant
-		d.asleep[g] = d.snapshot.Groups[g].Zero.Enabled && !served && !d.isUp(g)
+		d.groups[g].keeper, d.groups[g].standby = slices.Contains(keeper, g), noVariant
+		d.groups[g].asleep = d.snapshot.Groups[g].Zero.Enabled && !served && !d.isUp(g)
 	}
 	if w := d.wakeUpOfKeeper(sides, keeper); w != nil {
 		for _, s := range w.starters {
-			d.standby[s.group] = s.variant
+			d.groups[s.group].standby = s.variant
 		}
 	}
 	for g := first; g < end; g++ {
-		if d.asleep[g] {
+		if d.groups[g].asleep {
 			d.delayOthers(g)
 		}
 	}
@@ -126,12 +126,12 @@ func (d *decider) wakeUpOfKeeper(sides [][]int, keeper []int) *wakeUp {
 		return w
 	}
 	for _, side := range sides {
-		if d.keeper[side[0]] || !d.areAll(side, d.isPlannable) {
+		if d.groups[side[0]].keeper || !d.areAll(side, d.isPlannable) {
 			continue
 		}
 		if wider := d.wakeUpOf(slices.Concat(start, d.dueGroups(side))); wider != nil {
 			for _, g := range side {
-				d.keeper[g] = true
+				d.groups[g].keeper = true
 			}
 			return wider
 		}
@@ -142,7 +142,7 @@ func (d *decider) wakeUpOfKeeper(sides [][]int, keeper []int) *wakeUp {
 // dueGroups returns those of some groups that need a replica which starts: they have none, or none that becomes ready.
 func (d *decider) dueGroups(groups []int) (due []int) {
 	for _, g := range groups {
-		if d.asleep[g] && (!d.hasStarted(g) || d.isStuck(g)) {
+		if d.groups[g].asleep && (!d.hasStarted(g) || d.isStuck(g)) {
 			due = append(due, g)
 		}
 	}
@@ -156,14 +156,14 @@ func (*decider) areAll(groups []int, property func(g int) bool) bool {
 // delayOthers marks the variants of a group that start after another one.
 func (d *decider) delayOthers(g int) {
 	for i, v := range d.snapshot.Groups[g].Variants {
-		d.variants[g][i].delayed = v.Problem == nil && i != d.standby[g] && !hasStarted(v)
+		d.variants[g][i].delayed = v.Problem == nil && i != d.groups[g].standby && !hasStarted(v)
 	}
 }
 
 // keepersOf returns the groups of a model that keep it from zero.
 func (d *decider) keepersOf(first, end int) (keepers []int) {
 	for g := first; g < end; g++ {
-		if d.keeper[g] {
+		if d.groups[g].keeper {
 			keepers = append(keepers, g)
 		}
 	}
@@ -224,7 +224,7 @@ func (d *decider) firstToWake(g int) (int, startCandidate) {
 	var least startCandidate
 	for i := range in.Variants {
 		v := &in.Variants[i]
-		if v.Problem != nil || d.asleep[g] && hasStarted(*v) || !d.hasRoom(g, i) {
+		if v.Problem != nil || d.groups[g].asleep && hasStarted(*v) || !d.hasRoom(g, i) {
 			continue
 		}
 		c := startCandidate{rank: d.startRank(g, i), cost: coldCost(v, slowest, in.Zero.Retention), name: v.Name}
@@ -280,8 +280,8 @@ func (d *decider) nameStandbys(first, end int) {
 	var starters []starter
 	none := true
 	for g := first; g < end; g++ {
-		if d.standby[g] != noVariant {
-			starters = append(starters, starter{g, d.standby[g]})
+		if d.groups[g].standby != noVariant {
+			starters = append(starters, starter{g, d.groups[g].standby})
 		}
 		none = none && d.snapshot.Groups[g].Zero.Enabled && d.totalDesired(g) == 0
 	}
@@ -302,6 +302,6 @@ func (d *decider) nameStandbys(first, end int) {
 		d.reserveRoom(s.group, s.variant)
 	}
 	for _, s := range starters {
-		d.standbyNames[s.group] = d.snapshot.Groups[s.group].Variants[s.variant].Name
+		d.groups[s.group].standbyName = d.snapshot.Groups[s.group].Variants[s.variant].Name
 	}
 }

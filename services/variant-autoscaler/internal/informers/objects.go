@@ -175,22 +175,10 @@ func readNamespace(u *unstructured.Unstructured) any {
 	return &Namespace{Identity: identityOf(u), Excluded: newFields(u).annotation(AnnotationExclude) == trueValue}
 }
 
-func readPool(u *unstructured.Unstructured) any {
-	pool := newPool(u, "spec", "selector", "matchLabels")
-	pool.Picker = pickerOf(newFields(u), "endpointPickerRef")
-	return pool
-}
-
-func readAlphaPool(u *unstructured.Unstructured) any {
-	pool := newPool(u, "spec", "selector")
-	pool.Picker = pickerOf(newFields(u), "extensionRef")
-	return pool
-}
-
-// newPool returns a pool. A selector with too many labels selects nothing: a part of it would select too much.
-func newPool(u *unstructured.Unstructured, selector ...string) *Pool {
-	pool := &Pool{Identity: identityOf(u), Created: u.GetCreationTimestamp().Time}
+// readPool reads a pool with the names of its fields. A selector with too many labels selects nothing: a part of it would select too much.
+func readPool(u *unstructured.Unstructured, picker string, selector ...string) any {
 	f := newFields(u)
+	pool := &Pool{Identity: identityOf(u), Created: u.GetCreationTimestamp().Time, Picker: pickerOf(f, picker)}
 	if selected, _ := f.value(selector...).(map[string]any); len(selected) <= maxLabels {
 		pool.Selector = f.labelsAt(selector...)
 		if len(pool.Selector) < len(selected) {

@@ -20,6 +20,7 @@ package inventory
 import (
 	"cmp"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -158,7 +159,7 @@ type builder struct {
 	free         []Cards        // by node; Unreadable: the node, or a pod on it, has no usable number
 	uses         []VariantUse
 	sets         []snapshot.NodeSet
-	members      []nodeMask     // of each set
+	members      []*big.Int     // of each set: a bit for each node
 	resources    []int          // of each set
 	bySet        map[string]int // sets by resource and members
 	byShape      map[shapeKey]usableNodes
@@ -176,9 +177,14 @@ type shapeKey struct {
 
 // usableNodes is the nodes that a shape can use.
 type usableNodes struct {
-	members nodeMask
+	members *big.Int // a bit for each node
 	elastic bool
 	problem *snapshot.Problem
+}
+
+// keyWith identifies the nodes with a resource.
+func (u *usableNodes) keyWith(resource int) string {
+	return string(append(u.members.Bytes(), byte(resource)))
 }
 
 func newBuilder(in *Input) *builder {
@@ -245,7 +251,7 @@ func (b *builder) setUse(i int) {
 	if u.Problem = f.problem; u.Problem != nil {
 		return
 	}
-	set, known := b.bySet[f.members.keyWith(key.resource)]
+	set, known := b.bySet[f.keyWith(key.resource)]
 	switch {
 	case known:
 		u.Set = set
@@ -294,7 +300,7 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 	if f, known := b.byShape[key]; known {
 		return f
 	}
-	f := usableNodes{members: newNodeMask(len(b.nodes))}
+	f := usableNodes{members: new(big.Int)}
 	placements, err := parsePlacements(key.placement)
 	if err != nil {
 		f.problem = snapshot.NewProblem(snapshot.InvalidConfiguration,
@@ -318,7 +324,7 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 				"node %s, or a pod on it, has a number of %s that cannot be true: correct it (at most %d are believed), or cordon the node",
 				node.Name, b.nameOf(key.resource), MaxNodeCards)
 		}
-		f.members.addNode(n)
+		f.members.SetBit(f.members, n, 1)
 	}
 	b.byShape[key] = f
 	return f
@@ -329,7 +335,10 @@ func (b *builder) addSet(resource int, f usableNodes) int {
 	name := b.nameOf(resource)
 	set := snapshot.NodeSet{Name: "nodes with " + name, Resource: name, Elastic: f.elastic}
 	free, products := map[int64]int64{}, map[string]bool{}
-	for n := range f.members.allNodes() {
+	for n := range b.nodes {
+		if f.members.Bit(n) == 0 {
+			continue
+		}
 		set.Nodes++
 		if _, cards := b.cardsOf(n, resource); cards > 0 {
 			free[cards]++
@@ -349,19 +358,20 @@ func (b *builder) addSet(resource int, f usableNodes) int {
 		set.Name += " (" + strings.Join(names, ", ") + ")"
 	}
 	b.sets, b.members, b.resources = append(b.sets, set), append(b.members, f.members), append(b.resources, resource)
-	b.bySet[f.members.keyWith(resource)] = len(b.sets) - 1
+	b.bySet[f.keyWith(resource)] = len(b.sets) - 1
 	return len(b.sets) - 1
 }
 
 // relateSets finds the sets that have nodes in common, and those that are a part of another one.
 func (b *builder) relateSets() {
+	var nodes big.Int
 	for i := range b.sets {
 		for j := range b.sets {
-			if i == j || !b.canShare(b.resources[i], b.resources[j]) || !b.members[i].hasCommon(b.members[j]) {
+			if i == j || !b.canShare(b.resources[i], b.resources[j]) || nodes.And(b.members[i], b.members[j]).Sign() == 0 {
 				continue
 			}
 			b.sets[i].Overlaps = append(b.sets[i].Overlaps, j)
-			if b.resources[i] == b.resources[j] && b.members[i].isSubset(b.members[j]) {
+			if b.resources[i] == b.resources[j] && nodes.AndNot(b.members[i], b.members[j]).Sign() == 0 {
 				b.sets[i].Within = append(b.sets[i].Within, j)
 			}
 		}

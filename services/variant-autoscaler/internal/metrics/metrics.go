@@ -19,12 +19,6 @@ var (
 	partBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 )
 
-// Options configures the series.
-type Options struct {
-	// Instance is the value of the label controller_instance. Empty: the series do not have the label.
-	Instance string
-}
-
 // Metrics contains the collectors. All methods are safe for concurrent use.
 type Metrics struct {
 	series *Series
@@ -48,8 +42,9 @@ type Metrics struct {
 	wakeUps prometheus.Counter
 }
 
-// New creates and registers the collectors.
-func New(r prometheus.Registerer, o Options) *Metrics {
+// New creates and registers the collectors. instance is the value of the label controller_instance of series; without it, they do not have
+// the label.
+func New(r prometheus.Registerer, instance string) *Metrics {
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
@@ -60,7 +55,7 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		series: newSeries(o.Instance), plan: newPlan(),
+		series: newSeries(instance), plan: newPlan(),
 
 		passes: counters("fairlead_autoscaler_passes_total", "Passes over all variants, by result.", "result"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{

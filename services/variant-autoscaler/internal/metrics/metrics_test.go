@@ -58,7 +58,7 @@ func names(t *testing.T, r prometheus.Gatherer, prefix string) []string {
 func TestSeriesOfAVariant(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	assert.Empty(t, names(t, r, "wva"), "nothing before the first decision")
 	m.Publish([]decision.ActedVariant{chat()})
 
@@ -78,7 +78,7 @@ func TestSeriesOfAVariant(t *testing.T) {
 func TestInstance(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	New(r, Options{Instance: " blue "}).Publish([]decision.ActedVariant{chat()})
+	New(r, " blue ").Publish([]decision.ActedVariant{chat()})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, `controller_instance="blue",`, "") + " 3"}, gathered(t, r, "wva_desired_replicas"))
 }
 
@@ -87,7 +87,7 @@ func TestRatioWithoutCurrentReplicas(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	v := chat()
 	v.Current = 0
-	New(r, Options{}).Publish([]decision.ActedVariant{v})
+	New(r, "").Publish([]decision.ActedVariant{v})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, "", "") + " 3"}, gathered(t, r, "wva_desired_ratio"))
 }
 
@@ -96,7 +96,7 @@ func TestZeroIsADecision(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	v := chat()
 	v.Desired = 0
-	New(r, Options{}).Publish([]decision.ActedVariant{v})
+	New(r, "").Publish([]decision.ActedVariant{v})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, "", "") + " 0"}, gathered(t, r, "wva_desired_replicas"))
 }
 
@@ -106,7 +106,7 @@ func TestPredictionsThatAreNone(t *testing.T) {
 		r := prometheus.NewPedanticRegistry()
 		v := chat()
 		v.Predicted = p
-		New(r, Options{}).Publish([]decision.ActedVariant{v})
+		New(r, "").Publish([]decision.ActedVariant{v})
 		assert.Empty(t, names(t, r, "wva_predicted"), "%v", p)
 	}
 }
@@ -114,7 +114,7 @@ func TestPredictionsThatAreNone(t *testing.T) {
 func TestPublishReplacesTheSet(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	removed, changed := chat(), chat()
 	removed.Name = "removed"
 	m.Publish([]decision.ActedVariant{chat(), removed})
@@ -133,7 +133,7 @@ func TestPublishReplacesTheSet(t *testing.T) {
 func TestAScrapeSeesOneSet(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	of := func(accelerator string) []decision.ActedVariant {
 		variants := make([]decision.ActedVariant, 50)
 		for i := range variants {
@@ -160,7 +160,7 @@ func TestAScrapeSeesOneSet(t *testing.T) {
 func TestScalingIsCounted(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	step := func(from, to int, reason decision.Reason) {
 		v := chat()
 		v.Previous, v.Desired, v.Reason = from, to, reason
@@ -187,7 +187,7 @@ func TestScalingIsCounted(t *testing.T) {
 func TestOnlyTheWinnerOfAConflictHasDesiredReplicas(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	winner, loser := chat(), chat()
 	winner.Resolution = decision.Winner
 	loser.Name, loser.Resolution = "loser", decision.Suppressed
@@ -249,7 +249,7 @@ func FuzzLabel(f *testing.F) {
 func TestNamesThatAreEqualOnceTheyAreCut(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	first, second := chat(), chat()
 	first.Name, second.Name = strings.Repeat("a", 130)+"1", strings.Repeat("a", 130)+"2"
 	second.Desired = 9
@@ -281,7 +281,7 @@ func TestClear(t *testing.T) {
 func TestDecided(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	m.ObserveDecision(decided())
 	want := map[string][]string{
 		"demand_requests_per_second": {`model="llama",namespace="a",pool="p",role="" 12.5`, `model="qwen",namespace="b",pool="unknown",role="decode" 1`},
@@ -306,7 +306,7 @@ func TestDecided(t *testing.T) {
 func TestGroupsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	s, d := &snapshot.Snapshot{}, &decision.Decision{}
 	for i := range maxGroups + 10 {
 		s.Groups = append(s.Groups, snapshot.Group{Namespace: "a", Model: fmt.Sprint("m", i/2*2)}) // each name twice
@@ -325,7 +325,7 @@ func TestGroupsAreBounded(t *testing.T) {
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	end := time.Unix(1000, 500_000_000)
 	m.CountPass("success", 0)
 	m.MarkSuccess(end)
@@ -339,7 +339,7 @@ func TestPasses(t *testing.T) {
 func TestConfigured(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	m.Configured("fairlead/a", "")
 	m.Configured("fairlead/b", "invalid")
 	assert.Equal(t, []string{`config_map="fairlead/a" 1`, `config_map="fairlead/b" 0`}, gathered(t, r, "fairlead_autoscaler_config_valid"))
@@ -348,7 +348,7 @@ func TestConfigured(t *testing.T) {
 func TestScalerMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := New(r, Options{})
+	m := New(r, "")
 	m.CountAnswer("GetMetrics", "Unavailable")
 	m.SetStreams(4)
 	assert.Equal(t, []string{`code="Unavailable",method="GetMetrics" 1`}, gathered(t, r, "fairlead_autoscaler_scaler_requests_total"))

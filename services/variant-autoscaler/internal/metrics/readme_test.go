@@ -39,7 +39,7 @@ func decided() (*snapshot.Snapshot, *decision.Decision) {
 // everything registers all metrics of the program, and creates a series of each.
 func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	t.Helper()
-	m := New(r, Options{})
+	m := New(r, "")
 	loser := chat()
 	loser.Name, loser.Resolution = "chat-2", decision.Suppressed
 	m.Publish([]decision.ActedVariant{chat(), loser})

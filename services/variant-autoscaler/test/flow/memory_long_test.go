@@ -204,7 +204,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	f := newFleet(t)
 	i, queues := f.start(t)
 	caches := heap()
-	m := metrics.New(prometheus.NewRegistry(), metrics.Options{})
+	m := metrics.New(prometheus.NewRegistry(), "")
 	table, page := externalscaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
 	publisher := report.New(report.Params{
 		Log: zap.NewNop(), Autoscalers: []report.Autoscaler{m, table}, Meter: m, Page: page, Records: noRecords{}, Status: f, Events: f,
