@@ -200,9 +200,7 @@ func (d *decider) isStuck(g int) bool {
 }
 
 // isPlannable reports whether a variant of a group takes part in the choice.
-func (d *decider) isPlannable(g int) bool {
-	return slices.ContainsFunc(d.snapshot.Groups[g].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
-}
+func (d *decider) isPlannable(g int) bool { return d.snapshot.Groups[g].IsActive() }
 
 // anyStage reports whether a property holds for a group of the model of a group.
 func (d *decider) anyStage(g int, property func(g int) bool) bool {

@@ -78,7 +78,7 @@ func (t *Table) setTerm(to *term) {
 	}
 	t.term = to
 	for woken, left := range t.woken {
-		if v := to.variantNamed(woken); left > 1 && v != nil && v.Desired == 0 {
+		if left > 1 && to != nil && to.variants[woken] != nil && to.variants[woken].Desired == 0 {
 			t.woken[woken] = left - 1
 		} else {
 			delete(t.woken, woken)
@@ -190,14 +190,6 @@ func (t *term) addVariant(v *decision.ActedVariant) {
 		t.standby[served] = append(t.standby[served], v)
 	}
 	put(t.objects, string(v.Source), cmp.Or(v.Object, v.Name))
-}
-
-// variantNamed returns a variant, nil if it does not exist.
-func (t *term) variantNamed(n name) *decision.ActedVariant {
-	if t == nil {
-		return nil
-	}
-	return t.variants[n]
 }
 
 func (t *term) findVariant(q Query) *decision.ActedVariant {

@@ -3,8 +3,11 @@ package informers
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -216,12 +219,7 @@ func isMadeByKEDA(u *unstructured.Unstructured, f *fields) bool {
 	if f.label("app.kubernetes.io/managed-by") == "keda-operator" || f.label("scaledobject.keda.sh/name") != "" {
 		return true
 	}
-	for _, o := range u.GetOwnerReferences() {
-		if o.Kind == string(snapshot.ScaledObject) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == string(snapshot.ScaledObject) })
 }
 
 func readVariantAutoscaling(s *Spec, f *fields) {
@@ -342,12 +340,8 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 // isDisabled reports whether a HorizontalPodAutoscaler says that it does nothing, as its target has no replicas. From Kubernetes 1.37 on,
 // one with a minimum of 0 starts only what it has itself scaled to zero, and remembers that in its status.
 func isDisabled(f *fields) bool {
-	for c := range f.itemsAt("status", "conditions") {
-		if c.object["type"] == "ScalingActive" {
-			return c.object["status"] == "False" && c.object["reason"] == "ScalingDisabled"
-		}
-	}
-	return false
+	c := f.conditionAt("ScalingActive")
+	return c.object["status"] == "False" && c.object["reason"] == "ScalingDisabled"
 }
 
 // usesMetric reports whether a HorizontalPodAutoscaler has an external metric of this program, with a type of target. Empty: with any.

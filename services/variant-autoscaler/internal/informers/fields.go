@@ -72,6 +72,16 @@ func (f *fields) itemsAt(path ...string) iter.Seq[*fields] {
 	}
 }
 
+// conditionAt returns the condition of a type, an empty object if there is none.
+func (f *fields) conditionAt(kind string) *fields {
+	for c := range f.itemsAt("status", "conditions") {
+		if c.object["type"] == kind {
+			return c
+		}
+	}
+	return &fields{}
+}
+
 func itemOf(element any) *fields {
 	object, _ := element.(map[string]any)
 	return &fields{object: object}

@@ -142,10 +142,8 @@ func inactiveOf(f *fields) string {
 	if policy := f.textAt("spec", "stopPolicy"); policy != "" && policy != "None" {
 		return fmt.Sprintf("its stopPolicy is %q. Set None", policy)
 	}
-	for c := range f.itemsAt("status", "conditions") {
-		if c.object["type"] == "Active" && c.object["status"] == "False" {
-			return fmt.Sprintf("its condition Active is False (%s: %s)", c.textAt("reason"), c.textAt("message"))
-		}
+	if c := f.conditionAt("Active"); c.object["status"] == "False" {
+		return fmt.Sprintf("its condition Active is False (%s: %s)", c.textAt("reason"), c.textAt("message"))
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func readNode(u *unstructured.Unstructured) any {
 	n.Labels = nodeLabels(f)
 	n.Unschedulable = f.flagAt("spec", "unschedulable")
 	taints := f.listAt("spec", "taints")
-	n.Ready = isReady(f) && len(taints) <= maxTaints
+	n.Ready = f.conditionAt("Ready").object["status"] == "True" && len(taints) <= maxTaints
 	for _, t := range taints[:min(len(taints), maxTaints)] {
 		entry := itemOf(t)
 		n.Taints = append(n.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
@@ -56,15 +56,6 @@ func nodeLabels(f *fields) map[string]string {
 		}
 	}
 	return labels
-}
-
-func isReady(f *fields) bool {
-	for c := range f.itemsAt("status", "conditions") {
-		if c.object["type"] == "Ready" && c.object["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }
 
 // template is a pod template in an object.

@@ -282,32 +282,29 @@ func ownerOf(u *unstructured.Unstructured, f *fields) (w Owner, serves bool) {
 // hasReplicaSet reports whether a ReplicaSet controls a pod. It is one of another kind than a Deployment, such as a Rollout, if the pod
 // does not have the label of a Deployment.
 func hasReplicaSet(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
-		return o.Controller != nil && *o.Controller && o.Kind == replicaSet
-	})
+	o := metav1.GetControllerOfNoCopy(u)
+	return o != nil && o.Kind == replicaSet
 }
 
 // creatorOf returns the object of a CRD that controls another one. A kind of the name of a workload would be taken for that.
 func creatorOf(u *unstructured.Unstructured) Owner {
-	for _, o := range u.GetOwnerReferences() {
-		group, _, _ := strings.Cut(o.APIVersion, "/")
-		if slices.Contains([]string{Deployment, StatefulSet, LeaderWorkerSet}, o.Kind) {
-			continue
-		}
-		if o.Controller != nil && *o.Controller && strings.Contains(group, ".") && len(o.Kind)+len(o.Name) <= MaxText {
-			return Owner{Namespace: u.GetNamespace(), Kind: strings.Clone(o.Kind), Name: strings.Clone(o.Name)}
-		}
+	o := metav1.GetControllerOfNoCopy(u)
+	if o == nil || slices.Contains([]string{Deployment, StatefulSet, LeaderWorkerSet}, o.Kind) {
+		return Owner{}
 	}
-	return Owner{}
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	if !strings.Contains(group, ".") || len(o.Kind)+len(o.Name) > MaxText {
+		return Owner{}
+	}
+	return Owner{Namespace: u.GetNamespace(), Kind: strings.Clone(o.Kind), Name: strings.Clone(o.Name)}
 }
 
 // controllerOf returns the controller of an object, nil if it has none.
 func controllerOf(u *unstructured.Unstructured) *Controller {
-	for _, o := range u.GetOwnerReferences() {
-		if o.Controller != nil && *o.Controller {
-			group, _, _ := strings.Cut(o.APIVersion, "/")
-			return &Controller{Group: cutText(group), Kind: cutText(o.Kind), Name: cutText(o.Name)}
-		}
+	o := metav1.GetControllerOfNoCopy(u)
+	if o == nil {
+		return nil
 	}
-	return nil
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return &Controller{Group: cutText(group), Kind: cutText(o.Kind), Name: cutText(o.Name)}
 }

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -174,13 +175,7 @@ func (s *state) evictPoint() {
 }
 
 func (s *state) dropExpired() {
-	kept := s.Points[:0]
-	for _, p := range s.Points {
-		if s.Last.Sub(p.Time) <= maxAge {
-			kept = append(kept, p)
-		}
-	}
-	s.Points = kept
+	s.Points = slices.DeleteFunc(s.Points, func(p point) bool { return s.Last.Sub(p.Time) > maxAge })
 }
 
 // addSample adds a sample.

@@ -101,7 +101,7 @@ func (v *Variant) RestoreStart(d time.Duration) {
 // keep replicas for a load that fell: they can be back in the time for which they were kept. What was wanted before the memory began is not
 // known, so until a window has passed the replicas that are there count as wanted.
 func (v *Variant) StabilizedReplicas(present int, now time.Time) int {
-	v.dropWanted(now.Add(-v.window))
+	v.wanted = slices.DeleteFunc(v.wanted, func(w wantedSample) bool { return w.at.Before(now.Add(-v.window)) })
 	held := v.mostSince(now.Add(-v.window))
 	if now.Sub(v.since) < v.window {
 		return max(held, present)
@@ -121,10 +121,6 @@ func (v *Variant) mostSince(at time.Time) int {
 		}
 	}
 	return 0
-}
-
-func (v *Variant) dropWanted(before time.Time) {
-	v.wanted = slices.DeleteFunc(v.wanted, func(w wantedSample) bool { return w.at.Before(before) })
 }
 
 // RecordDecision records a decision on a variant, and what was wanted before stabilization.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -27,12 +28,7 @@ type rateSample struct {
 }
 
 func (t *trend) addRate(at time.Time, rate float64) {
-	kept := t.samples[:0]
-	for _, s := range t.samples {
-		if at.Sub(s.at) <= trendWindow {
-			kept = append(kept, s)
-		}
-	}
+	kept := slices.DeleteFunc(t.samples, func(s rateSample) bool { return at.Sub(s.at) > trendWindow })
 	t.samples = append(kept[max(0, len(kept)-maxSamples+1):], rateSample{at: at, rate: rate})
 }
 

@@ -139,7 +139,7 @@ func (s *solver) solveComponent(c *component) (bound int64) {
 		exact = c.grantShares()
 	}
 	options := make([][]option, len(c.members))
-	c.eachMember(func(i int) { options[i] = c.memberOptions(i) })
+	ParallelFor(len(c.members), func(i int) { options[i] = c.memberOptions(i) })
 	found := c.cheapestOptions(options)
 	for i, g := range c.members {
 		if found.picks == nil { // the search was cut short before it found one
@@ -231,9 +231,6 @@ func (c *component) cheapestOptions(options [][]option) choice {
 	}
 	return (&chooser{lists: lists, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).findChoice()
 }
-
-// eachMember calls f for each member.
-func (c *component) eachMember(f func(member int)) { ParallelFor(len(c.members), f) }
 
 // ParallelFor calls f with the numbers below n, on all processors.
 func ParallelFor(n int, f func(i int)) {

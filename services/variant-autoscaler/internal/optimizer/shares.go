@@ -11,7 +11,7 @@ const noShare = Million + 1
 // servesAll reports whether all members can have the shares that are granted to them. It errs only on the side of no.
 func (c *component) servesAll() bool {
 	points := make([][]point, len(c.members))
-	c.eachMember(func(i int) {
+	ParallelFor(len(c.members), func(i int) {
 		for _, o := range c.memberOptions(i) {
 			points[i] = append(points[i], point{share: o.share, uses: o.uses, replicas: o.replicas})
 		}
@@ -37,7 +37,7 @@ func (c *component) grantShares() bool {
 		c.grants[i] = grant{}
 		tiers[c.groups[member].tier] = append(tiers[c.groups[member].tier], i)
 	}
-	c.eachMember(func(i int) { g.points[i] = c.listPoints(i) })
+	ParallelFor(len(c.members), func(i int) { g.points[i] = c.listPoints(i) })
 	c.points, c.found = g.points, nil
 	for _, g := range c.members {
 		c.found = append(c.found, c.lowestPlan(g, make([]int, len(c.groupVariants(g)))))

@@ -121,7 +121,7 @@ func (p *Passes) collectLoads(ctx context.Context, s *settings.Settings, found *
 		active := false
 		for i := first; i < end; i++ {
 			results[i] = collect.Result{Load: snapshot.Load{State: snapshot.Missing, Message: "all variants of the model have a problem"}}
-			active = active || slices.ContainsFunc(snap.Groups[i].Variants, func(v snapshot.Variant) bool { return v.Problem == nil })
+			active = active || snap.Groups[i].IsActive()
 		}
 		if active {
 			groupIndexes = append(groupIndexes, first)

@@ -6,6 +6,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -100,6 +101,11 @@ type Group struct {
 	// Forecast is a rate that the group is expected to get before a new replica would serve. It can only raise the demand.
 	Forecast int64     `json:"forecast,omitempty"`
 	Variants []Variant `json:"variants"`
+}
+
+// IsActive reports whether a variant of the group takes part in the choice. The load of other groups is of no use.
+func (g *Group) IsActive() bool {
+	return slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Problem == nil })
 }
 
 // Role is the part of requests that servers compute.
