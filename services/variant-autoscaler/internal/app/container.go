@@ -113,7 +113,7 @@ func clusterConstructors(cfg *config.Config) []any {
 			})
 		},
 		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {
-			return scale.NewKinds(c.Discovery(), now.Now)
+			return scale.NewKinds(c.Discovery(), now)
 		},
 		func(d dynamic.Interface, k *scale.Kinds) *scale.Reader { return scale.NewReader(d, k) },
 		func(d dynamic.Interface) *informers.QueueReader { return informers.NewQueueReader(d) },

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -180,7 +182,7 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	p := pass.New(pass.Params{
 		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(),
-		World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), time.Now)),
+		World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), clock.RealClock{})),
 		LocalQueues: informers.NewQueueReader(client),
 		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Publisher: spectator, Meter: spectator,
 		Now: time.Now,

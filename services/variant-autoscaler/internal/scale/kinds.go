@@ -3,10 +3,11 @@ package scale
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,56 +22,31 @@ const kindTime = 5 * time.Minute
 // Kinds finds the resources of kinds with a scale subresource. It is safe for concurrent use.
 type Kinds struct {
 	discovery kube.ResourceDiscovery
-	now       func() time.Time
-
-	mu    sync.Mutex
-	known map[schema.GroupVersionKind]kind
-}
-
-// kind is what discovery says of a kind.
-type kind struct {
-	resource string // empty: it has no scale
-	read     time.Time
+	resources *cache.Expiring // by kind; empty: it has no scale
 }
 
 // NewKinds returns Kinds that know none yet.
-func NewKinds(discovery kube.ResourceDiscovery, now func() time.Time) *Kinds {
-	return &Kinds{discovery: discovery, now: now, known: map[schema.GroupVersionKind]kind{}}
+func NewKinds(discovery kube.ResourceDiscovery, now clock.Clock) *Kinds {
+	return &Kinds{discovery: discovery, resources: cache.NewExpiringWithClock(now)}
 }
 
 // resourceOf returns the resource of a target, or ErrNoScale.
 func (k *Kinds) resourceOf(ctx context.Context, t snapshot.Target) (schema.GroupVersionResource, error) {
 	gvk := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
-	name, found := k.cachedResource(gvk)
+	known, found := k.resources.Get(gvk)
+	name, _ := known.(string)
 	if !found {
 		var err error
 		if name, err = k.discoverScale(ctx, gvk); err != nil {
 			return schema.GroupVersionResource{}, err
 		}
-		k.cacheResource(gvk, name)
+		k.resources.Set(gvk, name, kindTime) // forgets old answers: anybody who declares variants can ask for any number of kinds
 	}
 	if name == "" {
 		return schema.GroupVersionResource{}, ErrNoScale
 	}
 	return gvk.GroupVersion().WithResource(name), nil
 }
-
-func (k *Kinds) cachedResource(gvk schema.GroupVersionKind) (resource string, found bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known, found := k.known[gvk]
-	return known.resource, found && !k.isOld(known)
-}
-
-// cacheResource also forgets old answers: anybody who declares variants can ask for any number of kinds.
-func (k *Kinds) cacheResource(gvk schema.GroupVersionKind, resource string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, known kind) bool { return k.isOld(known) })
-	k.known[gvk] = kind{resource: resource, read: k.now()}
-}
-
-func (k *Kinds) isOld(known kind) bool { return k.now().Sub(known.read) >= kindTime }
 
 // discoverScale returns the resource of a kind with a scale subresource, empty if there is none.
 func (k *Kinds) discoverScale(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {

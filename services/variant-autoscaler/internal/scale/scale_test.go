@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +26,7 @@ import (
 type rig struct {
 	*Reader
 
-	now   time.Time
+	clock *clocktesting.FakeClock
 	asked int   // of discovery
 	fails error // of a read
 	read  int
@@ -43,7 +45,7 @@ func (r *rig) ServerResourcesForGroupVersionWithContext(_ context.Context, group
 }
 
 func start() *rig {
-	r := &rig{now: time.Unix(0, 0)}
+	r := &rig{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
 	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
 	client.PrependReactor("get", "vllmruntimes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		r.read++
@@ -61,7 +63,7 @@ func start() *rig {
 			"status": map[string]any{"replicas": int64(3), "selector": "app=rt,tier in (a,b)"},
 		}}, nil
 	})
-	r.Reader = NewReader(client, NewKinds(r, func() time.Time { return r.now }))
+	r.Reader = NewReader(client, NewKinds(r, r.clock))
 	return r
 }
 
@@ -105,7 +107,7 @@ func TestRead(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoScale)
 	require.ErrorContains(t, err, "grant get on vllmruntimes/scale")
 	end()
-	r.now = r.now.Add(kindTime)
+	r.clock.Step(kindTime)
 	read, _ = r.BeginPass(t.Context())
 	_, _ = read("models", target("VLLMRuntime", "rt"))
 	assert.Equal(t, asked+1, r.asked)
@@ -165,9 +167,9 @@ func TestKindsAreForgotten(t *testing.T) {
 	for i := range 100 {
 		_, err := read("models", snapshot.Target{APIVersion: "x/v1", Kind: fmt.Sprint("Kind", i), Name: "n"})
 		require.ErrorIs(t, err, ErrNoScale)
-		r.now = r.now.Add(time.Minute)
+		r.clock.Step(time.Minute)
 	}
-	assert.LessOrEqual(t, len(r.kinds.known), int(kindTime/time.Minute))
+	assert.LessOrEqual(t, r.kinds.resources.Len(), int(kindTime/time.Minute))
 }
 
 // TestReadsAreBounded: the targets of a namespace take no reads from others.

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,7 +55,7 @@ func startScaled() *scaled {
 		err := s.get()
 		return true, s.object(), err
 	})
-	s.Writer = NewWriter(client, NewKinds(&rig{}, time.Now), "owner")
+	s.Writer = NewWriter(client, NewKinds(&rig{}, clock.RealClock{}), "owner")
 	return s
 }
 
@@ -255,7 +257,7 @@ func TestRetryAfter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: &tt.server})
 			require.NoError(t, err)
-			s := &scaled{Writer: NewWriter(client, NewKinds(&rig{}, time.Now), "owner")}
+			s := &scaled{Writer: NewWriter(client, NewKinds(&rig{}, clock.RealClock{}), "owner")}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			began := time.Now()
