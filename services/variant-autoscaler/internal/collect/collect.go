@@ -31,12 +31,8 @@ import (
 type Options struct {
 	// Window of rates and means, 1 m. It needs two scrapes: at least twice the scrape interval, better four times.
 	Window time.Duration
-	// StaleAfter is the age from which metrics are not used, 5 m.
-	StaleAfter time.Duration
 	// Concurrency is the number of queries at a time, 4.
 	Concurrency int
-	// Timeout of Collect, 30 s. Groups that were not reached in it fail.
-	Timeout time.Duration
 }
 
 // Group is a group of variants whose load is collected.
@@ -111,6 +107,12 @@ type Collector struct {
 	options Options
 }
 
+// staleAfter is the age from which metrics are not used: Prometheus' own lookback.
+const staleAfter = 5 * time.Minute
+
+// collectTimeout is the time of Collect: half of the default interval of passes. Groups that were not reached in it fail.
+const collectTimeout = 30 * time.Second
+
 // maxModel is the length of the longest name of a model. A longer one would make every query long.
 const maxModel = 1024
 
@@ -120,16 +122,14 @@ const maxRetention = 7 * 24 * time.Hour
 // New returns a Collector.
 func New(q querier, o Options) *Collector {
 	o.Window = cmp.Or(o.Window, time.Minute)
-	o.StaleAfter = cmp.Or(o.StaleAfter, 5*time.Minute) // as Prometheus' own lookback
-	o.Concurrency = cmp.Or(o.Concurrency, 4)           // answers are large
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)      // half of the default interval of passes
+	o.Concurrency = cmp.Or(o.Concurrency, 4) // answers are large
 	return &Collector{querier: q, options: o}
 }
 
 // Collect returns a result for each group, in their order. The failure of one costs that group only. Groups of namespaces with many
 // come after the first groups of all others.
 func (c *Collector) Collect(ctx context.Context, now time.Time, groups []Group) []Result {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	neighbors, results := neighborsByModel(groups), make([]Result, len(groups))
 	positions := make([]int, len(groups))

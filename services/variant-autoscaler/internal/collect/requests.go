@@ -20,7 +20,7 @@ func (c *Collector) diagnoseMissing(ctx context.Context, selected *selection, lo
 	for _, at := range f[sampled] {
 		age = min(age, f[clock][""]-at)
 	}
-	if age < c.options.StaleAfter.Seconds() || math.IsInf(age, 1) {
+	if age < staleAfter.Seconds() || math.IsInf(age, 1) {
 		return load
 	}
 	return staleLoad(fmt.Sprintf("model %q in namespace %s", selected.model, selected.namespace), age)

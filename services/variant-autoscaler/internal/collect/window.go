@@ -65,7 +65,7 @@ func (w *window) measurePod(p *snapshot.Pod) {
 	if !known || !sampled {
 		return
 	}
-	if clockNow-at > w.StaleAfter.Seconds() {
+	if clockNow-at > staleAfter.Seconds() {
 		w.stale = append(w.stale, pod)
 		return
 	}
