@@ -13,7 +13,7 @@ func TestIdle(t *testing.T) {
 	m, now := New(time.Minute), at(0)
 	minute := func(idle bool) float64 {
 		now = now.Add(time.Minute)
-		return m.Group(group1, now).RecordIdle(idle, now)
+		return m.GroupFor(group1, now).RecordIdle(idle, now)
 	}
 	assert.Zero(t, minute(false), "a busy group that was not seen before did not wake")
 	for range 59 {
@@ -25,12 +25,12 @@ func TestIdle(t *testing.T) {
 		minute(true)
 		minute(false)
 	}
-	assert.InDelta(t, 7*60.0/73, m.Group(group1, now).RecordIdle(false, now), 1e-9)
+	assert.InDelta(t, 7*60.0/73, m.GroupFor(group1, now).RecordIdle(false, now), 1e-9)
 	now = now.Add(idleWindow)
 	assert.Zero(t, minute(false), "a day later")
 	for range 10_000 {
-		m.Group(group1, now).RecordIdle(true, now)
-		m.Group(group1, now).RecordIdle(false, now)
+		m.GroupFor(group1, now).RecordIdle(true, now)
+		m.GroupFor(group1, now).RecordIdle(false, now)
 	}
 	assert.Len(t, m.groups[group1].idle.wakeUps, maxWakeUps)
 }

@@ -78,8 +78,8 @@ type Group struct {
 	load   trend
 }
 
-// Variant returns what is known of a variant that was seen at a time.
-func (m *Memory) Variant(k snapshot.VariantKey, now time.Time) *Variant {
+// VariantFor returns what is known of a variant that was seen at a time.
+func (m *Memory) VariantFor(k snapshot.VariantKey, now time.Time) *Variant {
 	v, found := m.variants[k]
 	if !found {
 		v = &Variant{window: m.window, since: now, pods: map[string]bool{}}
@@ -139,8 +139,8 @@ func (v *Variant) StartTrial(now time.Time) {
 	}
 }
 
-// Group returns what is known of a group that was seen at a time.
-func (m *Memory) Group(k snapshot.GroupKey, now time.Time) *Group {
+// GroupFor returns what is known of a group that was seen at a time.
+func (m *Memory) GroupFor(k snapshot.GroupKey, now time.Time) *Group {
 	g, found := m.groups[k]
 	if !found {
 		g = &Group{Changed: now, total: unknownTotal}

@@ -140,7 +140,7 @@ func (s *solver) setLimits() {
 func (s *solver) addLimits() (position map[snapshot.Limit]int, scopes map[[3]bool]bool) {
 	smallest := map[snapshot.Limit]int{} // by what is limited
 	for l := range s.problem.Limits {
-		key := s.problem.Limits[l].Scope()
+		key := s.problem.Limits[l].ScopeKey()
 		if key.Unit == UnitPlaces {
 			continue
 		}
@@ -150,7 +150,7 @@ func (s *solver) addLimits() (position map[snapshot.Limit]int, scopes map[[3]boo
 	}
 	position, scopes = map[snapshot.Limit]int{}, map[[3]bool]bool{}
 	for _, l := range slices.Sorted(maps.Values(smallest)) {
-		key := s.problem.Limits[l].Scope()
+		key := s.problem.Limits[l].ScopeKey()
 		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
 		position[key] = len(s.limits)
 		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})

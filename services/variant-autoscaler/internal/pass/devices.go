@@ -23,7 +23,7 @@ func (p *Passes) requestDevices(variants []*foundVariant) []*inventory.DeviceReq
 		}
 		request, number, problem := p.deviceRequest(v.Namespace, claims)
 		if problem != nil {
-			v.Exclude(problem)
+			v.SetProblem(problem)
 			continue
 		}
 		requests[i] = request

@@ -23,7 +23,7 @@ func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, 
 			if v.found.Shape.Cards == 0 && v.found.Claims == nil {
 				continue // nodes would not limit it
 			}
-			v.Exclude(snapshot.NewProblem(snapshot.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off"))
+			v.SetProblem(snapshot.NewProblem(snapshot.InventoryUnknown, "the limiter is on, and nodes cannot be listed: grant list and watch of nodes (limiter.enabled of the chart), or turn the limiter off"))
 		}
 		return
 	}
@@ -53,7 +53,7 @@ func applyInventory(snap *snapshot.Snapshot, variants []*foundVariant, result *i
 	for i, v := range variants {
 		switch usage := &result.Uses[i]; {
 		case usage.Problem != nil:
-			v.Exclude(usage.Problem)
+			v.SetProblem(usage.Problem)
 		case usage.Set < 0 && v.found.Claims != nil: // its devices are not known
 		case usage.Set < 0:
 			v.found.Notes = append(v.found.Notes, *snapshot.NewProblem(snapshot.NotLimited,

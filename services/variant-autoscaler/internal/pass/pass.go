@@ -209,7 +209,7 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 		group, total := &o.Snapshot.Groups[g], 0
 		for i := range group.Variants {
 			key, d := group.Variants[i].Key(), &o.Decision.Groups[g].Variants[i]
-			known := p.memory.Variant(key, now)
+			known := p.memory.VariantFor(key, now)
 			known.RecordDecision(d.Wanted, d.Desired, now)
 			if known.Trying = false; d.Trial {
 				known.StartTrial(now)
@@ -218,7 +218,7 @@ func (p *Passes) recordOutcome(o *Outcome, now time.Time) {
 			total += d.Desired
 		}
 		key := group.Key()
-		p.memory.Group(key, now).RecordDecision(total, o.Decision.Groups[g].Standby, now)
+		p.memory.GroupFor(key, now).RecordDecision(total, o.Decision.Groups[g].Standby, now)
 		groups[key] = true
 	}
 	p.memory.RetainOnly(variants, groups)

@@ -446,9 +446,9 @@ func TestReset(t *testing.T) {
 	r := start(t, variants)
 	r.pass(t)
 	key := r.outcomes[0].Snapshot.Groups[0].Variants[0].Key()
-	assert.True(t, r.memory.Variant(key, time.Now()).Decided)
+	assert.True(t, r.memory.VariantFor(key, time.Now()).Decided)
 	r.Reset()
-	assert.False(t, r.memory.Variant(key, time.Now()).Decided)
+	assert.False(t, r.memory.VariantFor(key, time.Now()).Decided)
 	assert.Equal(t, 2, r.cleared, "at the start, and now")
 }
 

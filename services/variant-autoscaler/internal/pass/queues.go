@@ -30,7 +30,7 @@ func (p *Passes) readQueues(
 		var err error
 		queues[i], err = read(cache.ObjectName{Namespace: v.Namespace, Name: v.found.Queue})
 		if err != nil {
-			v.Exclude(snapshot.NewProblem(problemReason(err),
+			v.SetProblem(snapshot.NewProblem(problemReason(err),
 				"LocalQueue %s/%s, which the label kueue.x-k8s.io/queue-name names, is not known: %s", v.Namespace, v.found.Queue, err))
 		}
 	}
@@ -61,7 +61,7 @@ func excludeQueued(variants []*foundVariant, pods []inventory.Pod) {
 	}
 	for i, v := range variants {
 		if (queued[i] || v.found.Queued) && v.found.Shape.Cards > 0 {
-			v.Exclude(snapshot.NewProblem(snapshot.InventoryUnknown,
+			v.SetProblem(snapshot.NewProblem(snapshot.InventoryUnknown,
 				"Kueue manages the workload, and ClusterQueues and ResourceFlavors of kueue.x-k8s.io/v1beta2 or v1beta1 cannot be listed: "+
 					"grant list and watch of them (limiter.enabled of the chart), install a version of Kueue that serves them, or turn the limiter off"))
 		}

@@ -84,7 +84,7 @@ func addLimits(snap *snapshot.Snapshot, s *settings.Settings, namespaces []strin
 			problem := snapshot.NewProblem(snapshot.LimitExceeded,
 				"there are more than %d limits of namespaces with variants: limit fewer namespaces, or use limits for all of them together", optimizer.MaxLimits)
 			for n := range g.Variants {
-				g.Variants[n].Exclude(problem)
+				g.Variants[n].SetProblem(problem)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func splitResult(answer *collect.Result, snap *snapshot.Snapshot, first int, res
 // addHistory adds to a group with a load what was learned about it and decided on it before.
 func (p *Passes) addHistory(g *snapshot.Group, in *sources.Group, load *collect.Result, now time.Time) {
 	g.Targets = g.Targets.ForLoad(&g.Load)
-	known, slowest := p.memory.Group(g.Key(), now), time.Duration(0)
+	known, slowest := p.memory.GroupFor(g.Key(), now), time.Duration(0)
 	g.Zero.Changed, g.Zero.Standby = known.Changed, known.Standby
 	if z := &g.Zero; z.Enabled && z.Requests != nil {
 		z.WakeUps = known.RecordIdle(*z.Requests == 0 && z.Waiting == 0, now)
@@ -230,7 +230,7 @@ func spareCapacity(v *snapshot.Variant, usages []collect.Usage, t *snapshot.Thre
 
 // recallVariant adds what earlier passes know of a variant. A new leader knows the last decision from the status, if there is one.
 func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now time.Time) {
-	known := p.memory.Variant(v.Key(), now)
+	known := p.memory.VariantFor(v.Key(), now)
 	if !known.Decided {
 		restoreStatus(known, in.Status, now)
 	}

@@ -53,7 +53,7 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 	for i := range in.Variants {
 		v := &in.Variants[i]
 		ready, present = ready+v.Ready, present+v.Now
-		if known := p.memory.Variant(v.Key(), now); known.Decided && v.Problem == nil {
+		if known := p.memory.VariantFor(v.Key(), now); known.Decided && v.Problem == nil {
 			present += known.Previous
 		}
 		for _, pod := range v.Pods {
@@ -63,9 +63,9 @@ func (p *Passes) addReadiness(g *snapshot.Group, in *sources.Group, now time.Tim
 		}
 	}
 	if ready > 0 {
-		g.Zero.ServesSince = p.memory.Group(g.Key(), now).RecordServing(since, now)
+		g.Zero.ServesSince = p.memory.GroupFor(g.Key(), now).RecordServing(since, now)
 	} else {
-		g.Zero.StartsSince = p.memory.Group(g.Key(), now).RecordStarting(present, now)
+		g.Zero.StartsSince = p.memory.GroupFor(g.Key(), now).RecordStarting(present, now)
 	}
 }
 

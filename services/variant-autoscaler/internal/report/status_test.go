@@ -425,7 +425,7 @@ func TestObjectOf(t *testing.T) {
 	ref := &corev1.ObjectReference{Namespace: "models", Name: "llama-a100", UID: "1", ResourceVersion: "1"}
 	want := in.Object.DeepCopy()
 	want.Status = BuildStatus(in)
-	assert.Equal(t, must(json.Marshal(want)), must(json.Marshal(ObjectOf(ref, 7, must(json.Marshal(want.Status))))))
+	assert.Equal(t, mustEncode(json.Marshal(want)), mustEncode(json.Marshal(ObjectOf(ref, 7, mustEncode(json.Marshal(want.Status))))))
 	assert.Equal(t, in.Object, ObjectOf(ref, 7, nil))
 	assert.Equal(t, in.Object, ObjectOf(ref, 7, []byte(`{"conditions": 1}`)))
 }

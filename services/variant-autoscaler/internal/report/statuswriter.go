@@ -83,9 +83,9 @@ func (w *StatusWriter) Write(ctx context.Context, in *StatusInput) (WriteResult,
 // patchOf returns the merge patch that gives an object a status, nil if it has it. Fields that differ are in it whole, with nulls for what
 // is no longer in them.
 func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscalingStatus) []byte {
-	before, after := must(json.Marshal(&object.Status)), must(json.Marshal(&next))
-	changes := must(jsonpatch.CreateMergePatch(before, after))
-	differing, full := must(decodeFields(changes)), must(decodeFields(after))
+	before, after := mustEncode(json.Marshal(&object.Status)), mustEncode(json.Marshal(&next))
+	changes := mustEncode(jsonpatch.CreateMergePatch(before, after))
+	differing, full := mustEncode(decodeFields(changes)), mustEncode(decodeFields(after))
 	if len(differing) == 0 {
 		return nil
 	}
@@ -93,9 +93,9 @@ func patchOf(object *v1alpha1.VariantAutoscaling, next v1alpha1.VariantAutoscali
 		_, differs := differing[key]
 		return !differs && key != desiredKey
 	})
-	return must(json.Marshal(map[string]any{
+	return mustEncode(json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": object.ResourceVersion},
-		"status":   json.RawMessage(must(jsonpatch.MergeMergePatches(changes, must(json.Marshal(full))))),
+		"status":   json.RawMessage(mustEncode(jsonpatch.MergeMergePatches(changes, mustEncode(json.Marshal(full))))),
 	}))
 }
 
@@ -105,8 +105,8 @@ func decodeFields(text []byte) (fields map[string]any, err error) {
 	return fields, err
 }
 
-// must returns a value without its error, which is unreachable: a status consists of strings, numbers and times.
-func must[T any](value T, err error) T {
+// mustEncode returns a value without its error, which is unreachable: a status consists of strings, numbers and times.
+func mustEncode[T any](value T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("status is not a JSON object: %v", err))
 	}

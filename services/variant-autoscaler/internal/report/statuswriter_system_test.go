@@ -89,7 +89,7 @@ func TestWrite(t *testing.T) {
 		in.Object = create(t, client, "decision")
 		write(t, in, Written)
 		stored := get(t, "decision")
-		assert.Equal(t, must(json.Marshal(BuildStatus(in))), must(json.Marshal(stored.Status)), "the API server dropped or changed a field")
+		assert.Equal(t, mustEncode(json.Marshal(BuildStatus(in))), mustEncode(json.Marshal(stored.Status)), "the API server dropped or changed a field")
 		assert.EqualValues(t, 1, stored.Status.ObservedGeneration)
 
 		in.Object, in.Time = stored, in.Time.Add(time.Minute)

@@ -139,7 +139,7 @@ func requireRange(document *strictyaml.Document, field string, value, least, mos
 // addEntry puts an entry in force. Of two limits with the same scope, the lower one counts.
 func (l *limits) addEntry(key string, entry limitEntry, w *warnings) {
 	for _, limit := range entry.amounts {
-		scope := limit.Scope()
+		scope := limit.ScopeKey()
 		before, found := l.amounts[scope]
 		if found {
 			w.addWarning(ReasonInvalid, key, "%q limits the same %s: the lower one is in force; remove one of them", before.Name, limit.Unit)

@@ -67,8 +67,8 @@ type Limit struct {
 	Amount      int64  `json:"amount"`
 }
 
-// Scope returns what the limit limits: the limit without its name and amount.
-func (l Limit) Scope() Limit {
+// ScopeKey returns what the limit limits: the limit without its name and amount.
+func (l Limit) ScopeKey() Limit {
 	l.Name, l.Amount = "", 0
 	return l
 }
@@ -272,8 +272,8 @@ type Variant struct {
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// Exclude gives the variant a problem, if it has none.
-func (v *Variant) Exclude(p *Problem) {
+// SetProblem gives the variant a problem, if it has none.
+func (v *Variant) SetProblem(p *Problem) {
 	if v.Problem == nil {
 		v.Problem = p
 	}

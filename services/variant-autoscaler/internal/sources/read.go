@@ -58,7 +58,7 @@ func (c *collector) readVariant(v *Variant) {
 		c.obeyPause(v)
 	}
 	if c.params.Writes {
-		v.Exclude(OwnershipOf(c.world, v.Namespace, v.Target).Problem)
+		v.SetProblem(OwnershipOf(c.world, v.Namespace, v.Target).Problem)
 	}
 	c.keepLastReplica(v)
 	v.readCards(w)

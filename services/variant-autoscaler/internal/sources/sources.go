@@ -104,7 +104,7 @@ func (v *Variant) targetOwner() informers.Owner {
 }
 
 func (v *Variant) rejectWith(reason, format string, args ...any) {
-	v.Exclude(snapshot.NewProblem(reason, format, args...))
+	v.SetProblem(snapshot.NewProblem(reason, format, args...))
 }
 
 func (v *Variant) addNote(reason, format string, args ...any) {
