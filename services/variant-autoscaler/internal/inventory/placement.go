@@ -86,7 +86,8 @@ func (p Placements) selectsNode(n *Node) bool {
 }
 
 func (p *Placement) selectsNode(n *Node) bool {
-	return HasLabels(n.Labels, p.Selector) && (len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
+	return HasLabels(n.Labels, p.Selector) &&
+		(len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
 		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return HasLabels(n.Labels, f.Labels) }))
 }
 

@@ -257,8 +257,8 @@ type lastStatus struct {
 // maxStart is the longest start in seconds that counts of a status, as the schema has it.
 const maxStart = 24 * 60 * 60
 
-// restoreStatus adds to what is known of a variant what another replica of the program has written to the status of a VariantAutoscaling. The status is untrusted:
-// decisions keep bounds and limits, and starts that are seen displace this one.
+// restoreStatus adds to what is known of a variant what another replica of the program has written to the status of a VariantAutoscaling.
+// The status is untrusted: decisions keep bounds and limits, and starts that are seen displace this one.
 func restoreStatus(v *memory.Variant, status []byte, now time.Time) {
 	var last lastStatus
 	if len(status) == 0 || json.Unmarshal(status, &last) != nil {

@@ -23,7 +23,8 @@ func (c *collector) poolOf(v *Variant) string {
 	first := ""
 	for _, pool := range c.poolsOf(v.Namespace) {
 		switch {
-		case len(pool.Selector) == 0 || !inventory.HasLabels(v.labels, pool.Selector) || pool.Name == first: // both versions of the API can have a pool
+		case len(pool.Selector) == 0 || !inventory.HasLabels(v.labels, pool.Selector):
+		case pool.Name == first: // both versions of the API can have a pool
 		case first == "":
 			first = pool.Name
 		default:

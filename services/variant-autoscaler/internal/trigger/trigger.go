@@ -32,8 +32,8 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
-// Delays of passes. With them, 1000 updates in a second cost one pass. A pass sends dozens of queries to Prometheus: the pause bounds how many
-// a tenant can cause.
+// Delays of passes. With them, 1000 updates in a second cost one pass. A pass sends dozens of queries to Prometheus: the pause bounds how
+// many a tenant can cause.
 const (
 	// quietTime is the time without events after which a pass starts: a user's change is often several updates.
 	quietTime = 200 * time.Millisecond
