@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/config"

@@ -5,9 +5,8 @@ import (
 	"net"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/variant-autoscaler/internal/config"

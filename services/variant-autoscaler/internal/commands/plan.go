@@ -11,13 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/dryrun"
 	kit "fairlead.dev/pkg/informers"

@@ -26,7 +26,8 @@ func (d *decider) limitStates() []limitState {
 	for _, l := range d.places {
 		set := &d.snapshot.Nodes[l.set]
 		name := fmt.Sprintf("%s for pods of %s or more", set.Name, formatCount(l.cards, "card"))
-		limits = append(limits, limitState{Binding: Binding{Name: name, Limit: -1, Set: l.set, Cards: l.cards}, room: set.CountPlaces(l.cards)})
+		binding := Binding{Name: name, Limit: -1, Set: l.set, Cards: l.cards}
+		limits = append(limits, limitState{Binding: binding, room: set.CountPlaces(l.cards)})
 	}
 	for i := range d.quotaLimits {
 		l := &d.quotaLimits[i]

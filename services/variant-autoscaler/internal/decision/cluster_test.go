@@ -120,7 +120,7 @@ func (c *cluster) snapshot(loads []int64) *snapshot.Snapshot {
 	for _, set := range result.Sets {
 		built := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
 		for _, f := range set.Free {
-			built.Free = append(built.Free, snapshot.FreeNodes(f))
+			built.Free = append(built.Free, f)
 		}
 		s.Nodes = append(s.Nodes, built)
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/promclient"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -219,7 +218,8 @@ func isMadeByKEDA(u *unstructured.Unstructured, f *fields) bool {
 	if f.label("app.kubernetes.io/managed-by") == "keda-operator" || f.label("scaledobject.keda.sh/name") != "" {
 		return true
 	}
-	return slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == string(snapshot.ScaledObject) })
+	return slices.ContainsFunc(u.GetOwnerReferences(),
+		func(o metav1.OwnerReference) bool { return o.Kind == string(snapshot.ScaledObject) })
 }
 
 func readVariantAutoscaling(s *Spec, f *fields) {

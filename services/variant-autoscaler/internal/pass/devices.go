@@ -49,7 +49,8 @@ func (p *Passes) deviceRequest(namespace string, claims *informers.PodClaims) (*
 	case template == nil:
 		return nil, 0, snapshot.NewProblem(snapshot.DevicesNotFound, "%s does not exist: create it, or correct the pod template", name)
 	case template.Unsupported != "":
-		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "the devices of %s cannot be counted: %s", name, template.Unsupported)
+		return nil, 0, snapshot.NewProblem(snapshot.DevicesUnsupported, "the devices of %s cannot be counted: %s", name,
+			template.Unsupported)
 	}
 	class := informers.FindObject[informers.DeviceRequest](all.DeviceClasses, cache.ObjectName{Name: template.Class})
 	switch {

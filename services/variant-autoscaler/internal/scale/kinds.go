@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/utils/clock"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 )
 
 var runtimes = schema.GroupResource{Group: "production-stack.vllm.ai", Resource: "vllmruntimes"}

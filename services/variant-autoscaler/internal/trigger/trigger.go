@@ -39,7 +39,8 @@ const (
 	quietTime = 200 * time.Millisecond
 	// maxDelay is the longest time from an event to its pass while events do not end, if no pass ran within passPause.
 	maxDelay = 3 * time.Second
-	// passPause is the least time from the end of a pass to one that an event starts. It bounds what a tenant who writes all the time costs.
+	// passPause is the least time from the end of a pass to one that an event starts. It bounds what a tenant who writes all the time
+	// costs.
 	passPause = 2 * time.Second
 	// firstRetry is the backoff after a pass that failed. It doubles with each consecutive failure, up to lastRetry.
 	firstRetry, lastRetry = 500 * time.Millisecond, time.Minute
