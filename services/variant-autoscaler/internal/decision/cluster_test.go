@@ -119,9 +119,7 @@ func (c *cluster) snapshot(loads []int64) *snapshot.Snapshot {
 	result := inventory.Build(in)
 	for _, set := range result.Sets {
 		built := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
-		for _, f := range set.Free {
-			built.Free = append(built.Free, f)
-		}
+		built.Free = append(built.Free, set.Free...)
 		s.Nodes = append(s.Nodes, built)
 	}
 	for i, v := range c.variants {

@@ -159,9 +159,7 @@ func (c *deviceCluster) snapshot(loads []int64) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{Time: noon, Settings: snapshot.Settings{Split: "capacity"}}
 	for _, set := range result.Sets {
 		built := snapshot.NodeSet{Nodes: set.Nodes, Within: set.Within, Overlaps: set.Overlaps}
-		for _, f := range set.Free {
-			built.Free = append(built.Free, f)
-		}
+		built.Free = append(built.Free, set.Free...)
 		s.Nodes = append(s.Nodes, built)
 	}
 	for i, v := range c.variants {
