@@ -1,24 +1,10 @@
 package recorder
 
-import (
-	"encoding/json"
-	"fmt"
-)
-
 // maxHash is the largest hash that is written. Readers that have numbers of 64 bits with a fraction, as JavaScript, read it exactly.
 const maxHash = 1<<53 - 1
 
-// Limits on one request.
-const (
-	// maxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models.
-	maxTokens = 1 << 20
-	// maxMilliseconds is the largest time, ten years. Larger ones lose fractions of a millisecond.
-	maxMilliseconds = 10 * 366 * 24 * 3600 * 1e3
-	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs.
-	maxLine = 128 << 10
-	// maxEndpoints limits the numbers of endpoints, so that tables by endpoint stay small.
-	maxEndpoints = 1 << 16
-)
+// MaxTokens limits the length of a prompt and of an answer: eight times the 128 Ki tokens of common models.
+const MaxTokens = 1 << 20
 
 // A RecordedRequest is one line.
 type RecordedRequest struct {
@@ -43,13 +29,4 @@ type Extension struct {
 	Prompt    int      `json:"prompt_tokens,omitempty"`  // as the model server counted them; input_length is the picker's estimate
 	Cached    *int     `json:"cached_tokens,omitempty"`  // of them, in the server's cache, as it reported
 	Matched   int      `json:"matched_tokens,omitempty"` // of input_length, in the server's cache, as the picker estimated
-}
-
-// appendLine appends the line of a request.
-func appendLine(to []byte, r *RecordedRequest) ([]byte, error) {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return to, fmt.Errorf("encode request: %w", err)
-	}
-	return append(append(to, line...), '\n'), nil
 }

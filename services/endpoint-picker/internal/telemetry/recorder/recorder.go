@@ -1,9 +1,9 @@
-// Package recorder writes picked requests to a recording, reads recordings, and logs requests (RequestLog).
+// Package recorder writes picked requests to a recording, and logs requests (RequestLog). The simulator reads recordings.
 //
 // The format is that of Mooncake's traces, with more fields that other readers ignore: one JSON object per line. It contains times, lengths
 // and hashes, but no text, no header and no name of a client. A hash stands for 512 tokens of a prompt and everything before them, so
 // that equal hashes mean equal text after equal text. Its random key is discarded at exit. The lines are in the order in which answers
-// ended; ReadRecording sorts them by arrival.
+// ended; readers sort them by arrival.
 //
 // Requests never wait for it. ObserveRequest puts a request in a queue, or drops it if the queue is full. Run writes the queue in
 // batches. A file that cannot be written is tried again after a while; until then requests are dropped. Memory and the size of the
@@ -12,6 +12,7 @@ package recorder
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"net/http"
 	"time"
@@ -123,7 +124,7 @@ func (p *Pool) ObserveRequest(x *request.Record) {
 		return
 	}
 	output, loss := outputTokens(x)
-	if x.FixedTokens < 1 || x.FixedTokens > maxTokens || output > maxTokens {
+	if x.FixedTokens < 1 || x.FixedTokens > MaxTokens || output > MaxTokens {
 		loss = LostPrompt
 	}
 	if loss != "" {
@@ -168,7 +169,7 @@ func (p *Pool) newQueuedRequest(x *request.Record, output int) *queuedRequest {
 		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
 		queued.TTFT = &first
 	}
-	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= maxTokens {
+	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= MaxTokens {
 		queued.Prompt = x.Usage.Prompt
 		if cached := x.Usage.Cached; x.Usage.CachedKnown && cached >= 0 && cached <= x.Usage.Prompt {
 			queued.Cached = &cached
@@ -225,12 +226,12 @@ func (r *Recorder) addLine(p *queuedRequest) {
 	}
 	number := r.endpointNumber(p.endpoint)
 	p.Model, p.Endpoint, p.Hashes = r.keys.hashValue(kindModel, p.model), &number, r.promptHashes(p)
-	line, err := appendLine(r.batch, &p.RecordedRequest)
+	line, err := json.Marshal(&p.RecordedRequest)
 	if err != nil {
 		r.observer.RequestsLost(LostPrompt, 1) // unreachable: all its values can be written
 		return
 	}
-	r.batch = line
+	r.batch = append(append(r.batch, line...), '\n')
 	r.lines++
 	if len(r.batch) >= batchBytes {
 		r.flushBatch()

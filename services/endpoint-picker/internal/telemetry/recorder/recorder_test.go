@@ -108,8 +108,12 @@ func readRecording(t *testing.T, path string) []RecordedRequest {
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer file.Close()
-	requests, err := ReadRecording(file)
-	require.NoError(t, err)
+	var requests []RecordedRequest
+	for lines := json.NewDecoder(file); lines.More(); {
+		var r RecordedRequest
+		require.NoError(t, lines.Decode(&r))
+		requests = append(requests, r)
+	}
 	return requests
 }
 
@@ -204,8 +208,8 @@ func TestLosses(t *testing.T) {
 			change: func(x *request.Record) { x.Streaming, x.Usage = false, request.Usage{} }, want: map[Loss]int{LostUncounted: 1},
 		},
 		"no prompt":   {change: func(x *request.Record) { x.FixedTokens = 0 }, want: map[Loss]int{LostPrompt: 1}},
-		"long prompt": {change: func(x *request.Record) { x.FixedTokens = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
-		"long answer": {change: func(x *request.Record) { x.Usage.Output = maxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
+		"long prompt": {change: func(x *request.Record) { x.FixedTokens = MaxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
+		"long answer": {change: func(x *request.Record) { x.Usage.Output = MaxTokens + 1 }, want: map[Loss]int{LostPrompt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

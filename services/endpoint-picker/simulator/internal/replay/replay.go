@@ -184,7 +184,7 @@ func (o *Options) readRecording(log io.Writer) (*playableRecording, error) {
 		return nil, fmt.Errorf("read --recording: %w", err)
 	}
 	defer func() { _ = file.Close() }() // opened only for reading
-	requests, err := recorder.ReadRecording(file)
+	requests, err := simulation.ReadRecording(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Recording, err)
 	}

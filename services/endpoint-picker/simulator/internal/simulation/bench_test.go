@@ -67,7 +67,7 @@ func BenchmarkRecording(b *testing.B) {
 	}
 	at := map[string]func(float64) Scenario{}
 	if *recordingFile != "" {
-		r, err := ReadRecording(open(b, *recordingFile))
+		r, err := loadRecording(open(b, *recordingFile))
 		require.NoError(b, err)
 		at["recording"] = func(perSecond float64) Scenario {
 			s := r.Scenario("recording", perSecond, engines)

@@ -108,7 +108,7 @@ func BenchmarkColdStart(b *testing.B) {
 	delete(scenarios, "churn") // without its events it is zipf
 	delete(scenarios, "churn-realistic")
 	if *recordingFile != "" {
-		r, err := ReadRecording(open(b, *recordingFile))
+		r, err := loadRecording(open(b, *recordingFile))
 		require.NoError(b, err)
 		for name, rate := range recordedRates {
 			p, err := ReadProfile(open(b, "servers/"+name+".json"))

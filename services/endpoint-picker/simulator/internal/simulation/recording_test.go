@@ -13,7 +13,6 @@ import (
 
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
 // Two conversations, one with two turns, and a prompt that has nothing in common with them.
@@ -24,7 +23,7 @@ const recordedLines = `{"timestamp": 1000, "input_length": 1000, "output_length"
 
 func TestRecordingIsPlayed(t *testing.T) {
 	t.Parallel()
-	r, err := ReadRecording(strings.NewReader(recordedLines))
+	r, err := loadRecording(strings.NewReader(recordedLines))
 	require.NoError(t, err)
 	s := r.Scenario("recorded", 0.3, []Engine{UsualEngine()})
 	assert.InDelta(t, 10*time.Second, s.Warm+s.Measured, float64(time.Millisecond))
@@ -53,7 +52,7 @@ func TestRecordedSystemPromptsAreNoConversation(t *testing.T) {
 		b.WriteString(strings.ReplaceAll(line, "T", string(rune('0'+i/10))+string(rune('0'+i%10))))
 	}
 	text := strings.ReplaceAll(b.String(), `"timestamp": 0`, `"timestamp": `) // no leading zeros
-	r, err := ReadRecording(strings.NewReader(text))
+	r, err := loadRecording(strings.NewReader(text))
 	require.NoError(t, err)
 	groups := map[int]bool{}
 	for _, q := range r.requests {
@@ -69,7 +68,7 @@ func TestBadRecordings(t *testing.T) {
 		"{": "line 1 of the recording: ",
 		strings.Repeat(`{"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": [1]}`+"\n", 2): "requests at two different times",
 	} {
-		_, err := ReadRecording(strings.NewReader(text))
+		_, err := loadRecording(strings.NewReader(text))
 		assert.ErrorContains(t, err, want, text)
 	}
 }
@@ -77,7 +76,7 @@ func TestBadRecordings(t *testing.T) {
 // The picker estimates the length of prompts. Servers report it, and work on what they report.
 func TestRecordedLengthsAreThoseOfServers(t *testing.T) {
 	t.Parallel()
-	r, err := ReadRecording(strings.NewReader(`{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2], "prompt_tokens": 1536, "streaming": false}
+	r, err := loadRecording(strings.NewReader(`{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2], "prompt_tokens": 1536, "streaming": false}
 {"timestamp": 1, "input_length": 2048, "output_length": 1, "hash_ids": [1, 2, 3, 4], "prompt_tokens": 3072}
 {"timestamp": 2, "input_length": 1024, "output_length": 1, "hash_ids": [1, 9]}
 `))
@@ -230,9 +229,9 @@ func TestLoadIsAPartOfWhatGreedySustains(t *testing.T) {
 	assert.InEpsilon(t, full.Workload.rate/2, half.Workload.rate, 1e-9)
 }
 
-// ReadRecording reads a recording.
-func ReadRecording(from io.Reader) (*Recording, error) {
-	requests, err := recorder.ReadRecording(from)
+// loadRecording reads a recording.
+func loadRecording(from io.Reader) (*Recording, error) {
+	requests, err := ReadRecording(from)
 	if err != nil {
 		return nil, err
 	}

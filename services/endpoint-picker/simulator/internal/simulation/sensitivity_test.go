@@ -49,7 +49,7 @@ func sensitive(b *testing.B) []Scenario {
 	if *recordingFile == "" {
 		return scenarios
 	}
-	r, err := ReadRecording(open(b, *recordingFile))
+	r, err := loadRecording(open(b, *recordingFile))
 	require.NoError(b, err)
 	for _, name := range []string{"8b-h100", "7b-code-a100"} {
 		const requests = 200

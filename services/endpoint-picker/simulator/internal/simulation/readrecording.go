@@ -1,4 +1,4 @@
-package recorder
+package simulation
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/endpoint-picker/internal/request"
+	"fairlead.dev/services/endpoint-picker/internal/telemetry/recorder"
 )
 
 // Limits on a recording. A simulation needs some hundred bytes for a request, and 4 bytes for each 16 tokens.
@@ -23,12 +24,22 @@ const (
 	maxTotal = 4 << 30
 )
 
+// Limits on one request.
+const (
+	// maxMilliseconds is the largest time, ten years. Larger ones lose fractions of a millisecond.
+	maxMilliseconds = 10 * 366 * 24 * 3600 * 1e3
+	// maxLine is the length of a line in bytes: 2048 hashes of 20 digits, and as much for fields of other programs.
+	maxLine = 128 << 10
+	// maxEndpoints limits the numbers of endpoints, so that tables by endpoint stay small.
+	maxEndpoints = 1 << 16
+)
+
 // gzipMagic is how files of gzip begin.
 var gzipMagic = []byte{0x1f, 0x8b}
 
 // ReadRecording reads a recording, plain or compressed by gzip, and returns its requests by time of arrival. Files come from anywhere, so
 // it bounds the length of a line, every number, and the sum of tokens. Errors name the line.
-func ReadRecording(from io.Reader) ([]RecordedRequest, error) {
+func ReadRecording(from io.Reader) ([]recorder.RecordedRequest, error) {
 	buffered := bufio.NewReader(from)
 	if head, _ := buffered.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) { // a shorter file is not of gzip
 		unzipped, err := gzip.NewReader(buffered)
@@ -40,10 +51,10 @@ func ReadRecording(from io.Reader) ([]RecordedRequest, error) {
 	return readLines(buffered)
 }
 
-func readLines(from io.Reader) ([]RecordedRequest, error) {
+func readLines(from io.Reader) ([]recorder.RecordedRequest, error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
-	var requests []RecordedRequest
+	var requests []recorder.RecordedRequest
 	total, number := 0, 0
 	for lines.Scan() {
 		if number++; number > maxRequests {
@@ -69,12 +80,12 @@ func readLines(from io.Reader) ([]RecordedRequest, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read recording after line %d: %w", number, err)
 	}
-	slices.SortStableFunc(requests, func(a, b RecordedRequest) int { return cmp.Compare(*a.Timestamp, *b.Timestamp) })
+	slices.SortStableFunc(requests, func(a, b recorder.RecordedRequest) int { return cmp.Compare(*a.Timestamp, *b.Timestamp) })
 	return requests, nil
 }
 
-func parseLine(line []byte) (RecordedRequest, error) {
-	var r RecordedRequest
+func parseLine(line []byte) (recorder.RecordedRequest, error) {
+	var r recorder.RecordedRequest
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if err := decoder.Decode(&r); err != nil {
 		return r, fmt.Errorf("parse JSON: %w", err)
@@ -82,10 +93,10 @@ func parseLine(line []byte) (RecordedRequest, error) {
 	if decoder.More() {
 		return r, errors.New("it has more than one JSON object")
 	}
-	return r, cmp.Or(r.validateRequest(), r.Extension.validateExtension())
+	return r, cmp.Or(validateRecorded(&r), validateExtension(&r.Extension))
 }
 
-func (r *RecordedRequest) validateRequest() error {
+func validateRecorded(r *recorder.RecordedRequest) error {
 	switch {
 	case r.Timestamp == nil:
 		return errors.New("timestamp is missing")
@@ -93,8 +104,8 @@ func (r *RecordedRequest) validateRequest() error {
 		return fmt.Errorf("timestamp %v is out of range: it must be in milliseconds, from 0 to ten years", *r.Timestamp)
 	case r.Input < 1 || r.Output < 1:
 		return errors.New("input_length and output_length must be at least 1")
-	case r.Input > maxTokens || r.Output > maxTokens:
-		return fmt.Errorf("input_length and output_length must be at most %d", maxTokens)
+	case r.Input > recorder.MaxTokens || r.Output > recorder.MaxTokens:
+		return fmt.Errorf("input_length and output_length must be at most %d", recorder.MaxTokens)
 	case len(r.Hashes) != request.PrefixCount(r.Input):
 		return fmt.Errorf("hash_ids has %d entries and input_length is %d: it must have one for each %d tokens", len(r.Hashes), r.Input,
 			request.PrefixTokens)
@@ -102,14 +113,14 @@ func (r *RecordedRequest) validateRequest() error {
 	return nil
 }
 
-func (e *Extension) validateExtension() error {
+func validateExtension(e *recorder.Extension) error {
 	switch {
 	case !validCount(e.Endpoint, math.MaxInt32) || !validCount(&e.Endpoints, maxEndpoints):
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
-	case !validCount(&e.Prompt, maxTokens) || !validCount(e.Cached, maxTokens) || !validCount(&e.Matched, maxTokens):
-		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", maxTokens)
+	case !validCount(&e.Prompt, recorder.MaxTokens) || !validCount(e.Cached, recorder.MaxTokens) || !validCount(&e.Matched, recorder.MaxTokens):
+		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", recorder.MaxTokens)
 	}
 	return nil
 }
