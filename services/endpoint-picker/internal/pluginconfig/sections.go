@@ -220,7 +220,8 @@ func (c *compiler) compileParsers() {
 	c.addOldParser("requestHandler.parser", handler.Parser, len(handler.Parsers) > 0)
 	c.addOldParser("parser", c.document.Parser, len(handler.Parsers) > 0 || handler.Parser != nil)
 	if len(c.config.ParserNames) == 0 {
-		for _, kind := range plugins.DefaultParsers() {
+		for _, name := range api.AllParsers() {
+			kind, _ := plugins.FindType(name)
 			c.installPlugin(c.standardPlugin(kind), path)
 		}
 	}

@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var activeRequestScorerType = Type{
-	Name: "active-request-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &activeRequestScorer{MaxBusyScore: 1} },
-}
-
 // activeRequestScorer rates an endpoint by its current number of requests.
 type activeRequestScorer struct {
 	RequestTimeout           string  `yaml:"requestTimeout,omitempty"` // accepted without effect

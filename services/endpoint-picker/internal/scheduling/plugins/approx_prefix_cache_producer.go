@@ -4,14 +4,6 @@ import "fairlead.dev/services/endpoint-picker/internal/prefixindex"
 
 const typeApproxPrefixCacheProducer = "approx-prefix-cache-producer"
 
-var approxPrefixCacheProducerType = Type{
-	Name: typeApproxPrefixCacheProducer, Section: SectionNone, OnlyOne: onlyOneIndex,
-	New: func(Environment) Plugin {
-		p := defaultPrefixProducer()
-		return &p
-	},
-}
-
 const onlyOneIndex = "the picker has only one index of prefixes, of all tiers of a server's cache: let all plugins refer to one " +
 	"producer, and set its autoTune to false and its lruCapacityPerServer to the size of all tiers"
 
@@ -81,7 +73,7 @@ func (p *approxPrefixCacheProducer) ApplyTo(b *Builder) {
 			"prefixMatchInfoProducerName", used, b.Name)
 	}
 	if b.Parts.moved != nil {
-		b.Warnf("", "its parameters count, and those of the same names of a %s do not", prefixCacheScorerType.Name)
+		b.Warnf("", "its parameters count, and those of the same names of a %s do not", typePrefixCacheScorer)
 	}
 	b.Parts.Prefix = p.indexSettings()
 }

@@ -6,11 +6,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var byLabelType = Type{
-	Name: "by-label", Section: SectionProfile, Identity: true, ReplacedBy: labelSelectorFilterType.Name,
-	New: func(Environment) Plugin { return &byLabel{} },
-}
-
 // byLabel keeps the candidates with one of the values of a label.
 type byLabel struct {
 	Label         string   `yaml:"label"`

@@ -6,13 +6,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var concurrencyDetectorType = Type{
-	Name: "concurrency-detector", Section: SectionSaturation,
-	New: func(Environment) Plugin { // upstream's defaults
-		return &concurrencyDetector{ConcurrencyMode: concurrencyRequests, MaxConcurrency: 100, MaxTokenConcurrency: 1_000_000}
-	},
-}
-
 // Modes of the detector.
 const (
 	concurrencyRequests = "requests"

@@ -7,13 +7,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var consistentHashScorerType = Type{
-	Name: "consistent-hash-scorer", Section: SectionProfile,
-	// A lower factor moves more requests away from their caches, a higher one lets queues differ more. 1.25 is the usual
-	// factor of consistent hashing with bounded loads, as in KubeAI.
-	New: func(Environment) Plugin { return &consistentHashScorer{LoadFactor: 1.25} },
-}
-
 // rankedPlaces is the number of ranked endpoints in a prompt's order. The load bound excludes the first ones only under
 // load, and after this many endpoints the choice matters little: with half as many, a popular prompt spreads over fewer
 // endpoints; twice as many take twice the time.

@@ -8,13 +8,11 @@ import (
 
 const typeCoreMetricsExtractor = "core-metrics-extractor"
 
-var coreMetricsExtractorType = Type{
-	Name: typeCoreMetricsExtractor, Aliases: []string{"model-server-protocol-metrics"}, Section: SectionExtractors, Default: true,
-	New: func(e Environment) Plugin {
-		p := &coreMetricsExtractor{modelserver.DefaultSettings().Extractor}
-		p.DefaultEngine = cmp.Or(e.DefaultEngine, p.DefaultEngine)
-		return p
-	},
+// newCoreMetricsExtractor returns one with the default engine of the process.
+func newCoreMetricsExtractor(e Environment) Plugin {
+	p := &coreMetricsExtractor{modelserver.DefaultSettings().Extractor}
+	p.DefaultEngine = cmp.Or(e.DefaultEngine, p.DefaultEngine)
+	return p
 }
 
 // coreMetricsExtractor sets the metrics to read from pages.

@@ -7,11 +7,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var endpointAttributeFilterType = Type{
-	Name: "endpoint-attribute-filter", Section: SectionProfile,
-	New: func(Environment) Plugin { return &endpointAttributeFilter{OnMissing: missingPass} },
-}
-
 // Keywords of the filter.
 const (
 	missingPass        = "Pass"

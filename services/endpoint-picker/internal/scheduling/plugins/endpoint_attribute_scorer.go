@@ -6,11 +6,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var endpointAttributeScorerType = Type{
-	Name: "endpoint-attribute-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &endpointAttributeScorer{} },
-}
-
 // Algorithms of the scorer.
 const (
 	lowerIsBetter  = "linear_lower_is_better"

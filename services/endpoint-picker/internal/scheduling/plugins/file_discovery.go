@@ -1,10 +1,5 @@
 package plugins
 
-var fileDiscoveryType = Type{
-	Name: "file-discovery", Section: SectionDiscovery,
-	New: func(Environment) Plugin { return &fileDiscovery{} },
-}
-
 // FileDiscovery is a file that lists the endpoints.
 type FileDiscovery struct {
 	Path  string

@@ -5,11 +5,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var headerBasedTestingFilterType = Type{
-	Name: "header-based-testing-filter", Section: SectionProfile, Identity: true,
-	New: func(Environment) Plugin { return &headerBasedTestingFilter{} },
-}
-
 // headerBasedTestingFilter keeps the candidates that the request names in the header of the gateways' conformance tests: a
 // list of "ip:port" or "ip". Do not use it with untrusted clients.
 type headerBasedTestingFilter struct{ noParameters }

@@ -2,11 +2,6 @@ package plugins
 
 const typeInflightLoadProducer = "inflight-load-producer"
 
-var inflightLoadProducerType = Type{
-	Name: typeInflightLoadProducer, Section: SectionNone,
-	New: func(Environment) Plugin { return &inflightLoadProducer{} },
-}
-
 // inflightLoadProducer is accepted for the load in flight, which the picker always counts. Its parameters have no effect.
 type inflightLoadProducer struct {
 	AddEstimatedOutputTokens    bool    `yaml:"addEstimatedOutputTokens"`

@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var kvCacheUtilizationScorerType = Type{
-	Name: "kv-cache-utilization-scorer", Aliases: []string{"kv-cache-scorer"}, Section: SectionProfile,
-	New: func(Environment) Plugin { return &kvCacheUtilizationScorer{} },
-}
-
 // kvCacheUtilizationScorer rates an endpoint by the free part of its KV cache.
 type kvCacheUtilizationScorer struct{ noParameters }
 

@@ -7,10 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var labelSelectorFilterType = Type{
-	Name: "label-selector-filter", Aliases: []string{"by-label-selector"}, Section: SectionProfile, Identity: true,
-	New: func(Environment) Plugin { return &labelSelectorFilter{} },
-}
+const typeLabelSelectorFilter = "label-selector-filter"
 
 // labelSelectorFilter keeps the candidates with labels that the selector matches.
 type labelSelectorFilter struct {

@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var loadAwareScorerType = Type{
-	Name: "load-aware-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &loadAwareScorer{Threshold: 128} }, // upstream's default
-}
-
 // loadAwareScorer rates an endpoint by the distance of its queue from a limit. Its best score is one half, so it counts less
 // than affinity scorers.
 type loadAwareScorer struct {

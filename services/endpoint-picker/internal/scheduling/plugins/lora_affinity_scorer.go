@@ -6,11 +6,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var loraAffinityScorerType = Type{
-	Name: "lora-affinity-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &loraAffinityScorer{} },
-}
-
 // loraAffinityScorer prefers endpoints that have the request's LoRA adapter loaded, then those with room for it.
 type loraAffinityScorer struct{ noParameters }
 

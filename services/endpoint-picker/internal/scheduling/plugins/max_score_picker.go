@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var maxScorePickerType = Type{
-	Name: "max-score-picker", Section: SectionProfile, Default: true,
-	New: func(Environment) Plugin { return &maxScorePicker{onePick()} },
-}
-
 // streamPick is the random stream of pickers.
 const streamPick = 2
 

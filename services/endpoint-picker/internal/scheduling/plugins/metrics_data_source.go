@@ -2,10 +2,7 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/modelserver"
 
-var metricsDataSourceType = Type{
-	Name: "metrics-data-source", Section: SectionSources, Default: true,
-	New: func(e Environment) Plugin { return &metricsDataSource{e.Source} },
-}
+func newMetricsDataSource(e Environment) Plugin { return &metricsDataSource{e.Source} }
 
 // metricsDataSource sets the addresses of metrics pages.
 type metricsDataSource struct{ modelserver.Source }

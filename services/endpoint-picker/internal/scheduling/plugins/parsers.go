@@ -6,26 +6,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/api"
 )
 
-var (
-	anthropicParserType   = parserType(api.ParserAnthropic)
-	openAIParserType      = parserType(api.ParserOpenAI)
-	passthroughParserType = parserType(api.ParserPassthrough)
-	sglangParserType      = parserType(api.ParserSGLang)
-	vllmGRPCParserType    = parserType(api.ParserVLLMGRPC)
-	vllmParserType        = parserType(api.ParserVLLM)
-)
-
 func parserType(name string) Type {
-	return Type{Name: name, Section: SectionParsers, New: func(Environment) Plugin { return &parser{name: name} }}
-}
-
-// DefaultParsers returns the parsers of a configuration that lists none, in their order. Parsers need no declaration.
-func DefaultParsers() []Type {
-	var list []Type
-	for _, name := range api.AllParsers() {
-		list = append(list, parserType(name))
-	}
-	return list
+	return Type{Name: name, Section: SectionParsers, New: withDefaults(parser{name: name})}
 }
 
 // parser is one of the parsers of package api.

@@ -9,11 +9,6 @@ import (
 // PredictedWaitScorer is the type of the default scorer.
 const PredictedWaitScorer = "predicted-wait-scorer"
 
-var predictedWaitScorerType = Type{
-	Name: PredictedWaitScorer, Section: SectionProfile,
-	New: func(Environment) Plugin { return &predictedWaitScorer{} },
-}
-
 // predictedWaitScorer rates an endpoint by its expected time to first token, and the delay of others: 1 for the least, 0.5 for twice as
 // much.
 type predictedWaitScorer struct{ noParameters }

@@ -2,14 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var prefixCacheAffinityFilterType = Type{
-	Name: "prefix-cache-affinity-filter", Section: SectionProfile,
-	New: func(Environment) Plugin { // upstream's defaults
-		return &prefixCacheAffinityFilter{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18_000, TTFTSource: ttftFromLoad,
-			PeakPrefillThroughput: 15_928}
-	},
-}
-
 // Sources of the estimated times to first token.
 const (
 	ttftFromLoad      = "prefillThroughput" // the uncomputed tokens divided by peakPrefillThroughput

@@ -7,10 +7,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var prefixCacheScorerType = Type{
-	Name: "prefix-cache-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &prefixCacheScorer{MatchLengthScaleTokens: 8192} }, // upstream's default
-}
+const typePrefixCacheScorer = "prefix-cache-scorer"
 
 // prefixCacheScorer rates an endpoint by the part of the prompt in its cache.
 type prefixCacheScorer struct {
@@ -98,7 +95,7 @@ func (s *prefixCacheScorer) ApplyTo(b *Builder) {
 	}
 	index := s.indexSettings()
 	b.Require(b.Parts.moved == nil || *b.Parts.moved == index, "", "another %s has other parameters of the index: %s",
-		prefixCacheScorerType.Name, onlyOneIndex)
+		typePrefixCacheScorer, onlyOneIndex)
 	b.Parts.moved, b.Parts.Prefix = &index, index
 }
 

@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var queueScorerType = Type{
-	Name: "queue-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &queueScorer{} },
-}
-
 // queueScorer rates an endpoint by the length of its queue relative to the other candidates.
 type queueScorer struct{ noParameters }
 

@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var randomPickerType = Type{
-	Name: "random-picker", Section: SectionProfile, IgnoresScores: true,
-	New: func(Environment) Plugin { return &randomPicker{onePick()} },
-}
-
 // randomPicker picks candidates at random.
 type randomPicker struct{ pickCount }
 

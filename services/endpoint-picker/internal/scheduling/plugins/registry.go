@@ -1,9 +1,8 @@
 // Package plugins contains the plugins that a configuration can name.
 //
-// Each has one file: the algorithm, the parameters with their defaults and their validation, and the Type for the registry.
-// The struct with the parameters is the plugin itself: filters, scorers, pickers and detectors implement the interfaces of
-// package scheduling on it. So no second struct repeats the parameters. To add a plugin, write its file, and add its Type to
-// Types.
+// Each has one file: the algorithm, the parameters and their validation. The struct with the parameters is the plugin itself:
+// filters, scorers, pickers and detectors implement the interfaces of package scheduling on it. So no second struct repeats the
+// parameters. To add a plugin, write its file, and add its Type with the default parameters to Types.
 //
 // Like package scheduling, the package neither waits nor reads clocks or files.
 package plugins
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 )
 
@@ -83,50 +83,89 @@ func (s Section) Reason() string {
 	return "only a reference in " + string(s) + " has an effect"
 }
 
-// Types returns all types, sorted by their names.
+// Types returns all types, sorted by their names. Defaults are upstream's, where upstream has the type.
 func Types() []Type {
 	return []Type{
-		activeRequestScorerType,
-		anthropicParserType,
-		approxPrefixCacheProducerType,
-		byLabelType,
-		concurrencyDetectorType,
-		consistentHashScorerType,
-		coreMetricsExtractorType,
-		decodeFilterType,
-		encodeFilterType,
-		endpointAttributeFilterType,
-		endpointAttributeScorerType,
-		fileDiscoveryType,
-		headerBasedTestingFilterType,
-		inflightLoadProducerType,
-		kvCacheUtilizationScorerType,
-		labelSelectorFilterType,
-		loadAwareScorerType,
-		loraAffinityScorerType,
-		maxScorePickerType,
-		metricsDataSourceType,
-		openAIParserType,
-		passthroughParserType,
-		predictedWaitScorerType,
-		prefillFilterType,
-		prefixCacheAffinityFilterType,
-		prefixCacheScorerType,
-		queueScorerType,
-		randomPickerType,
-		runningRequestsSizeScorerType,
-		sessionAffinityFilterType,
-		sessionAffinityScorerType,
-		sessionIDProducerType,
-		sglangParserType,
-		singleProfileHandlerType,
-		tokenLoadScorerType,
-		tokenProducerType,
-		utilizationDetectorType,
-		utilizationFilterType,
-		vllmGRPCParserType,
-		vllmParserType,
-		weightedRandomPickerType,
+		{Name: "active-request-scorer", Section: SectionProfile, New: withDefaults(activeRequestScorer{MaxBusyScore: 1})},
+		parserType(api.ParserAnthropic),
+		{Name: typeApproxPrefixCacheProducer, OnlyOne: onlyOneIndex, New: withDefaults(defaultPrefixProducer())},
+		{Name: "by-label", Section: SectionProfile, Identity: true, ReplacedBy: typeLabelSelectorFilter, New: withDefaults(byLabel{})},
+		{
+			Name: "concurrency-detector", Section: SectionSaturation,
+			New: withDefaults(concurrencyDetector{
+				ConcurrencyMode: concurrencyRequests, MaxConcurrency: 100, MaxTokenConcurrency: 1_000_000,
+			}),
+		},
+		// A lower factor moves more requests away from their caches, a higher one lets queues differ more. 1.25 is the usual
+		// factor of consistent hashing with bounded loads, as in KubeAI.
+		{Name: "consistent-hash-scorer", Section: SectionProfile, New: withDefaults(consistentHashScorer{LoadFactor: 1.25})},
+		{
+			Name: typeCoreMetricsExtractor, Aliases: []string{"model-server-protocol-metrics"}, Section: SectionExtractors, Default: true,
+			New: newCoreMetricsExtractor,
+		},
+		roleFilterType("decode-filter", roleFilter{
+			roles: []string{roleDecode, rolePrefillDecode, roleBoth, roleEncodePrefillDecode}, withoutRole: true,
+		}),
+		roleFilterType("encode-filter", roleFilter{roles: []string{roleEncode, roleEncodePrefill, roleEncodePrefillDecode}}),
+		{
+			Name: "endpoint-attribute-filter", Section: SectionProfile,
+			New: withDefaults(endpointAttributeFilter{OnMissing: missingPass}),
+		},
+		{Name: "endpoint-attribute-scorer", Section: SectionProfile, New: withDefaults(endpointAttributeScorer{})},
+		{Name: "file-discovery", Section: SectionDiscovery, New: withDefaults(fileDiscovery{})},
+		{Name: "header-based-testing-filter", Section: SectionProfile, Identity: true, New: withDefaults(headerBasedTestingFilter{})},
+		{Name: typeInflightLoadProducer, New: withDefaults(inflightLoadProducer{})},
+		{
+			Name: "kv-cache-utilization-scorer", Aliases: []string{"kv-cache-scorer"}, Section: SectionProfile,
+			New: withDefaults(kvCacheUtilizationScorer{}),
+		},
+		{
+			Name: typeLabelSelectorFilter, Aliases: []string{"by-label-selector"}, Section: SectionProfile, Identity: true,
+			New: withDefaults(labelSelectorFilter{}),
+		},
+		{Name: "load-aware-scorer", Section: SectionProfile, New: withDefaults(loadAwareScorer{Threshold: 128})},
+		{Name: "lora-affinity-scorer", Section: SectionProfile, New: withDefaults(loraAffinityScorer{})},
+		{Name: "max-score-picker", Section: SectionProfile, Default: true, New: withDefaults(maxScorePicker{onePick()})},
+		{Name: "metrics-data-source", Section: SectionSources, Default: true, New: newMetricsDataSource},
+		parserType(api.ParserOpenAI),
+		parserType(api.ParserPassthrough),
+		{Name: PredictedWaitScorer, Section: SectionProfile, New: withDefaults(predictedWaitScorer{})},
+		roleFilterType("prefill-filter", roleFilter{
+			roles: []string{rolePrefill, roleEncodePrefill, rolePrefillDecode, roleBoth, roleEncodePrefillDecode},
+		}),
+		{
+			Name: "prefix-cache-affinity-filter", Section: SectionProfile,
+			New: withDefaults(prefixCacheAffinityFilter{
+				AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18_000, TTFTSource: ttftFromLoad, PeakPrefillThroughput: 15_928,
+			}),
+		},
+		{Name: typePrefixCacheScorer, Section: SectionProfile, New: withDefaults(prefixCacheScorer{MatchLengthScaleTokens: 8192})},
+		{Name: "queue-scorer", Section: SectionProfile, New: withDefaults(queueScorer{})},
+		{Name: "random-picker", Section: SectionProfile, IgnoresScores: true, New: withDefaults(randomPicker{onePick()})},
+		{Name: "running-requests-size-scorer", Section: SectionProfile, New: withDefaults(runningRequestsSizeScorer{})},
+		{Name: "session-affinity-filter", Section: SectionProfile, New: newSessionAffinityFilter},
+		{Name: "session-affinity-scorer", Section: SectionProfile, New: newSessionAffinityScorer},
+		{Name: typeSessionIDProducer, Section: SectionSessions, New: withDefaults(sessionIDProducer{})},
+		parserType(api.ParserSGLang),
+		{Name: "single-profile-handler", New: withDefaults(noParameters{})}, // the picker runs the only profile anyway
+		{Name: "token-load-scorer", Section: SectionProfile, New: withDefaults(tokenLoadScorer{QueueThresholdTokens: 4 << 20})},
+		{Name: "token-producer", Aliases: []string{"tokenizer"}, New: withDefaults(tokenProducer{})},
+		{Name: "utilization-detector", Section: SectionSaturation, Default: true, New: newUtilizationDetector},
+		{Name: "utilization-filter", Section: SectionProfile, New: withDefaults(utilizationFilter{})},
+		parserType(api.ParserVLLMGRPC),
+		parserType(api.ParserVLLM),
+		{Name: "weighted-random-picker", Section: SectionProfile, New: withDefaults(weightedRandomPicker{onePick()})},
+	}
+}
+
+// withDefaults returns the New of a type whose default parameters are the same in all processes.
+func withDefaults[T any, P interface {
+	*T
+	Plugin
+}](defaults T) func(Environment) Plugin {
+	return func(Environment) Plugin {
+		p := defaults
+		return P(&p)
 	}
 }
 

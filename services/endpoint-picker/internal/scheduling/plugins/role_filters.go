@@ -36,23 +36,8 @@ func Role(labels map[string]string) string {
 	}
 }
 
-var (
-	decodeFilterType = roleFilterType("decode-filter", roleFilter{
-		roles: []string{roleDecode, rolePrefillDecode, roleBoth, roleEncodePrefillDecode}, withoutRole: true,
-	})
-	prefillFilterType = roleFilterType("prefill-filter", roleFilter{
-		roles: []string{rolePrefill, roleEncodePrefill, rolePrefillDecode, roleBoth, roleEncodePrefillDecode},
-	})
-	encodeFilterType = roleFilterType("encode-filter", roleFilter{
-		roles: []string{roleEncode, roleEncodePrefill, roleEncodePrefillDecode},
-	})
-)
-
 func roleFilterType(name string, f roleFilter) Type {
-	return Type{Name: name, Section: SectionProfile, Identity: true, New: func(Environment) Plugin {
-		filter := f
-		return &filter
-	}}
+	return Type{Name: name, Section: SectionProfile, Identity: true, New: withDefaults(f)}
 }
 
 // roleFilter keeps the model servers with one of the roles.

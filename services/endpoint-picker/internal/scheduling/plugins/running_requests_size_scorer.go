@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var runningRequestsSizeScorerType = Type{
-	Name: "running-requests-size-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &runningRequestsSizeScorer{} },
-}
-
 // runningRequestsSizeScorer rates an endpoint by the size of its batch relative to the other candidates.
 type runningRequestsSizeScorer struct{ noParameters }
 

@@ -10,17 +10,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var (
-	sessionAffinityFilterType = Type{
-		Name: "session-affinity-filter", Section: SectionProfile,
-		New: func(Environment) Plugin { return &sessionAffinityFilter{defaultSessionAffinity()} },
-	}
-	sessionAffinityScorerType = Type{
-		Name: "session-affinity-scorer", Section: SectionProfile,
-		New: func(Environment) Plugin { return &sessionAffinityScorer{defaultSessionAffinity()} },
-	}
-)
-
 // sessionStrategy is the place that stores the server of a session.
 type sessionStrategy string
 
@@ -165,6 +154,10 @@ func (p *sessionAffinity) ApplyTo(b *Builder) {
 	}
 }
 
+func newSessionAffinityFilter(Environment) Plugin {
+	return &sessionAffinityFilter{defaultSessionAffinity()}
+}
+
 // sessionAffinityFilter keeps a session on its endpoint while that is a candidate.
 type sessionAffinityFilter struct{ sessionAffinity }
 
@@ -176,6 +169,10 @@ func (f *sessionAffinityFilter) Filter(r *scheduling.Request, candidates []sched
 		return candidates
 	}
 	return scheduling.PreferAccepted(candidates, func(c *scheduling.Candidate) bool { return bound.matches(c.Server) })
+}
+
+func newSessionAffinityScorer(Environment) Plugin {
+	return &sessionAffinityScorer{defaultSessionAffinity()}
 }
 
 // sessionAffinityScorer prefers the endpoint of the request's session.

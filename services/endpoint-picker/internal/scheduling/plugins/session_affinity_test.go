@@ -139,7 +139,7 @@ func install(t *testing.T, parameters string, previous *Parts) *Parts {
 	t.Helper()
 	document, err := strictyaml.Parse([]byte(parameters), strictyaml.Options{MaxBytes: 1 << 10})
 	require.NoError(t, err)
-	p := sessionAffinityFilterType.New(Environment{})
+	p := newSessionAffinityFilter(Environment{})
 	document.Decode(p)
 	c := document.Checker("")
 	p.Validate(&Check{Checker: c, Plugins: noPlugins{}})

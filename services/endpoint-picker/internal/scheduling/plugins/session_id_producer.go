@@ -2,11 +2,6 @@ package plugins
 
 const typeSessionIDProducer = "session-id-producer"
 
-var sessionIDProducerType = Type{
-	Name: typeSessionIDProducer, Section: SectionSessions,
-	New: func(Environment) Plugin { return &sessionIDProducer{} },
-}
-
 // sessionIDAttribute is the attribute that stands for a session-id-producer in the sources of sessions.
 const sessionIDAttribute = "SessionIDDataKey"
 

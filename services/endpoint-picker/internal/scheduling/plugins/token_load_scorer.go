@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var tokenLoadScorerType = Type{
-	Name: "token-load-scorer", Section: SectionProfile,
-	New: func(Environment) Plugin { return &tokenLoadScorer{QueueThresholdTokens: 4 << 20} }, // upstream's default
-}
-
 // tokenLoadScorer rates an endpoint by the number of prompt tokens that it has to compute.
 type tokenLoadScorer struct {
 	QueueThresholdTokens     int    `yaml:"queueThresholdTokens"` // at which the score is 0

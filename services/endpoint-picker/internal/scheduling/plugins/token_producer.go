@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/pkg/strictyaml"
 
-var tokenProducerType = Type{
-	Name: "token-producer", Aliases: []string{"tokenizer"}, Section: SectionNone,
-	New: func(Environment) Plugin { return &tokenProducer{} },
-}
-
 // tokenProducer is accepted for its estimate, which the picker makes itself. It refuses tokenizers.
 type tokenProducer struct {
 	ModelName          string         `yaml:"modelName,omitempty"`

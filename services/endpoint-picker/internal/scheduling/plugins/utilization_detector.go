@@ -6,11 +6,9 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var utilizationDetectorType = Type{
-	Name: "utilization-detector", Section: SectionSaturation, Default: true,
-	New: func(e Environment) Plugin { // upstream's defaults, but for the threshold of staleness
-		return &utilizationDetector{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8, MetricsStalenessThreshold: e.StaleAfter}
-	},
+// newUtilizationDetector returns one with upstream's defaults, but for the threshold of staleness.
+func newUtilizationDetector(e Environment) Plugin {
+	return &utilizationDetector{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8, MetricsStalenessThreshold: e.StaleAfter}
 }
 
 // staleCapacity is the assumed capacity, in requests, of an endpoint without current metrics: the default of the

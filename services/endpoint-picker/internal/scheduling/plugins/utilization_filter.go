@@ -8,11 +8,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-var utilizationFilterType = Type{
-	Name: "utilization-filter", Section: SectionProfile,
-	New: func(Environment) Plugin { return &utilizationFilter{} },
-}
-
 // shareMetric is the only metric that is a share.
 const shareMetric = "kv-cache-utilization"
 

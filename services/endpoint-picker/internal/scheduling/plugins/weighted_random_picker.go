@@ -2,11 +2,6 @@ package plugins
 
 import "fairlead.dev/services/endpoint-picker/internal/scheduling"
 
-var weightedRandomPickerType = Type{
-	Name: "weighted-random-picker", Section: SectionProfile,
-	New: func(Environment) Plugin { return &weightedRandomPicker{onePick()} },
-}
-
 // weightedRandomPicker picks candidates with probabilities proportional to their scores. Candidates with a score of 0 come
 // last, in any order.
 type weightedRandomPicker struct{ pickCount }
