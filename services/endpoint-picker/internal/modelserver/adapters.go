@@ -81,7 +81,7 @@ func (r *reading) newPage() *endpoint.Page {
 		if p.Attributes == nil {
 			p.Attributes = make(map[string]float64, len(r.custom))
 		}
-		p.Attributes[r.attributes[k]] = r.metrics[i].greatest
+		p.Attributes[r.Custom[k].Attribute] = r.metrics[i].greatest
 	}
 	if p.Adapters == nil && p.Attributes == nil {
 		return nil

@@ -148,9 +148,9 @@ func custom(t *testing.T) *reading {
 	t.Helper()
 	s := DefaultSettings()
 	s.Extractor.Engines = []Engine{{Name: "mine", Waiting: []string{"mine_queue"}, Custom: []CustomMetric{{"heat", "mine_heat"}, {"other", "other{kind=x}"}}}}
-	p, err := newPlan(s, DefaultOptions().Interval)
+	p, err := CompilePlan(s, DefaultOptions())
 	require.NoError(t, err)
-	return newReading(p.engines["mine"].matcher)
+	return newReading(p.engines["mine"])
 }
 
 func TestPageIsMadeAnewOnlyWhenItSaysSomethingElse(t *testing.T) {
@@ -197,9 +197,9 @@ func TestDeclaredEngines(t *testing.T) {
 			tt.give.Name = "mine"
 			s.Extractor.Engines, s.Extractor.DefaultEngine = []Engine{tt.give}, "mine"
 			require.NoError(t, s.Validate())
-			p, err := newPlan(s, DefaultOptions().Interval)
+			p, err := CompilePlan(s, DefaultOptions())
 			require.NoError(t, err)
-			got, err := newReading(p.engines["mine"].matcher).readPage(strings.NewReader(tt.page), make([]byte, maxLine))
+			got, err := newReading(p.engines["mine"]).readPage(strings.NewReader(tt.page), make([]byte, maxLine))
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})

@@ -33,9 +33,10 @@ type group struct {
 	wanted []wantedMetric
 }
 
-// A matcher finds the lines of a page with an engine's metrics. It is never changed.
+// A matcher is the prepared form of an engine, with which it finds the lines of a page with the engine's metrics. It is never changed.
 type matcher struct {
-	engine string
+	Engine // without empty labels for the size of the KV cache
+
 	groups [256]*group // by the first byte of the name
 	slots  int
 
@@ -44,20 +45,12 @@ type matcher struct {
 	blockSize, blocks, tokens, hostTokens, custom []int
 	cacheInfo                                     []int
 	queries, hits, missed                         []int
-
-	blockSizeLabel, blocksLabel, tokensLabel string
-	modelLabel                               string
-	alignmentLabels                          []string
-	inBlocks                                 bool     // queries, hits and missed
-	attributes                               []string // of custom
 }
 
 // newMatcher compiles an engine. Its error is a specError.
 func newMatcher(e *Engine) (*matcher, error) {
-	c := compiler{m: &matcher{
-		engine: e.Name, blockSizeLabel: cmp.Or(e.BlockSizeLabel, usualBlockSizeLabel), blocksLabel: cmp.Or(e.BlocksLabel, usualBlocksLabel),
-		tokensLabel: e.TokensLabel, alignmentLabels: e.AlignmentLabels, inBlocks: e.InBlocks, modelLabel: e.ModelLabel,
-	}}
+	c := compiler{m: &matcher{Engine: *e}}
+	c.m.BlockSizeLabel, c.m.BlocksLabel = cmp.Or(e.BlockSizeLabel, usualBlockSizeLabel), cmp.Or(e.BlocksLabel, usualBlocksLabel)
 	c.m.waiting = c.addMetrics("queuedRequestsSpec", asCount, e.Waiting...)
 	c.m.running = c.addMetrics("runningRequestsSpec", asCount, e.Running...)
 	c.m.kvUsage = c.addMetrics("kvUsageSpec", asShare, e.KVUsage...)
@@ -72,7 +65,6 @@ func newMatcher(e *Engine) (*matcher, error) {
 	c.m.missed = c.addMetrics("cacheMissedSpec", asTotal, e.Missed...)
 	for i, metric := range e.Custom {
 		c.m.custom = append(c.m.custom, c.addMetrics(fmt.Sprintf("customMetrics[%d].metricSpec", i), asFigure, metric.Metric)...)
-		c.m.attributes = append(c.m.attributes, metric.Attribute)
 	}
 	if c.err != nil {
 		return nil, c.err

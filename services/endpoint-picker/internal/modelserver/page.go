@@ -149,10 +149,10 @@ func (r *reading) readSeries(w *wantedMetric, series []byte) {
 
 // takeModel takes the name of the model from the labels of a gauge.
 func (r *reading) takeModel(labels []byte) {
-	if r.modelLabel == "" {
+	if r.ModelLabel == "" {
 		return
 	}
-	if name := labelValue(labels, r.modelLabel); len(name) <= maxModelName {
+	if name := labelValue(labels, r.ModelLabel); len(name) <= maxModelName {
 		r.model = append(r.model, name...)
 	}
 }
@@ -171,22 +171,22 @@ func (r role) isPossible(value float64) bool {
 
 // infoTokens returns the size of the KV cache according to the labels of a series.
 func (r *reading) infoTokens(labels []byte) float64 {
-	if r.tokensLabel != "" {
-		if tokens := labelNumber(labels, r.tokensLabel); tokens > 0 {
+	if r.TokensLabel != "" {
+		if tokens := labelNumber(labels, r.TokensLabel); tokens > 0 {
 			return float64(tokens)
 		}
 	}
-	return float64(labelNumber(labels, r.blockSizeLabel)) * float64(labelNumber(labels, r.blocksLabel))
+	return float64(labelNumber(labels, r.BlockSizeLabel)) * float64(labelNumber(labels, r.BlocksLabel))
 }
 
 // infoAlignment returns the tokens that cached prefixes are multiples of, according to the labels of a series.
 func (r *reading) infoAlignment(labels []byte) int {
-	for _, name := range r.alignmentLabels {
+	for _, name := range r.AlignmentLabels {
 		if tokens := labelNumber(labels, name); tokens > 0 {
 			return tokens
 		}
 	}
-	return labelNumber(labels, r.blockSizeLabel)
+	return labelNumber(labels, r.BlockSizeLabel)
 }
 
 // toGauges returns the values of the page.
@@ -196,7 +196,7 @@ func (r *reading) toGauges() (endpoint.Gauges, error) {
 	}
 	waiting, running := r.firstValue(r.waiting), r.firstValue(r.running)
 	if !waiting.seen && !running.seen {
-		return endpoint.Gauges{}, fmt.Errorf("%w of %s", errNoGauges, r.engine)
+		return endpoint.Gauges{}, fmt.Errorf("%w of %s", errNoGauges, r.Name)
 	}
 	g := endpoint.Gauges{
 		Waiting:   waiting.sum,
@@ -220,7 +220,7 @@ func (r *reading) setTotals(g *endpoint.Gauges) {
 		return
 	}
 	unit := 1.0
-	if r.inBlocks {
+	if r.InBlocks {
 		unit = r.firstValue(r.blockSize).greatest
 	}
 	g.Queries, g.Hits, g.Counted = queries.sum*unit, hits.sum*unit, true

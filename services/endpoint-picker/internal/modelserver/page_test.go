@@ -28,9 +28,9 @@ import (
 // reader returns a reading of a built-in engine's pages, without memory of any.
 func reader(t testing.TB, engine string) *reading {
 	t.Helper()
-	p, err := newPlan(DefaultSettings(), DefaultOptions().Interval)
+	p, err := CompilePlan(DefaultSettings(), DefaultOptions())
 	require.NoError(t, err)
-	return newReading(p.engines[engine].matcher)
+	return newReading(p.engines[engine])
 }
 
 func vllm(t testing.TB) *reading {

@@ -49,14 +49,8 @@ type outliers interface {
 
 // Scraper scrapes endpoints.
 type Scraper struct {
-	options    Options
-	log        *zap.Logger
-	observer   observer
-	outliers   outliers
-	tokenizers tokenizers
-	clock      clock.Clock
-	dial       dialer
-
+	params ScraperParams
+	dial   dialer
 	wanted chan []*endpoint.Endpoint // contains only the last set
 	plan   atomic.Pointer[Plan]
 
@@ -80,15 +74,10 @@ type ScraperParams struct {
 // NewScraper returns a Scraper without endpoints and with the default settings. Run starts it.
 func NewScraper(p ScraperParams) *Scraper {
 	s := &Scraper{
-		options:    p.Options,
-		log:        p.Log,
-		observer:   p.Observer,
-		outliers:   p.Outliers,
-		tokenizers: p.Tokenizers,
-		clock:      p.Clock,
-		dial:       new(net.Dialer).DialContext,
-		wanted:     make(chan []*endpoint.Endpoint, 1),
-		schedule:   NewSchedule(p.Budget, rand.Float64),
+		params:   p,
+		dial:     new(net.Dialer).DialContext,
+		wanted:   make(chan []*endpoint.Endpoint, 1),
+		schedule: NewSchedule(p.Budget, rand.Float64),
 	}
 	plan, err := CompilePlan(DefaultSettings(), p.Options)
 	if err != nil {
@@ -96,15 +85,6 @@ func NewScraper(p ScraperParams) *Scraper {
 	}
 	s.SetPlan(plan)
 	return s
-}
-
-// CompilePlan compiles settings, and reads the files that they name. Scrapers with the same options can share the plan.
-func CompilePlan(settings Settings, o Options) (*Plan, error) {
-	p, err := newPlan(settings, o.Interval)
-	if err != nil {
-		return nil, fmt.Errorf("prepare scraping: %w", err)
-	}
-	return p, nil
 }
 
 // SetPlan makes a plan effective, from the next scrape of each endpoint.
@@ -124,7 +104,7 @@ func (s *Scraper) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.scrapes.Wait()
 	defer cancel()
-	timer := s.clock.NewTimer(0)
+	timer := s.params.Clock.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -138,7 +118,7 @@ func (s *Scraper) Run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		timer.Reset(s.startDueScrapes(s.clock.Now()))
+		timer.Reset(s.startDueScrapes(s.params.Clock.Now()))
 	}
 }
 

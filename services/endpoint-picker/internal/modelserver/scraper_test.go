@@ -32,7 +32,7 @@ func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 // configure makes settings effective.
 func configure(t *testing.T, s *Scraper, settings Settings) {
 	t.Helper()
-	p, err := CompilePlan(settings, s.options)
+	p, err := CompilePlan(settings, s.params.Options)
 	require.NoError(t, err)
 	s.SetPlan(p)
 }

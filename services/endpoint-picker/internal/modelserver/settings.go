@@ -70,12 +70,6 @@ func DefaultSettings() Settings {
 	}
 }
 
-// ScrapeInterval returns the interval, with flags for what the settings do not have.
-func (s *Settings) ScrapeInterval(flags Interval) Interval {
-	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
-	return Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}
-}
-
 // HasAttribute reports whether one of the engines has the custom metric.
 func (e *Extractor) HasAttribute(name string) bool {
 	return slices.ContainsFunc(e.Engines, func(e Engine) bool {
@@ -170,35 +164,34 @@ type Plan struct {
 	settings Settings
 	interval Interval
 	tls      *tls.Config // nil for http
-	engines  map[string]*compiledEngine
+	engines  map[string]*matcher
 }
 
-// compiledEngine is the prepared form of an engine.
-type compiledEngine struct {
-	*matcher
-
-	path string
-	port int // 0: the endpoint's own
-}
-
-// newPlan validates settings and reads the files that they name. flags are the intervals that the settings do not have.
-func newPlan(s Settings, flags Interval) (*Plan, error) {
+// CompilePlan validates settings, and reads the files that they name. The options have the interval for settings without one. Scrapers with
+// the same options can share the plan.
+func CompilePlan(s Settings, o Options) (*Plan, error) {
 	if err := s.Validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("prepare scraping: %w", err)
 	}
-	p := &Plan{settings: s, interval: s.ScrapeInterval(flags), engines: map[string]*compiledEngine{}}
+	fastest := cmp.Or(s.Source.Interval, o.Interval.Fastest)
+	interval := Interval{Fastest: fastest, Slowest: max(fastest, o.Interval.Slowest)}
+	p := &Plan{settings: s, interval: interval, engines: map[string]*matcher{}}
 	for _, e := range mergeEngines(s.Extractor.Engines) {
+		e.Path = cmp.Or(s.Source.Path, e.Path, usualPath)
 		m, err := newMatcher(&e)
 		if err != nil {
-			return nil, fmt.Errorf("engine %s: %w", e.Name, err)
+			return nil, fmt.Errorf("prepare scraping: engine %s: %w", e.Name, err)
 		}
-		p.engines[e.Name] = &compiledEngine{matcher: m, path: cmp.Or(s.Source.Path, e.Path, usualPath), port: e.Port}
+		p.engines[e.Name] = m
+	}
+	if s.Source.Scheme != schemeHTTPS {
+		return p, nil
 	}
 	var err error
-	if s.Source.Scheme == schemeHTTPS {
-		p.tls, err = s.Source.tlsConfig()
+	if p.tls, err = s.Source.tlsConfig(); err != nil {
+		return nil, fmt.Errorf("prepare scraping: %w", err)
 	}
-	return p, err
+	return p, nil
 }
 
 func (s *Source) tlsConfig() (*tls.Config, error) {
@@ -229,7 +222,7 @@ func (s *Source) tlsConfig() (*tls.Config, error) {
 }
 
 // engineOf returns the engine of an endpoint. For a label with an unknown engine it returns the default engine and false.
-func (p *Plan) engineOf(d *endpoint.Description) (*compiledEngine, bool) {
+func (p *Plan) engineOf(d *endpoint.Description) (*matcher, bool) {
 	e := &p.settings.Extractor
 	name, labelled := d.Labels[e.EngineLabel]
 	if !labelled && e.EngineLabel == LabelEngine {
@@ -246,17 +239,16 @@ func (p *Plan) engineOf(d *endpoint.Description) (*compiledEngine, bool) {
 
 // pageAddress returns the address of an endpoint's page. The port is the first that is known: of the endpoint, of all endpoints, of the
 // engine, and that of requests.
-func (p *Plan) pageAddress(d *endpoint.Description, e *compiledEngine) netip.AddrPort {
+func (p *Plan) pageAddress(d *endpoint.Description, e *matcher) netip.AddrPort {
 	port := int(d.MetricsPort)
 	if port == 0 && p.settings.Source.Port != nil {
 		port = *p.settings.Source.Port
 	}
-	return netip.AddrPortFrom(d.Address.Addr(), uint16(cmp.Or(port, e.port, int(d.Address.Port()))))
+	return netip.AddrPortFrom(d.Address.Addr(), uint16(cmp.Or(port, e.Port, int(d.Address.Port()))))
 }
 
 // requestBytes returns the bytes of the request for a server's page.
-func (p *Plan) requestBytes(host string, e *compiledEngine) []byte {
+func (p *Plan) requestBytes(host string, e *matcher) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: text/plain;version=0.0.4\r\n\r\n", http.MethodGet,
-		e.path,
-		host, userAgent)
+		e.Path, host, userAgent)
 }

@@ -102,7 +102,7 @@ func TestCertificatesThatCannotBeRead(t *testing.T) {
 			s := DefaultSettings()
 			s.Source = tt.give
 			s.Source.Scheme = schemeHTTPS
-			_, err := CompilePlan(s, scraper.options)
+			_, err := CompilePlan(s, scraper.params.Options)
 			require.ErrorContains(t, err, tt.want)
 			assert.Same(t, before, scraper.plan.Load(), "the settings in force stay")
 		})
@@ -139,10 +139,10 @@ func TestEngineOfAnEndpoint(t *testing.T) {
 			if tt.key != "" {
 				s.Extractor.EngineLabel = tt.key
 			}
-			p, err := newPlan(s, DefaultOptions().Interval)
+			p, err := CompilePlan(s, DefaultOptions())
 			require.NoError(t, err)
 			got, known := p.engineOf(&endpoint.Description{Labels: tt.labels})
-			assert.Equal(t, tt.want, got.engine)
+			assert.Equal(t, tt.want, got.Name)
 			assert.Equal(t, tt.known, known)
 		})
 	}
@@ -151,17 +151,17 @@ func TestEngineOfAnEndpoint(t *testing.T) {
 func TestPathOfAnEngine(t *testing.T) {
 	t.Parallel()
 	s := DefaultSettings()
-	p, err := newPlan(s, DefaultOptions().Interval)
+	p, err := CompilePlan(s, DefaultOptions())
 	require.NoError(t, err)
-	assert.Equal(t, "/metrics", p.engines[EngineVLLM].path)
-	assert.Equal(t, "/prometheus/metrics", p.engines[EngineTRTLLMServe].path)
+	assert.Equal(t, "/metrics", p.engines[EngineVLLM].Path)
+	assert.Equal(t, "/prometheus/metrics", p.engines[EngineTRTLLMServe].Path)
 
 	for _, path := range []string{"/m?name[]=vllm:num_requests_running", "/metrics"} {
 		s.Source.Path = path
-		p, err = newPlan(s, DefaultOptions().Interval)
+		p, err = CompilePlan(s, DefaultOptions())
 		require.NoError(t, err)
-		assert.Equal(t, path, p.engines[EngineVLLM].path)
-		assert.Equal(t, path, p.engines[EngineTRTLLMServe].path, "a configured path is that of all engines")
+		assert.Equal(t, path, p.engines[EngineVLLM].Path)
+		assert.Equal(t, path, p.engines[EngineTRTLLMServe].Path, "a configured path is that of all engines")
 	}
 }
 
@@ -171,14 +171,14 @@ func TestPreparedSettingsTakeEffectWhenTheyAreUsed(t *testing.T) {
 	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval)
 	settings := DefaultSettings()
 	settings.Source.Interval = 5 * time.Second
-	p, err := CompilePlan(settings, s.options)
+	p, err := CompilePlan(settings, s.params.Options)
 	require.NoError(t, err)
 	assert.Equal(t, DefaultOptions().Interval, s.plan.Load().interval, "Prepare changes nothing")
 	s.SetPlan(p)
 	assert.Equal(t, Interval{Fastest: 5 * time.Second, Slowest: 5 * time.Second}, s.plan.Load().interval)
 
 	settings.Source.Scheme = "ftp"
-	_, err = CompilePlan(settings, s.options)
+	_, err = CompilePlan(settings, s.params.Options)
 	require.EqualError(t, err, `prepare scraping: scheme: "ftp" is not known: use one of http, https`)
 }
 
@@ -242,7 +242,7 @@ func scrapes(t *testing.T, change func(*Settings)) string {
 	s := DefaultSettings()
 	s.Extractor.Engines = []Engine{{Name: "mine", Waiting: Metrics{"q"}}}
 	change(&s)
-	p, err := newPlan(s, Interval{Fastest: 50 * time.Millisecond, Slowest: time.Second})
+	p, err := CompilePlan(s, Options{Interval: Interval{Fastest: 50 * time.Millisecond, Slowest: time.Second}})
 	if err != nil {
 		return err.Error()
 	}
@@ -253,7 +253,7 @@ func scrapes(t *testing.T, change func(*Settings)) string {
 	fmt.Fprint(&text, p.interval, reflect.Indirect(reflect.ValueOf(p.settings.Source.Port)))
 	for _, labels := range []map[string]string{nil, {LabelEngine: "mine"}, {LabelEngine: "another"}, {"other": "mine"}} {
 		e, known := p.engineOf(&endpoint.Description{Labels: labels})
-		gauges, err := newReading(e.matcher).readPage(strings.NewReader(page), make([]byte, maxLine))
+		gauges, err := newReading(e).readPage(strings.NewReader(page), make([]byte, maxLine))
 		fmt.Fprintf(&text, "\n%s%v %+v %v", p.requestBytes("host", e), known, gauges, err)
 		if values := gauges.Page; values != nil {
 			fmt.Fprintf(&text, " %+v %+v", values.Adapters, values.Attributes)

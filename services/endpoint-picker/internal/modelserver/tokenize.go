@@ -57,7 +57,7 @@ type sampling struct {
 // sampleTokens asks the server for the tokens of the sample in its own goroutine, if it is due.
 func (w *worker) sampleTokens(now time.Time) {
 	s := &w.sampling
-	if !w.options.ProbeTokenizers || len(w.reading.model) == 0 || s.busy.Load() {
+	if !w.params.Options.ProbeTokenizers || len(w.reading.model) == 0 || s.busy.Load() {
 		return
 	}
 	if s.again || string(w.reading.model) != s.model {
@@ -70,7 +70,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.pace.recordFailure()
 	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
 	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model),
-		timeout: w.options.Timeout}
+		timeout: w.params.Options.Timeout}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {
 		defer s.busy.Store(false)
@@ -87,12 +87,12 @@ func (w *worker) askSample(q *sampleQuestion) bool {
 	switch {
 	case w.ctx.Err() != nil: // the endpoint was removed
 	case err != nil:
-		w.log.Debug("Could not count tokens of the sample text on endpoint, used those of answers", append(fields, zap.Error(err))...)
+		w.params.Log.Debug("Could not count tokens of the sample text on endpoint, used those of answers", append(fields, zap.Error(err))...)
 		return errors.Is(err, errNoTokenizer)
-	case !w.tokenizers.RecordSampleCount(q.model, sampleBytes, tokens):
-		w.log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
+	case !w.params.Tokenizers.RecordSampleCount(q.model, sampleBytes, tokens):
+		w.params.Log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
 	default:
-		w.log.Debug("Counted tokens of the sample text on endpoint",
+		w.params.Log.Debug("Counted tokens of the sample text on endpoint",
 			append(fields, zap.Int("tokens", tokens), zap.Int("bytes", sampleBytes))...)
 	}
 	return true

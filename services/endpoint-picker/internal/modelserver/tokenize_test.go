@@ -229,7 +229,7 @@ func TestRetriesBackOff(t *testing.T) {
 	t.Parallel()
 	server := newTokenServer(t, namedPage("m"), status(http.StatusServiceUnavailable))
 	w, got := newProbingWorker(t, server.endpoint(), kubetest.Patience)
-	w.options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
+	w.params.Options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
 	configure(t, w.Scraper, DefaultSettings())
 	began := time.Now()
 	var at []time.Duration
@@ -300,7 +300,7 @@ func TestChangingNamesAreAskedForOnceASecond(t *testing.T) {
 	var pages atomic.Int64
 	server := newTokenServer(t, func(w http.ResponseWriter, r *http.Request) { namedPage(fmt.Sprint("m", pages.Add(1)))(w, r) }, text(`{"count":1000}`))
 	w, _ := newProbingWorker(t, server.endpoint(), kubetest.Patience)
-	w.options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
+	w.params.Options.Interval = Interval{Fastest: 100 * time.Millisecond, Slowest: time.Second}
 	configure(t, w.Scraper, DefaultSettings())
 	began := time.Now()
 	for i := range 200 { // 20 seconds
@@ -314,7 +314,7 @@ func TestTokenizersAreNotAskedIfTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := newTokenServer(t, namedPage("m"), vllmAnswer(t))
 	w, got := newProbingWorker(t, server.endpoint(), kubetest.Patience)
-	w.options.ProbeTokenizers = false
+	w.params.Options.ProbeTokenizers = false
 	w.scrapeAll(3)
 	assert.Empty(t, got.all())
 	assert.Zero(t, server.asked.Load())

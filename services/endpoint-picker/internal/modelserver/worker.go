@@ -24,7 +24,7 @@ type worker struct {
 	// How to scrape.
 	plan      *Plan
 	described *endpoint.Description
-	engine    *compiledEngine
+	engine    *matcher
 	request   []byte
 	target    netip.AddrPort
 	reading   *reading
@@ -44,7 +44,7 @@ func (w *worker) scrapeOnce(began time.Time) {
 	if w.ctx.Err() != nil {
 		return // the endpoint was removed
 	}
-	w.observer.ObserveScrape(w.clock.Now().Sub(began), err)
+	w.params.Observer.ObserveScrape(w.params.Clock.Now().Sub(began), err)
 	if err != nil {
 		w.recordFailure(mark, began, err)
 		return
@@ -55,11 +55,11 @@ func (w *worker) scrapeOnce(began time.Time) {
 
 func (w *worker) recordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	w.RecordPage(mark, g)
-	w.outliers.OnScrape(w.endpoint)
+	w.params.Outliers.OnScrape(w.endpoint)
 	w.failingSince = time.Time{}
 	if w.staleLogged {
 		w.staleLogged = false
-		w.log.Info("Recovered metrics of endpoint", w.logFields()...)
+		w.params.Log.Info("Recovered metrics of endpoint", w.logFields()...)
 	}
 }
 
@@ -67,13 +67,13 @@ func (w *worker) recordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err error) {
 	w.RecordFailure(mark)
 	if errors.Is(err, errRefused) {
-		w.outliers.OnScrapeRefused(w.endpoint)
+		w.params.Outliers.OnScrapeRefused(w.endpoint)
 		w.sampling.again = true
 	}
 	if w.failingSince.IsZero() {
 		w.failingSince = began
 	}
-	if w.staleLogged || began.Sub(w.failingSince) < w.options.StaleAfter {
+	if w.staleLogged || began.Sub(w.failingSince) < w.params.Options.StaleAfter {
 		return
 	}
 	w.staleLogged = true
@@ -82,7 +82,7 @@ func (w *worker) recordFailure(mark endpoint.ScrapeStart, began time.Time, err e
 			"--model-server-metrics-port and --model-server-metrics-path",
 			err, w.plan.settings.Extractor.EngineLabel)
 	}
-	w.log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.logFields(), zap.Error(err))...)
+	w.params.Log.Warn("Lost metrics of endpoint, preferred other endpoints", append(w.logFields(), zap.Error(err))...)
 }
 
 // refreshTarget applies changes of the configuration and of the endpoint's description since the last scrape.
@@ -97,8 +97,8 @@ func (w *worker) refreshTarget() {
 	}
 	engine, known := p.engineOf(d)
 	if !known {
-		w.log.Warn("Could not find engine of endpoint, used the default", append(w.logFields(),
-			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.engine))...)
+		w.params.Log.Warn("Could not find engine of endpoint, used the default", append(w.logFields(),
+			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.Name))...)
 	}
 	w.plan, w.described = p, d
 	target := p.pageAddress(d, engine)
@@ -109,13 +109,13 @@ func (w *worker) refreshTarget() {
 		w.hangUp()
 		w.target = target
 	}
-	w.engine, w.reading, w.onlyWaiting = engine, newReading(engine.matcher), len(engine.running) == 0
+	w.engine, w.reading, w.onlyWaiting = engine, newReading(engine), len(engine.running) == 0
 	w.request = p.requestBytes(w.target.String(), engine)
 }
 
 // readPage reads the page, over the existing connection or a new one.
 func (w *worker) readPage() (endpoint.Gauges, error) {
-	deadline := time.Now().Add(w.options.Timeout)
+	deadline := time.Now().Add(w.params.Options.Timeout)
 	w.worked = 0
 	for {
 		reused := w.conn != nil

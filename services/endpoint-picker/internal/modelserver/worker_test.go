@@ -292,7 +292,7 @@ func TestPortOfThePage(t *testing.T) {
 			settings := DefaultSettings()
 			settings.Source.Port = tt.source.Port
 			settings.Extractor.Engines = []Engine{{Name: EngineTriton, Waiting: Metrics{"nv_inference_pending_request_count"}, KVUsage: Metrics{"own"}}}
-			p, err := newPlan(settings, DefaultOptions().Interval)
+			p, err := CompilePlan(settings, DefaultOptions())
 			require.NoError(t, err)
 			d := &endpoint.Description{MetricsPort: tt.own, Labels: map[string]string{LabelEngine: tt.engine}}
 			d.Address = netip.MustParseAddrPort("10.0.0.1:8000")
