@@ -56,9 +56,7 @@ type RulesParams struct {
 // may appear later. If both groups serve a kind, the old group is ignored. An unreadable object is reported once for each of
 // its versions, and does not affect the others.
 type Rules struct {
-	log        *zap.Logger
-	patience   time.Duration
-	interval   time.Duration
+	params     RulesParams
 	objectives *ruleKind[pool.Objective]
 	rewrites   *ruleKind[pool.RewriteObject]
 	dirty      chan struct{}
@@ -77,14 +75,7 @@ type poolRules struct {
 
 // NewRules returns informers. Run starts them.
 func NewRules(p RulesParams) *Rules {
-	r := &Rules{
-		log:      p.Log,
-		patience: p.Patience,
-		interval: p.PollInterval,
-		dirty:    make(chan struct{}, 1),
-		ready:    make(chan struct{}),
-		pools:    map[string]*poolRules{},
-	}
+	r := &Rules{params: p, dirty: make(chan struct{}, 1), ready: make(chan struct{}), pools: map[string]*poolRules{}}
 	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o pool.RuleObject) (*pool.Objective, string, error) {
 		objective, err := pool.ReadObjective(o)
 		return objective, "", err
@@ -133,9 +124,9 @@ func (r *Rules) Run(ctx context.Context) {
 		running.Go(func() { o.Run(ctx) })
 		synced = append(synced, o.HasSynced)
 	}
-	impatient := time.AfterFunc(r.patience, func() {
+	impatient := time.AfterFunc(r.params.Patience, func() {
 		r.readyOnce.Do(func() {
-			r.log.Warn("Could not read objectives and rewrites in time, continued without them")
+			r.params.Log.Warn("Could not read objectives and rewrites in time, continued without them")
 			close(r.ready)
 		})
 	})
@@ -150,7 +141,7 @@ func (r *Rules) Run(ctx context.Context) {
 // objects was installed or removed.
 func (r *Rules) followChanges(ctx context.Context) {
 	for {
-		again := r.interval
+		again := r.params.PollInterval
 		if !r.readRules() {
 			again = min(again, listInterval)
 		}

@@ -379,10 +379,10 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newRulesWorld(t, rulesGroup)
-		w.watcher.patience = 5 * time.Second
+		w.watcher.params.Patience = 5 * time.Second
 		kubetest.FailAlways(w.client, "list", objectivesResource, apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		w.run(t)
-		time.Sleep(w.watcher.patience - time.Nanosecond)
+		time.Sleep(w.watcher.params.Patience - time.Nanosecond)
 		require.ErrorIs(t, w.watcher.CheckReady(), ErrRulesNotRead)
 		time.Sleep(2 * time.Nanosecond)
 		require.NoError(t, w.watcher.CheckReady())

@@ -47,23 +47,19 @@ type Params struct {
 
 // Node is this replica. New returns it, OpenListener opens its port, and Run serves.
 type Node struct {
-	log         *zap.Logger
-	flag        string
-	bindAddress string
-	addresses   []string
-	tls         bool
-	instance    string // identifies this process
-	started     time.Time
-	resolver    resolver
-	client      *http.Client
-	server      *http.Server
-	limiter     *connlimit.Limiter
-	turns       *turns
-	listener    net.Listener
-	stopped     chan struct{} // closed when events are not served any more
-	silence     time.Duration
-	patience    time.Duration // with endpoints that have no page
-	pending     pendingBytes
+	params   Params
+	instance string // identifies this process
+	started  time.Time
+	resolver resolver
+	client   *http.Client
+	server   *http.Server
+	limiter  *connlimit.Limiter
+	turns    *turns
+	listener net.Listener
+	stopped  chan struct{} // closed when events are not served any more
+	silence  time.Duration
+	patience time.Duration // with endpoints that have no page
+	pending  pendingBytes
 
 	mu         sync.Mutex
 	members    map[string]*Member
@@ -74,9 +70,8 @@ type Node struct {
 // New returns a Node without pools.
 func New(p Params) *Node {
 	n := &Node{
-		log: p.Log, flag: p.Flag, bindAddress: p.BindAddress, addresses: p.Addresses, tls: p.TLS != nil, instance: rand.Text(),
-		started: time.Now(), resolver: net.DefaultResolver, limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}),
-		turns:   newTurns(),
+		params: p, instance: rand.Text(), started: time.Now(), resolver: net.DefaultResolver,
+		limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
 		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending},
 		members: map[string]*Member{}, changed: make(chan struct{}),
 	}
@@ -102,7 +97,7 @@ func New(p Params) *Node {
 // while it runs.
 func (n *Node) JoinPool(title string, x *estimate.Estimator, s snapshots) *Member {
 	m := &Member{
-		node: n, title: title, log: n.log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s,
+		node: n, title: title, log: n.params.Log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s,
 		publisher: newPublisher(n.elapsedTime, &n.pending),
 		asking:    newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
 	}
@@ -136,7 +131,7 @@ func (n *Node) elapsedTime() time.Duration { return n.sinceStart(time.Now()) }
 func (n *Node) sinceStart(now time.Time) time.Duration { return now.Sub(n.started) }
 
 func (n *Node) scheme() string {
-	if n.tls {
+	if n.params.TLS != nil {
 		return "https"
 	}
 	return "http"
@@ -144,12 +139,12 @@ func (n *Node) scheme() string {
 
 // OpenListener opens the port.
 func (n *Node) OpenListener() error {
-	l, err := net.Listen("tcp", n.bindAddress)
+	l, err := net.Listen("tcp", n.params.BindAddress)
 	if err != nil {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
 	n.listener = l
-	n.log.Info("Started listening", zap.String(logging.KeyAddress, n.ListenAddress()), zap.String("flag", n.flag))
+	n.params.Log.Info("Started listening", zap.String(logging.KeyAddress, n.ListenAddress()), zap.String("flag", n.params.Flag))
 	return nil
 }
 
@@ -175,7 +170,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	limited := n.limiter.Listener(n.listener)
 	serve := func() error { return n.server.Serve(limited) }
-	if n.tls {
+	if n.params.TLS != nil {
 		serve = func() error { return n.server.ServeTLS(limited, "", "") }
 	}
 	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
@@ -197,7 +192,7 @@ func (n *Node) resolveAddresses(ctx context.Context) {
 			reported = ""
 		case err.Error() != reported:
 			n.useNone() // nobody waits for replicas that cannot be found
-			n.log.Warn("Could not look up the replicas of the picker, kept the last addresses: check --replica-addresses", zap.Error(err))
+			n.params.Log.Warn("Could not look up the replicas of the picker, kept the last addresses: check --replica-addresses", zap.Error(err))
 			reported = err.Error()
 		}
 		select {
@@ -214,7 +209,7 @@ func (n *Node) lookupReplicas(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	found := []string{}
-	for _, address := range n.addresses {
+	for _, address := range n.params.Addresses {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("address of replicas: %w", err)
@@ -234,7 +229,7 @@ func (n *Node) lookupReplicas(ctx context.Context) ([]string, error) {
 	slices.Sort(found)
 	found = slices.Compact(found)
 	if len(found) > maxReaders {
-		n.log.Warn("There are more addresses than replicas can be, used the first ones: check --replica-addresses",
+		n.params.Log.Warn("There are more addresses than replicas can be, used the first ones: check --replica-addresses",
 			zap.Int("addresses", len(found)))
 		found = found[:maxReaders]
 	}

@@ -145,7 +145,7 @@ func (r *replica) heardNothing() string {
 // start runs the replica until its stop, or the end of the test.
 func (r *replica) start(t testing.TB, addresses ...string) {
 	t.Helper()
-	r.addresses = addresses
+	r.params.Addresses = addresses
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.member.Run(ctx) })
@@ -504,7 +504,7 @@ func TestLookup(t *testing.T) {
 	h.err = errors.New("servfail")
 	_, err = n.lookupReplicas(t.Context())
 	require.ErrorContains(t, err, "servfail")
-	n.addresses = []string{"no port"}
+	n.params.Addresses = []string{"no port"}
 	_, err = n.lookupReplicas(t.Context())
 	assert.Error(t, err)
 }

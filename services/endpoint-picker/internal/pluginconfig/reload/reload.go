@@ -62,12 +62,7 @@ type reporter interface {
 
 // Reloader holds the configuration.
 type Reloader struct {
-	source   Source
-	options  pluginconfig.Options
-	log      *zap.Logger
-	observer observer
-	reporter reporter
-
+	params   Params
 	prepare  Preparer
 	current  atomic.Pointer[pluginconfig.Config]
 	follower *follow.Follower[[]byte]
@@ -84,8 +79,7 @@ type Params struct {
 
 // New returns a Reloader with the default configuration. It reads nothing until LoadFirst.
 func New(p Params) *Reloader {
-	r := &Reloader{source: p.Source, options: p.Options, log: p.Log, observer: p.Observer, reporter: p.Reporter}
-	r.prepare = func(*pluginconfig.Config) (func(), error) { return func() {}, nil }
+	r := &Reloader{params: p, prepare: func(*pluginconfig.Config) (func(), error) { return func() {}, nil }}
 	r.current.Store(pluginconfig.Default(p.Options))
 	return r
 }
@@ -119,11 +113,11 @@ func Read(ctx context.Context, s Source, o pluginconfig.Options) (*Loaded, error
 // of an invalid text, or of a part that cannot use it.
 func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 	switch {
-	case r.source == nil:
+	case r.params.Source == nil:
 		first = &Loaded{Config: r.Current()}
 	case first == nil:
 		var err error
-		if first, err = Read(ctx, r.source, r.options); err != nil {
+		if first, err = Read(ctx, r.params.Source, r.params.Options); err != nil {
 			return err
 		}
 	}
@@ -132,8 +126,8 @@ func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	r.publishConfig(first.Config, publish)
-	if r.source != nil {
-		r.follower = follow.New(&text{r}, r.source.Interval(), first.Text)
+	if r.params.Source != nil {
+		r.follower = follow.New(&text{r}, r.params.Source.Interval(), first.Text)
 	}
 	return nil
 }
@@ -149,13 +143,13 @@ func (r *Reloader) Run(ctx context.Context) {
 func (r *Reloader) publishConfig(c *pluginconfig.Config, publish func()) {
 	publish()
 	r.current.Store(c)
-	r.observer.ConfigLoaded(c.Hash)
-	if r.source == nil {
+	r.params.Observer.ConfigLoaded(c.Hash)
+	if r.params.Source == nil {
 		return
 	}
-	r.log.Info("Loaded configuration", zap.Stringer("source", r.source), zap.String("hash", c.Hash))
+	r.params.Log.Info("Loaded configuration", zap.Stringer("source", r.params.Source), zap.String("hash", c.Hash))
 	for _, w := range c.Warnings {
-		r.log.Warn("Configuration has a warning", zap.Stringer("source", r.source), zap.Stringer("warning", w))
+		r.params.Log.Warn("Configuration has a warning", zap.Stringer("source", r.params.Source), zap.Stringer("warning", w))
 	}
 }
 
@@ -164,9 +158,9 @@ type text struct{ *Reloader }
 
 // Read reads the text. An outage of the cluster says nothing about it.
 func (t *text) Read(ctx context.Context) ([]byte, error) {
-	read, err := t.source.Read(ctx)
+	read, err := t.params.Source.Read(ctx)
 	if err != nil && !errors.Is(err, ErrUnusable) {
-		t.log.Debug("Could not read configuration", zap.Stringer("source", t.source), zap.Error(err))
+		t.params.Log.Debug("Could not read configuration", zap.Stringer("source", t.params.Source), zap.Error(err))
 		return nil, follow.Unavailable(err)
 	}
 	return read, err
@@ -177,7 +171,7 @@ func (t *text) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
 
 // Apply compiles the text, prepares every part, and only then publishes the configuration.
 func (t *text) Apply(read []byte) error {
-	o := t.options
+	o := t.params.Options
 	o.Previous = t.Current()
 	c, err := pluginconfig.Load(read, o)
 	if err != nil {
@@ -188,15 +182,15 @@ func (t *text) Apply(read []byte) error {
 		return follow.Retry(err) // files that the text names may change
 	}
 	t.publishConfig(c, publish)
-	t.reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", t.source, c.Hash))
+	t.params.Reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", t.params.Source, c.Hash))
 	return nil
 }
 
 // Reject reports that the last good configuration stays in force.
 func (t *text) Reject(err error) {
-	t.observer.ConfigFailed()
-	t.log.Warn("Rejected configuration, kept the last valid one",
-		zap.Stringer("source", t.source), zap.String("hash", t.Current().Hash), zap.Error(err))
-	t.reporter.Event(corev1.EventTypeWarning, ReasonInvalid,
-		fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.source, err))
+	t.params.Observer.ConfigFailed()
+	t.params.Log.Warn("Rejected configuration, kept the last valid one",
+		zap.Stringer("source", t.params.Source), zap.String("hash", t.Current().Hash), zap.Error(err))
+	t.params.Reporter.Event(corev1.EventTypeWarning, ReasonInvalid,
+		fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.params.Source, err))
 }

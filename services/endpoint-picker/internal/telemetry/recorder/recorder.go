@@ -62,9 +62,7 @@ type observer interface {
 
 // Recorder writes the recording of all pools.
 type Recorder struct {
-	log       *zap.Logger
-	observer  observer
-	clock     clock.WithTicker
+	params    Params
 	keys      *keys
 	startTime time.Time
 	queue     chan *queuedRequest
@@ -95,7 +93,7 @@ func New(p Params) (*Recorder, error) {
 		return nil, err
 	}
 	return &Recorder{
-		log: p.Log, observer: p.Observer, clock: p.Clock, keys: k, startTime: p.Clock.Now(), queue: make(chan *queuedRequest, queueLength),
+		params: p, keys: k, startTime: p.Clock.Now(), queue: make(chan *queuedRequest, queueLength),
 		files: files{path: p.Path, maxBytes: int64(p.MaxBytes), open: openFile}, endpoints: map[endpoint.Identity]int{},
 	}, nil
 }
@@ -128,13 +126,13 @@ func (p *Pool) ObserveRequest(x *request.Record) {
 		loss = LostPrompt
 	}
 	if loss != "" {
-		p.recorder.observer.RequestsLost(loss, 1)
+		p.recorder.params.Observer.RequestsLost(loss, 1)
 		return
 	}
 	select {
 	case p.recorder.queue <- p.newQueuedRequest(x, output):
 	default:
-		p.recorder.observer.RequestsLost(LostBusy, 1)
+		p.recorder.params.Observer.RequestsLost(LostBusy, 1)
 	}
 }
 
@@ -186,7 +184,7 @@ func sinceMilliseconds(from, to time.Time) float64 {
 
 // Run writes the recording until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	ticker := r.clock.NewTicker(flushInterval)
+	ticker := r.params.Clock.NewTicker(flushInterval)
 	defer ticker.Stop()
 	defer r.files.closeFile()
 	if err := r.files.openNext(); err != nil {
@@ -220,15 +218,15 @@ func (r *Recorder) drainQueue() {
 
 // addLine appends the line of a request to the batch, and writes the batch if it is full.
 func (r *Recorder) addLine(p *queuedRequest) {
-	if r.failing && r.clock.Now().Before(r.retryAt) {
-		r.observer.RequestsLost(LostFile, 1)
+	if r.failing && r.params.Clock.Now().Before(r.retryAt) {
+		r.params.Observer.RequestsLost(LostFile, 1)
 		return
 	}
 	number := r.endpointNumber(p.endpoint)
 	p.Model, p.Endpoint, p.Hashes = r.keys.hashValue(kindModel, p.model), &number, r.promptHashes(p)
 	line, err := json.Marshal(&p.RecordedRequest)
 	if err != nil {
-		r.observer.RequestsLost(LostPrompt, 1) // unreachable: all its values can be written
+		r.params.Observer.RequestsLost(LostPrompt, 1) // unreachable: all its values can be written
 		return
 	}
 	r.batch = append(append(r.batch, line...), '\n')
@@ -275,24 +273,24 @@ func (r *Recorder) flushBatch() {
 	n := r.lines
 	r.batch, r.lines = r.batch[:0], 0
 	if err != nil {
-		r.observer.RequestsLost(LostFile, n)
+		r.params.Observer.RequestsLost(LostFile, n)
 		r.startPause(err)
 		return
 	}
-	r.observer.RequestsRecorded(n)
+	r.params.Observer.RequestsRecorded(n)
 	if r.failing {
 		r.failing = false
-		r.log.Info("Resumed recording", zap.String("path", r.files.path))
+		r.params.Log.Info("Resumed recording", zap.String("path", r.files.path))
 	}
 }
 
 // startPause begins a pause. It logs the first error of an outage.
 func (r *Recorder) startPause(err error) {
 	if !r.failing {
-		r.log.Warn("Could not write the recording. Requests are served, but not recorded: free space, or make the file writable",
+		r.params.Log.Warn("Could not write the recording. Requests are served, but not recorded: free space, or make the file writable",
 			zap.String("path", r.files.path), zap.Error(err))
 	}
-	r.failing, r.retryAt = true, r.clock.Now().Add(retryInterval)
+	r.failing, r.retryAt = true, r.params.Clock.Now().Add(retryInterval)
 }
 
 // modelOf returns the model that the server was asked for.
