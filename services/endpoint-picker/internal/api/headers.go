@@ -2,7 +2,8 @@ package api
 
 // A Header is one header field. Its name is in lower case.
 type Header struct {
-	Name, Value string
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Headers are header fields in their original order.

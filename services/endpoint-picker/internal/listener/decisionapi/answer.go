@@ -13,13 +13,13 @@ import (
 
 // Answer is the answer to a pick.
 type Answer struct {
-	ID            string     `json:"id"`
-	Endpoints     []Endpoint `json:"endpoints"`             // best first
-	Model         string     `json:"model,omitempty"`       // to request from the server, if it is another one
-	SetHeaders    []Header   `json:"set_headers,omitempty"` // of the request
-	RemoveHeaders []string   `json:"remove_headers,omitempty"`
-	OutcomeURL    string     `json:"outcome_url"`
-	Expires       float64    `json:"expires_seconds"`
+	ID            string      `json:"id"`
+	Endpoints     []Endpoint  `json:"endpoints"`             // best first
+	Model         string      `json:"model,omitempty"`       // to request from the server, if it is another one
+	SetHeaders    api.Headers `json:"set_headers,omitempty"` // of the request
+	RemoveHeaders []string    `json:"remove_headers,omitempty"`
+	OutcomeURL    string      `json:"outcome_url"`
+	Expires       float64     `json:"expires_seconds"`
 }
 
 // Endpoint is a candidate of a pick.
@@ -29,12 +29,6 @@ type Endpoint struct {
 	Score   float64 `json:"score"`
 	Wait    float64 `json:"wait_seconds"`  // estimated, to the first token
 	Cached  int     `json:"cached_tokens"` // of the prompt, estimated
-}
-
-// Header is a header field.
-type Header struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 // A Problem says why a call was refused.
@@ -108,14 +102,6 @@ func endpointsOf(ranking []request.Score) []Endpoint {
 			Address: s.Endpoint.Address(), Pod: s.Endpoint.Server().Name, Score: finiteOrZero(s.Total), Wait: finiteOrZero(s.Wait),
 			Cached: s.Matched,
 		}
-	}
-	return list
-}
-
-func headersOf(h api.Headers) []Header {
-	list := make([]Header, len(h))
-	for i := range h {
-		list[i] = Header(h[i])
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package decisionapi
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,13 +16,18 @@ type fieldReader struct {
 	problem *Problem
 }
 
-// readObject reads an object. It calls f for each field whose value is not null; f must read the value, or return false for an
-// unknown field. known are the names of all fields.
-func readObject(text []byte, known []string, f func(r *fieldReader, name string) bool) *Problem {
+// A field is a field of an object that is read into a T. Its function reads the value; the path names the field in problems.
+type field[T any] struct {
+	name string
+	read func(r *fieldReader, path string, into *T)
+}
+
+// readObject reads a text, which must be an object with known fields.
+func readObject[T any](text []byte, known []field[T], into *T) *Problem {
 	r := &fieldReader{}
 	r.Reset(text)
 	if r.NextKind() == api.Object {
-		r.readMembers("", known, f)
+		readFields(r, "", known, into)
 	} else if r.Err() == nil {
 		return fieldProblem("", "the body is not a JSON object")
 	}
@@ -33,8 +39,28 @@ func readObject(text []byte, known []string, f func(r *fieldReader, name string)
 	return r.problem
 }
 
-// readMembers reads the next value, which must be an object, as readObject does. Names in problems begin with a prefix.
-func (r *fieldReader) readMembers(prefix string, known []string, f func(r *fieldReader, name string) bool) {
+// readFields reads the next value, which must be an object with known fields. Paths begin with a prefix.
+func readFields[T any](r *fieldReader, prefix string, known []field[T], into *T) {
+	r.readMembers(prefix, func(path, name string) {
+		i := slices.IndexFunc(known, func(f field[T]) bool { return f.name == name })
+		if i < 0 {
+			r.setProblem(fieldProblem(path, "unknown field: %s", useOneOf(fieldNames(known))))
+			return
+		}
+		known[i].read(r, path, into)
+	})
+}
+
+func fieldNames[T any](known []field[T]) (names []string) {
+	for _, f := range known {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// readMembers reads the next value, which must be an object. It calls f for each member whose value is not null; f must read the value.
+// Paths begin with a prefix.
+func (r *fieldReader) readMembers(prefix string, f func(path, name string)) {
 	if !r.expectKind(prefix, api.Object, "an object") || !r.EnterValue() {
 		return
 	}
@@ -42,8 +68,8 @@ func (r *fieldReader) readMembers(prefix string, known []string, f func(r *field
 		name := string(key[:min(len(key), maxName)])
 		if r.NextKind() == api.Null {
 			r.SkipValue()
-		} else if !f(r, name) {
-			r.setProblem(fieldProblem(joinPath(prefix, name), "unknown field: %s", useOneOf(known)))
+		} else {
+			f(joinPath(prefix, name), name)
 		}
 	}
 }

@@ -53,66 +53,51 @@ func parseID(text []byte) (i id, ok bool) {
 
 // outcome is a report about a pick.
 type outcome struct {
-	id       id
-	event    string
-	status   int    // of the response, 0 if it is not given
-	endpoint string // that served; empty: the picked one
-	first    float64
-	hasFirst bool
-	usage    request.Usage
+	id         id
+	identified bool // it has an id
+	event      string
+	status     int    // of the response, 0 if it is not given
+	endpoint   string // that served; empty: the picked one
+	first      float64
+	hasFirst   bool
+	usage      request.Usage
 }
 
-// outcomeFields are the names of the fields of a report, for messages.
-var outcomeFields = []string{
-	"id", "event", "status", "endpoint", "first_token_seconds", "prompt_tokens", "completion_tokens", "cached_tokens",
+var outcomeFields = []field[outcome]{
+	{"id", func(r *fieldReader, path string, o *outcome) {
+		o.id, o.identified = parseID(r.readString(path, maxName))
+	}},
+	{"event", func(r *fieldReader, path string, o *outcome) { o.event = r.readText(path, maxEvent) }},
+	{"status", readStatus},
+	{"endpoint", func(r *fieldReader, path string, o *outcome) { o.endpoint = r.readText(path, maxEndpoint) }},
+	{"first_token_seconds", func(r *fieldReader, path string, o *outcome) { o.first, o.hasFirst = r.readSeconds(path), true }},
+	{"prompt_tokens", func(r *fieldReader, path string, o *outcome) {
+		o.usage.Prompt, o.usage.Known = r.readInteger(path, maxTokens), true
+	}},
+	{"completion_tokens", func(r *fieldReader, path string, o *outcome) {
+		o.usage.Output, o.usage.Known = r.readInteger(path, maxTokens), true
+	}},
+	{"cached_tokens", func(r *fieldReader, path string, o *outcome) {
+		o.usage.Cached, o.usage.CachedKnown, o.usage.Known = r.readInteger(path, maxTokens), true, true
+	}},
+}
+
+func readStatus(r *fieldReader, path string, o *outcome) {
+	if o.status = r.readInteger(path, mostStatus); r.problem == nil && o.status < leastStatus {
+		r.setProblem(fieldProblem(path, "it is not a number from %d to %d", leastStatus, mostStatus))
+	}
 }
 
 // readOutcome reads a report.
 func readOutcome(text []byte) (*outcome, *Problem) {
-	o, identified := &outcome{}, false
-	problem := readObject(text, outcomeFields, func(r *fieldReader, name string) bool {
-		switch name {
-		case "id":
-			o.id, identified = parseID(r.readString(name, maxName))
-		case "event":
-			o.event = r.readText(name, maxEvent)
-		case "status":
-			if o.status = r.readInteger(name, mostStatus); r.problem == nil && o.status < leastStatus {
-				r.setProblem(fieldProblem(name, "it is not a number from %d to %d", leastStatus, mostStatus))
-			}
-		case "endpoint":
-			o.endpoint = r.readText(name, maxEndpoint)
-		case "first_token_seconds":
-			o.first, o.hasFirst = r.readSeconds(name), true
-		default:
-			return o.readTokens(r, name)
-		}
-		return true
-	})
-	switch {
-	case problem != nil:
+	o := &outcome{}
+	if problem := readObject(text, outcomeFields, o); problem != nil {
 		return nil, problem
-	case !identified:
+	}
+	if !o.identified {
 		return nil, fieldProblem("id", "it is not the id of a pick: 32 hexadecimal digits")
 	}
 	return o, o.checkComplete()
-}
-
-// readTokens reads a field with a number of tokens. It returns false for others.
-func (o *outcome) readTokens(r *fieldReader, name string) bool {
-	u := &o.usage
-	switch name {
-	case "prompt_tokens":
-		u.Prompt = r.readInteger(name, maxTokens)
-	case "completion_tokens":
-		u.Output = r.readInteger(name, maxTokens)
-	case "cached_tokens":
-		u.Cached, u.CachedKnown = r.readInteger(name, maxTokens), true
-	default:
-		return false
-	}
-	u.Known = true
-	return true
 }
 
 // checkComplete checks a whole report, and completes it.

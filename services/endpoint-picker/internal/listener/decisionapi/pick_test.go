@@ -88,7 +88,7 @@ func TestPick_Answer(t *testing.T) {
 			{Address: "10.0.0.1:8000", Pod: "ns/model", Score: 0, Wait: 0.5, Cached: 16},
 			{Address: "10.0.0.2:8000", Pod: "ns/model", Score: -1, Wait: 0.5, Cached: 16},
 		},
-		SetHeaders: []Header{{Name: "x-request-id", Value: "new"}}, RemoveHeaders: []string{"x-llm-d-model-name-rewrite"},
+		SetHeaders: api.Headers{{Name: "x-request-id", Value: "new"}}, RemoveHeaders: []string{"x-llm-d-model-name-rewrite"},
 	}, a)
 	assert.Equal(t, []bool{false}, r.pool.late)
 	assert.Len(t, r.pick("", `{}`).Endpoints, usualEndpoints)

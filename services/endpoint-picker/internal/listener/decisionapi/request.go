@@ -28,15 +28,8 @@ const (
 	maxBlockTokens = 4096
 )
 
-// Names for messages: those of the query and of the object of a pick, and of its conversation.
-var (
-	pickParameters = []string{"n", "pool", "first_token", "wait"}
-	pickFields     = []string{
-		"path", "headers", "body", "body_base64", "model", "cache_salt", "stream", "prompt_tokens", "prompt_blocks", "block_tokens",
-		"conversation",
-	}
-	conversationFields = []string{"opening", "asked", "history"}
-)
+// pickParameters are the parameters of the query of a pick, for messages.
+var pickParameters = []string{"n", "pool", "first_token", "wait"}
 
 // headerPath marks the raw form of a pick: its body is the body of the request, and its headers are those of the request.
 const headerPath = "X-Original-Path"
@@ -108,14 +101,12 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*pickRequest, *Problem) 
 
 // readObject reads a pick in the form of an object.
 func (s *Server) readObject(text []byte) (*pickRequest, *Problem) {
-	o := &pickObject{size: prefixindex.BlockTokens}
-	problem := readObject(text, pickFields, func(r *fieldReader, name string) bool {
-		return s.readBodyField(r, name, o, len(text)) || o.readDigestField(r, name)
-	})
+	o := &pickObject{wanted: s.options.Wanted, length: len(text), size: prefixindex.BlockTokens}
+	if problem := readObject(text, pickFields, o); problem != nil {
+		return nil, problem
+	}
 	d := &o.digest
 	switch {
-	case problem != nil:
-		return nil, problem
 	case o.digested && o.bodyField != "":
 		return nil, fieldProblem(o.bodyField, "a pick has a body, or prompt_tokens and prompt_blocks: leave one of them out")
 	case o.digested:
@@ -131,55 +122,46 @@ func (s *Server) readObject(text []byte) (*pickRequest, *Problem) {
 type pickObject struct {
 	pickRequest
 
+	wanted    *request.WantedHeaders
+	length    int    // of its text, and the maximum length of the body
 	bodyField string // the field that had it; empty for none
 	digest    api.Digest
 	digested  bool // the pick has a digest
 	size      int  // of its blocks, in tokens
 }
 
-// readBodyField reads a field of a pick with a body. It returns false for others.
-func (s *Server) readBodyField(r *fieldReader, name string, o *pickObject, most int) bool {
-	switch name {
-	case "path":
-		o.Path = r.readText(name, maxPath)
-	case "headers":
-		r.readMembers(name, nil, func(r *fieldReader, header string) bool {
-			s.readHeader(r, header, &o.pickRequest)
-			return true
-		})
-	case "body":
-		o.bodyField, o.body = name, r.readString(name, most)
-	case "body_base64":
-		o.bodyField, o.body = name, r.readBase64(name, most)
-	default:
-		return false
-	}
-	return true
+var pickFields = []field[pickObject]{
+	{"path", func(r *fieldReader, path string, o *pickObject) { o.Path = r.readText(path, maxPath) }},
+	{"headers", func(r *fieldReader, path string, o *pickObject) {
+		r.readMembers(path, func(path, name string) { r.readHeader(path, name, o) })
+	}},
+	{"body", func(r *fieldReader, path string, o *pickObject) {
+		o.bodyField, o.body = path, r.readString(path, o.length)
+	}},
+	{"body_base64", func(r *fieldReader, path string, o *pickObject) {
+		o.bodyField, o.body = path, r.readBase64(path, o.length)
+	}},
+	{"model", func(r *fieldReader, path string, o *pickObject) { o.digest.Model = r.readText(path, api.MaxModel) }},
+	{"cache_salt", func(r *fieldReader, path string, o *pickObject) { o.digest.Salt = r.readText(path, maxSalt) }},
+	{"stream", func(r *fieldReader, path string, o *pickObject) { o.digest.Stream = r.readBool(path) }},
+	{"prompt_tokens", func(r *fieldReader, path string, o *pickObject) {
+		o.digested, o.digest.Tokens = true, r.readInteger(path, maxTokens)
+	}},
+	{"prompt_blocks", func(r *fieldReader, path string, o *pickObject) {
+		o.digested = true
+		r.readHashes(path, &o.digest)
+	}},
+	{"block_tokens", func(r *fieldReader, path string, o *pickObject) { o.size = r.readInteger(path, maxBlockTokens) }},
+	{"conversation", func(r *fieldReader, path string, o *pickObject) {
+		readFields(r, path, conversationFields, &o.digest.Turns)
+	}},
 }
 
-// readDigestField reads a field of a digest. It returns false for others.
-func (o *pickObject) readDigestField(r *fieldReader, name string) bool {
-	d := &o.digest
-	switch name {
-	case "model":
-		d.Model = r.readText(name, api.MaxModel)
-	case "cache_salt":
-		d.Salt = r.readText(name, maxSalt)
-	case "stream":
-		d.Stream = r.readBool(name)
-	case "prompt_tokens":
-		o.digested, d.Tokens = true, r.readInteger(name, maxTokens)
-	case "prompt_blocks":
-		o.digested = true
-		r.readHashes(name, d)
-	case "block_tokens":
-		o.size = r.readInteger(name, maxBlockTokens)
-	case "conversation":
-		r.readConversation(name, &d.Turns)
-	default:
-		return false
-	}
-	return true
+// conversationFields are the lengths of a conversation, in blocks.
+var conversationFields = []field[api.Turns]{
+	{"opening", func(r *fieldReader, path string, t *api.Turns) { t.Opening = r.readInteger(path, maxHashes) }},
+	{"asked", func(r *fieldReader, path string, t *api.Turns) { t.Asked = r.readInteger(path, maxHashes) }},
+	{"history", func(r *fieldReader, path string, t *api.Turns) { t.History = r.readInteger(path, maxHashes) }},
 }
 
 // checkDigest checks a whole digest, and completes it.
@@ -201,30 +183,29 @@ func checkDigest(d *api.Digest, size int) *Problem {
 }
 
 // readHeader reads the value of a header: a string, or a list of strings.
-func (s *Server) readHeader(r *fieldReader, name string, q *pickRequest) {
+func (r *fieldReader) readHeader(path, name string, o *pickObject) {
 	if r.NextKind() != api.Array {
-		s.readHeaderValue(r, name, q)
+		r.readHeaderValue(path, name, o)
 		return
 	}
 	for r.EnterValue(); r.NextElement() && r.problem == nil; {
-		s.readHeaderValue(r, name, q)
+		r.readHeaderValue(path, name, o)
 	}
 }
 
 // readHeaderValue reads one value of a header. One that has no effect may have any length.
-func (s *Server) readHeaderValue(r *fieldReader, name string, q *pickRequest) {
-	field, wanted := "headers."+name, s.options.Wanted
+func (r *fieldReader) readHeaderValue(path, name string, o *pickObject) {
 	name = strings.ToLower(name)
-	if name != request.HeaderRequestID && name != request.HeaderTrace && wanted.FindHeader([]byte(name)) == nil {
-		if r.expectKind(field, api.String, "a string, or a list of strings") {
+	if name != request.HeaderRequestID && name != request.HeaderTrace && o.wanted.FindHeader([]byte(name)) == nil {
+		if r.expectKind(path, api.String, "a string, or a list of strings") {
 			r.SkipValue()
 		}
 		return
 	}
-	value := r.readText(field, maxHeader)
+	value := r.readText(path, maxHeader)
 	if strings.ContainsFunc(value, unicode.IsControl) {
-		r.setProblem(fieldProblem(field, "it contains control characters"))
-	} else if p := q.addHeader(wanted, name, value); p != nil {
+		r.setProblem(fieldProblem(path, "it contains control characters"))
+	} else if p := o.addHeader(o.wanted, name, value); p != nil {
 		r.setProblem(p)
 	}
 }
@@ -297,21 +278,4 @@ func (r *fieldReader) readHash() (hash uint64, ok bool) {
 		hash, err = strconv.ParseUint(string(r.TextOf(r.SkipValue())), 10, 64)
 	}
 	return hash, err == nil
-}
-
-// readConversation reads the lengths of a conversation, in blocks.
-func (r *fieldReader) readConversation(field string, t *api.Turns) {
-	r.readMembers(field, conversationFields, func(r *fieldReader, name string) bool {
-		switch name {
-		case "opening":
-			t.Opening = r.readInteger(joinPath(field, name), maxHashes)
-		case "asked":
-			t.Asked = r.readInteger(joinPath(field, name), maxHashes)
-		case "history":
-			t.History = r.readInteger(joinPath(field, name), maxHashes)
-		default:
-			return false
-		}
-		return true
-	})
 }

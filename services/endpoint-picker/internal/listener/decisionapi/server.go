@@ -234,7 +234,7 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 	rc := &p.requestContext
 	rc.Ranking = rc.Ranking[:min(len(rc.Ranking), o.endpoints)]
 	a := &Answer{
-		ID: p.id.String(), Endpoints: endpointsOf(rc.Ranking), SetHeaders: headersOf(rc.Set), RemoveHeaders: slices.Compact(rc.Remove),
+		ID: p.id.String(), Endpoints: endpointsOf(rc.Ranking), SetHeaders: rc.Set, RemoveHeaders: slices.Compact(rc.Remove),
 		OutcomeURL: outcomeURL(r), Expires: s.options.Timeout.Seconds(),
 	}
 	if rc.Target != rc.Model {
