@@ -41,9 +41,8 @@ var keys = [...][]byte{FormatObject: []byte(`"usage"`), FormatMetaInfo: []byte(`
 	FormatLists: []byte(`"usage"`)}
 
 const (
-	maxKey     = len(`"meta_info"`) // of keys
-	usualUsage = 256                // bytes of a usage object
-	maxUsage   = 4 << 10            // the maximum
+	usualUsage = 256     // bytes of a usage object
+	maxUsage   = 4 << 10 // the maximum
 )
 
 // usageReader finds the usage in a JSON body.
@@ -90,23 +89,14 @@ func (r *usageReader) readPiece(piece, key []byte) {
 
 // searchKey looks for the key. It returns the text after the key.
 func (r *usageReader) searchKey(piece, key []byte) ([]byte, bool) {
-	end := piece
 	if r.matched > 0 {
-		end = append(append(make([]byte, 0, 2*maxKey), key[:r.matched]...), piece[:min(len(piece), len(key)-1)]...)
-		if i := bytes.Index(end, key); i >= 0 {
-			rest := piece[i+len(key)-int(r.matched):]
-			r.matched = 0
-			return rest, true
-		}
-		if len(piece) >= len(key) {
-			end = piece
-		}
+		piece = slices.Concat(key[:r.matched], piece)
 	}
-	if i := bytes.Index(piece, key); i >= 0 {
+	if _, rest, found := bytes.Cut(piece, key); found {
 		r.matched = 0
-		return piece[i+len(key):], true
+		return rest, true
 	}
-	r.matched = uint8(overlapLength(end, key))
+	r.matched = uint8(overlapLength(piece, key))
 	return nil, false
 }
 

@@ -118,7 +118,7 @@ func (r *Request) readPrompts() {
 		if first {
 			r.main.addPart(p)
 		} else {
-			r.otherPrompts.addSize(p)
+			r.otherPrompts.addSize(sizeOf(p))
 		}
 		first = false
 	})

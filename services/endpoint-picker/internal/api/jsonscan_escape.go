@@ -116,29 +116,26 @@ func scanEscape(b []byte) (n, surplus int) {
 		return 0, 0
 	case utf16.IsSurrogate(r):
 		r, n = unescapeRune(b)
-	case r < utf8.RuneSelf && shortEscapeOf(r) != 0:
+	case shortEscapeOf(r) != 0:
 		return n, n - shortEscape
 	}
 	return n, n - utf8.RuneLen(r)
 }
 
+// escapedChars are the characters of short escapes, by the letter after the backslash.
+var escapedChars = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// escapeLetters are the letters of characters that need a short escape, or have one that is shorter than others.
+var escapeLetters = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
+
 // shortEscapeOf returns the letter after the backslash of a character's short escape, 0 if it needs none or has none.
 func shortEscapeOf(r rune) byte {
-	switch r {
-	case '"', '\\':
-		return byte(r)
-	case '\b':
-		return 'b'
-	case '\f':
-		return 'f'
-	case '\n':
-		return 'n'
-	case '\r':
-		return 'r'
-	case '\t':
-		return 't'
+	if r >= utf8.RuneSelf {
+		return 0
 	}
-	return 0
+	return escapeLetters[r]
 }
 
 // unescapeRune returns the character of the escape at the start of a text, and the length of the escape.
@@ -146,20 +143,8 @@ func unescapeRune(raw []byte) (rune, int) {
 	if escapeLen(raw) == 0 {
 		return '\\', 1
 	}
-	switch raw[1] {
-	case 'b':
-		return '\b', shortEscape
-	case 'f':
-		return '\f', shortEscape
-	case 'n':
-		return '\n', shortEscape
-	case 'r':
-		return '\r', shortEscape
-	case 't':
-		return '\t', shortEscape
-	case 'u':
-	default: // quote, slash, backslash
-		return rune(raw[1]), shortEscape
+	if c := escapedChars[raw[1]]; c != 0 {
+		return rune(c), shortEscape
 	}
 	r := codeUnit(raw)
 	if !utf16.IsSurrogate(r) {
@@ -183,16 +168,12 @@ func codeUnit(b []byte) rune {
 
 // escapeLen returns the length of the escape at the start of a text, 0 if it is invalid.
 func escapeLen(b []byte) int {
-	if len(b) < shortEscape {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	switch {
+	case len(b) < shortEscape:
+	case escapedChars[b[1]] != 0:
 		return shortEscape
-	case 'u':
-		if codeUnit(b) >= 0 {
-			return longEscape
-		}
+	case b[1] == 'u' && codeUnit(b) >= 0:
+		return longEscape
 	}
 	return 0
 }

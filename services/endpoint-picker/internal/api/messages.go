@@ -83,7 +83,7 @@ func (r *Request) readMessage(k messageKind) {
 	r.scanner.EachMember(func(key []byte) {
 		switch string(key) {
 		case "role":
-			r.main.subtractSize(role)
+			r.main.subtractSize(sizeOf(role))
 			role = r.readPart(plain)
 			r.main.fillPlace(place, role)
 			answer = role.Hash == roleAssistant

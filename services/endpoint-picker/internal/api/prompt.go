@@ -87,29 +87,29 @@ type sizeCount struct {
 	tokens int // in addition
 }
 
-func (c *sizeCount) addSize(p Part) {
+// sizeOf returns the size of one part.
+func sizeOf(p Part) sizeCount {
 	if p.Kind == Text || p.Kind == Value {
-		c.text += int(p.Size)
-	} else {
-		c.tokens += int(p.Size)
+		return sizeCount{text: int(p.Size)}
 	}
+	return sizeCount{tokens: int(p.Size)}
 }
 
-// subtractSize undoes addSize.
-func (c *sizeCount) subtractSize(p Part) {
-	if p.Kind == Text || p.Kind == Value {
-		c.text -= int(p.Size)
-	} else {
-		c.tokens -= int(p.Size)
-	}
+func (c *sizeCount) addSize(n sizeCount) {
+	c.text += n.text
+	c.tokens += n.tokens
+}
+
+func (c *sizeCount) subtractSize(n sizeCount) {
+	c.text -= n.text
+	c.tokens -= n.tokens
 }
 
 // estimateTokens estimates the number of tokens.
 func estimateTokens(counts ...sizeCount) int {
 	sum := sizeCount{}
 	for _, c := range counts {
-		sum.text += c.text
-		sum.tokens += c.tokens
+		sum.addSize(c)
 	}
 	return sum.tokens + sum.text/prefixindex.BytesPerToken
 }
@@ -136,7 +136,7 @@ func (c *partList) addPart(p Part) {
 		return
 	}
 	c.appendPart(p)
-	c.sizeCount.addSize(p)
+	c.addSize(sizeOf(p))
 }
 
 // appendPart appends a part if there is room. It reports whether there was.
@@ -165,7 +165,7 @@ func (c *partList) fillPlace(place int, p Part) {
 	if place >= 0 {
 		c.parts[place] = p
 	}
-	c.sizeCount.addSize(p)
+	c.addSize(sizeOf(p))
 }
 
 // A section is a range of parts that are removed if their key comes again.
@@ -188,15 +188,13 @@ func (c *partList) removeSection(s section) {
 	if s.to > s.from {
 		c.parts = slices.Delete(c.parts, s.from, s.to)
 	}
-	c.text -= s.text
-	c.tokens -= s.tokens
+	c.subtractSize(s.sizeCount)
 }
 
 // appendList appends and counts all parts of another list, whatever the limits.
 func (c *partList) appendList(other *partList) {
 	c.parts = append(c.parts, other.parts...)
-	c.text += other.text
-	c.tokens += other.tokens
+	c.addSize(other.sizeCount)
 }
 
 func (c *partList) dropLarge() {

@@ -13,16 +13,15 @@ var sglangFields = fields{
 	"extra_key":  (*Request).readCacheSalt,
 	"text":       (*Request).readPrompts,
 	"input_ids":  (*Request).readPrompts,
-	"image_data": (*Request).readImages,
-	"audio_data": (*Request).readAudio,
-	"video_data": (*Request).readVideo,
+	"image_data": readMedia(imageTokens),
+	"audio_data": readMedia(audioTokens),
+	"video_data": readMedia(videoTokens),
 }
 
-func (r *Request) readImages() { r.readMedia(imageTokens) }
-func (r *Request) readAudio()  { r.readMedia(audioTokens) }
-func (r *Request) readVideo()  { r.readMedia(videoTokens) }
-
-// readMedia reads one medium or a list. They come first in the prompt: their places in it are the same for all media.
-func (r *Request) readMedia(tokens uint32) {
-	r.eachElement(func() { r.head.addPart(r.readMedium(tokens)) })
+// readMedia returns a function that reads one medium or a list. They come first in the prompt: their places in it are the same for all
+// media.
+func readMedia(tokens uint32) func(*Request) {
+	return func(r *Request) {
+		r.eachElement(func() { r.head.addPart(r.readMedium(tokens)) })
+	}
 }
