@@ -2,9 +2,7 @@ package limits
 
 import (
 	"errors"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -42,9 +40,8 @@ type Limits struct {
 type Ledger struct {
 	limits [resourceCount]fairLimit
 
-	allAccounts atomic.Pointer[[]*Account] // the accounts, to be read without mu
-	mu          sync.Mutex                 // guards the following, and Account.holders
-	accounts    map[netip.Addr]*Account
+	mu       sync.Mutex // guards the following, and Account.holders
+	accounts map[netip.Addr]*Account
 }
 
 // NewLedger returns a Ledger without accounts.
@@ -53,7 +50,6 @@ func NewLedger(l Limits) *Ledger {
 	ledger.limits[Connections].limit = int64(l.Connections)
 	ledger.limits[Streams].limit = int64(l.Streams)
 	ledger.limits[Bytes].limit = int64(l.Bytes)
-	ledger.allAccounts.Store(&[]*Account{})
 	return ledger
 }
 
@@ -65,16 +61,9 @@ func (l *Ledger) OpenAccount(address netip.Addr) *Account {
 	if a == nil {
 		a = &Account{ledger: l, Address: address}
 		l.accounts[address] = a
-		l.publishAccounts()
 	}
 	a.holders++
 	return a
-}
-
-// publishAccounts makes the accounts known to readers without mu. The caller holds it.
-func (l *Ledger) publishAccounts() {
-	all := slices.Collect(maps.Values(l.accounts))
-	l.allAccounts.Store(&all)
 }
 
 // TotalUse returns the use of a resource by all clients.
@@ -93,10 +82,11 @@ func (l *Ledger) FairLevel(r Resource) int64 {
 
 // clientUses returns what each client uses of a resource.
 func (l *Ledger) clientUses(r Resource) []int64 {
-	all := *l.allAccounts.Load()
-	uses := make([]int64, len(all))
-	for i, a := range all {
-		uses[i] = a.CurrentUse(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uses := make([]int64, 0, len(l.accounts))
+	for _, a := range l.accounts {
+		uses = append(uses, a.CurrentUse(r))
 	}
 	return uses
 }
@@ -118,7 +108,6 @@ func (a *Account) Close() {
 	a.holders--
 	if a.holders == 0 {
 		delete(l.accounts, a.Address)
-		l.publishAccounts()
 	}
 }
 

@@ -28,7 +28,7 @@ func TestSharedByListeners(t *testing.T) {
 	two.Close()
 	two.Close()
 	other.Close()
-	assert.Empty(t, *l.allAccounts.Load(), "nobody has an account")
+	assert.Empty(t, l.accounts, "nobody has an account")
 	assert.Zero(t, l.TotalUse(Bytes))
 }
 

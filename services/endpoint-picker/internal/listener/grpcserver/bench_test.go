@@ -35,8 +35,7 @@ func BenchmarkAdmit(b *testing.B) {
 				cl.account.AddUse(limits.Bytes, tt.used)
 				r.clients[cl.account.Address] = cl
 			}
-			r.publishClients()
-			cl := (*r.allClients.Load())[0]
+			cl := r.listClients()[0]
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

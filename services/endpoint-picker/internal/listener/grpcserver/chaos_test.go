@@ -72,13 +72,13 @@ func randomPeers(t *testing.T, over overNetwork) (asked int) {
 	}
 	t.Logf("the good peer asked %d times; %+v", asked, r.GatewayStats())
 	r.await(t, "the end of all streams", func() bool {
-		for _, cl := range *r.allClients.Load() {
+		for _, cl := range r.listClients() {
 			cl.closeConns() // again, because some connections were not accepted yet
 		}
 		return r.GatewayStats().Streams == 0 && r.GatewayStats().Connections == 0
 	})
 	r.collected(t)
-	for _, cl := range *r.allClients.Load() {
+	for _, cl := range r.listClients() {
 		for _, resource := range []limits.Resource{limits.Connections, limits.Streams, limits.Bytes} {
 			assert.Zero(t, cl.account.CurrentUse(resource), cl.account.Address)
 		}

@@ -109,7 +109,7 @@ func unreadRefusals(t *testing.T, over overNetwork) {
 	r.await(t, "a refusal", func() bool { return r.GatewayStats().RefusedStreams == n-limit-maxRefused+1 })
 	assert.Equal(t, served, r.gateway(t, good).ask(10))
 	require.NoError(t, x.net.Close())
-	cl := (*r.allClients.Load())[0]
+	cl := r.listClients()[0]
 	r.await(t, "the end of streams that wait for nobody", func() bool { return len(cl.allStreams(nil)) == 0 && r.GatewayStats().Streams == 0 })
 	assert.Equal(t, served, r.gateway(t, hostile).ask(10))
 }
@@ -279,7 +279,7 @@ func TestLostBuffersDoNotRefuse(t *testing.T) {
 		r := overMemory(t, testLimits{MaxBytes: 1 << 20})
 		g := r.gateway(t, good)
 		assert.Equal(t, served, g.ask(100<<10))
-		pool := (*r.allClients.Load())[0].account.BufferPool()
+		pool := r.listClients()[0].account.BufferPool()
 		var buffers []*[]byte // kept: a collection at another time would find them
 		for range 40 {
 			buffers = append(buffers, pool.Get(32<<10))
@@ -334,7 +334,7 @@ func TestSmallFramesThatNobodyReads(t *testing.T) {
 		got := r.GatewayStats().Bytes - before
 		assert.GreaterOrEqual(t, got, frames-1024)
 		assert.Less(t, got, 4*frames)
-		assert.EqualValues(t, backlogBytes, (*r.allClients.Load())[0].uncounted)
+		assert.EqualValues(t, backlogBytes, r.listClients()[0].uncounted)
 	})
 }
 

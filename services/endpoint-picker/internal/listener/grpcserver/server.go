@@ -60,11 +60,10 @@ type Server struct {
 	stopOnce         sync.Once
 	listener         net.Listener // nil until OpenListener
 
-	allClients atomic.Pointer[[]*client] // the clients, to be read without mu
-	mu         sync.Mutex                // guards the following, and client.grpcServer
-	clients    map[netip.Addr]*client
-	instances  map[*clientServer]struct{} // that were not stopped
-	stopping   bool
+	mu        sync.Mutex // guards the following, and client.grpcServer
+	clients   map[netip.Addr]*client
+	instances map[*clientServer]struct{} // that were not stopped
+	stopping  bool
 }
 
 // New returns a Server. OpenListener opens its port.
@@ -73,7 +72,6 @@ func New(p Params) *Server {
 		params: p, maxConnsOfClient: maxConnectionsOfClient, swept: time.Now(), stopped: make(chan struct{}),
 		clients: map[netip.Addr]*client{}, instances: map[*clientServer]struct{}{},
 	}
-	s.allClients.Store(&[]*client{})
 	s.now.Store(1)
 	return s
 }
@@ -177,15 +175,15 @@ func (s *Server) clientOf(a netip.Addr) *client {
 	if cl == nil {
 		cl = newClient(s, a)
 		s.clients[a] = cl
-		s.publishClients()
 	}
 	return cl
 }
 
-// publishClients makes the clients known to readers without mu. The caller holds it.
-func (s *Server) publishClients() {
-	all := slices.Collect(maps.Values(s.clients))
-	s.allClients.Store(&all)
+// listClients returns the clients of the moment.
+func (s *Server) listClients() []*client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.clients))
 }
 
 // DrainStreams stops accepting, asks clients to use other connections for new streams, and returns true when the last stream has ended, or
@@ -209,7 +207,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.stopping = true
 	s.mu.Unlock()
-	for _, cl := range *s.allClients.Load() {
+	for _, cl := range s.listClients() {
 		cl.closeConns()
 	}
 	s.stopServers((*grpc.Server).Stop)
@@ -254,7 +252,7 @@ type counters struct {
 func (s *Server) GatewayStats() Stats {
 	c := &s.counters
 	return Stats{
-		Clients:     len(*s.allClients.Load()),
+		Clients:     len(s.listClients()),
 		Connections: int(s.params.Ledger.TotalUse(limits.Connections)),
 		Streams:     int(s.params.Ledger.TotalUse(limits.Streams)),
 		Bytes:       int(s.params.Ledger.TotalUse(limits.Bytes)),

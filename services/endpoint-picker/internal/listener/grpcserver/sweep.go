@@ -59,7 +59,7 @@ func (s *Server) sweepUntilStopped() {
 // sweepOnce checks everything once.
 func (s *Server) sweepOnce(scratch []*Stream) []*Stream {
 	s.advanceClock()
-	for _, cl := range *s.allClients.Load() {
+	for _, cl := range s.listClients() {
 		scratch = cl.allStreams(scratch[:0])
 		s.expireStreams(cl, scratch)
 		s.closeBlockedConns(cl)
@@ -205,6 +205,5 @@ func (s *Server) retireClient(cl *client) {
 	if cl.account.CurrentUse(limits.Streams) == 0 && cl.account.CurrentUse(limits.Bytes) == 0 {
 		delete(s.clients, cl.account.Address)
 		cl.account.Close()
-		s.publishClients()
 	}
 }
