@@ -21,7 +21,7 @@ func encodeReply(r *Reply) mem.BufferSlice {
 	switch {
 	case r.Kind == Immediate:
 		return encodeRefusal(r.Refusal, r.ErrorFormat)
-	case r.Destination == "" && r.Headers == nil && r.Content == Same:
+	case r.Destination == "" && r.Headers.areUnchanged() && r.Content == Same:
 		return continueReplies[r.Kind]
 	}
 	return encodeChanges(r)
@@ -51,7 +51,7 @@ func encodeChanges(r *Reply) mem.BufferSlice {
 
 // replySize returns the room for a reply without its body. A larger one grows.
 func replySize(r *Reply) int {
-	if r.Destination == "" && r.Headers == nil {
+	if r.Destination == "" && r.Headers.areUnchanged() {
 		return 32
 	}
 	return 384
@@ -59,20 +59,18 @@ func replySize(r *Reply) int {
 
 // writeHeaders writes the HeaderMutation.
 func (w *messageWriter) writeHeaders(r *Reply) {
-	if r.Destination == "" && (r.Headers == nil || len(r.Headers.Set)+len(r.Headers.Remove) == 0) {
+	if r.Destination == "" && r.Headers.areUnchanged() {
 		return
 	}
 	mutation := w.beginField(commonHeaders)
 	if r.Destination != "" {
 		w.setHeader(request.HeaderDestination, r.Destination)
 	}
-	if r.Headers != nil {
-		for _, h := range r.Headers.Set {
-			w.setHeader(h.Name, h.Value)
-		}
-		for _, name := range r.Headers.Remove {
-			w.writeText(mutationRemove, name)
-		}
+	for _, h := range r.Headers.Set {
+		w.setHeader(h.Name, h.Value)
+	}
+	for _, name := range r.Headers.Remove {
+		w.writeText(mutationRemove, name)
 	}
 	w.endField(mutation)
 }

@@ -144,6 +144,16 @@ func (m *Machine) requestHeaders(ctx context.Context, in *Message, out []Reply) 
 	}
 }
 
+// replyBeforePick answers headers before the pick. It removes forbidden headers now: if trailers come instead of a body, the reply
+// with the pick cannot change headers any more, and the gateway would use the client's destination.
+func (m *Machine) replyBeforePick(r *Request) Reply {
+	remove := r.Private
+	if m.requestContext.Remove = nil; r.HasDestination {
+		remove = append(remove, request.HeaderDestination)
+	}
+	return Reply{Kind: RequestHeaders, Headers: Headers{Remove: remove}}
+}
+
 func (m *Machine) requestBody(ctx context.Context, in *Message, out []Reply) []Reply {
 	switch m.request {
 	case requestFresh:
@@ -220,7 +230,7 @@ func (m *Machine) collectBody(ctx context.Context, in *Message, out []Reply) []R
 	}
 	if length > 0 { // now it is known
 		length := strconv.Itoa(length + m.requestContext.Edit.GrowthBytes())
-		out[len(out)-1].headerChanges().Set = append(m.requestContext.Set, api.Header{Name: headerContentLength, Value: length})
+		out[len(out)-1].Headers.Set = append(m.requestContext.Set, api.Header{Name: headerContentLength, Value: length})
 	}
 	return m.sendBody(out, position(in.EndOfStream))
 }
@@ -268,9 +278,7 @@ func (m *Machine) pickEndpoint(ctx context.Context, out []Reply, reply Reply, ne
 	if m.options.EmitScores {
 		reply.Scores = rc.Scores
 	}
-	if len(rc.Set) > 0 || len(rc.Remove) > 0 {
-		reply.Headers = &Headers{Set: rc.Set, Remove: rc.Remove}
-	}
+	reply.Headers = Headers{Set: rc.Set, Remove: rc.Remove}
 	return append(out, reply)
 }
 

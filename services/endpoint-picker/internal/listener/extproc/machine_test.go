@@ -156,7 +156,7 @@ var (
 // Replies, short.
 func picked(k Kind) Reply { return Reply{Kind: k, Destination: address} }
 func pickedFor(size int) Reply {
-	return Reply{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: api.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
+	return Reply{Kind: RequestHeaders, Destination: address, Headers: Headers{Set: api.Headers{{Name: "content-length", Value: strconv.Itoa(size)}}}}
 }
 func goOn(k Kind) Reply                  { return Reply{Kind: k} }
 func echo(s string) Reply                { return Reply{Kind: RequestBody, Content: Streamed, Body: buffer(s)} }
@@ -576,7 +576,7 @@ func TestMachineReportsTheEndpointOnRequest(t *testing.T) {
 		got, err := m.Step(context.Background(), &in, nil)
 		require.NoError(t, err)
 		if in.Kind == ResponseHeaders {
-			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: &Headers{Set: api.Headers{{Name: request.HeaderPicked, Value: address}}}}}, got)
+			assert.Equal(t, []Reply{{Kind: ResponseHeaders, Headers: Headers{Set: api.Headers{{Name: request.HeaderPicked, Value: address}}}}}, got)
 		}
 	}
 	m = NewMachine(newOne(), pool, &Options{Options: request.Options{Now: now, ReportEndpoint: true}})
@@ -822,18 +822,18 @@ func TestRequestIsEdited(t *testing.T) {
 		{name: "full duplex", steps: []Message{headers(FullDuplex), body(askedBody[:12]), bodyEnd(askedBody[12:])}, want: []Reply{
 			{
 				Kind: RequestHeaders, Destination: address,
-				Headers: &Headers{Set: append(set[:1:1], api.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
+				Headers: Headers{Set: append(set[:1:1], api.Header{Name: "content-length", Value: "25"}), Remove: []string{"x-private", "accept-encoding"}},
 			},
 			echo(askedBody[:10]), echo("base-v2"), echoEnd(askedBody[15:]),
 		}},
 		{name: "full duplex with trailers", steps: []Message{headers(FullDuplex), body(askedBody), trailers}, want: []Reply{
-			{Kind: RequestHeaders, Destination: address, Headers: &Headers{Set: set, Remove: []string{"x-private", "accept-encoding"}}},
+			{Kind: RequestHeaders, Destination: address, Headers: Headers{Set: set, Remove: []string{"x-private", "accept-encoding"}}},
 			echo(askedBody[:10]), echo("base-v2"), echo(askedBody[15:]), goOn(RequestTrailers),
 		}},
 		{name: "buffered", steps: []Message{headers(Buffered), bodyEnd(askedBody)}, want: []Reply{
-			{Kind: RequestHeaders, Headers: &Headers{Remove: []string{"x-private"}}},
+			{Kind: RequestHeaders, Headers: Headers{Remove: []string{"x-private"}}},
 			{
-				Kind: RequestBody, Destination: address, Headers: &Headers{Set: set, Remove: []string{"accept-encoding"}},
+				Kind: RequestBody, Destination: address, Headers: Headers{Set: set, Remove: []string{"accept-encoding"}},
 				Content: Replaced, Body: buffer(editedBody),
 			},
 		}},
@@ -856,14 +856,14 @@ func TestClientsOwnHeadersGoBeforeABodyIsAwaited(t *testing.T) {
 	tests := []struct {
 		name string
 		give Request
-		want *Headers
+		want Headers
 	}{
 		{name: "none"},
 		{name: "private", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}},
-			want: &Headers{Remove: []string{"x-private"}}},
-		{name: "destination", give: Request{HasDestination: true}, want: &Headers{Remove: []string{request.HeaderDestination}}},
+			want: Headers{Remove: []string{"x-private"}}},
+		{name: "destination", give: Request{HasDestination: true}, want: Headers{Remove: []string{request.HeaderDestination}}},
 		{name: "both", give: Request{IncomingHeaders: request.IncomingHeaders{Private: []string{"x-private"}}, HasDestination: true},
-			want: &Headers{Remove: []string{"x-private", request.HeaderDestination}}},
+			want: Headers{Remove: []string{"x-private", request.HeaderDestination}}},
 	}
 	for _, tt := range tests {
 		for _, end := range []Message{trailers, bodyEnd("a")} {
@@ -969,10 +969,10 @@ func TestConformanceTestsOfGatewaysGetTheEndpointThatServed(t *testing.T) {
 	tests := []struct {
 		name string
 		give request.ResponseHeaders
-		want *Headers
+		want Headers
 	}{
 		{name: "gateway does not report it", give: request.ResponseHeaders{Status: 200}},
-		{name: "gateway reports it", give: request.ResponseHeaders{Status: 200, Served: address}, want: &Headers{
+		{name: "gateway reports it", give: request.ResponseHeaders{Status: 200, Served: address}, want: Headers{
 			Set: api.Headers{{Name: "x-conformance-test-served-endpoint", Value: address}},
 		}},
 	}

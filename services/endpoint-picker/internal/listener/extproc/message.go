@@ -83,7 +83,7 @@ type Reply struct {
 	Kind        Kind
 	Destination string              // set on the reply with the pick
 	Scores      []request.Score     // sent with the destination, if enabled
-	Headers     *Headers            // changes; nil if none
+	Headers     Headers             // changes
 	Content     Content             // of bodies
 	EndOfStream bool                // of streamed bodies
 	Body        mem.Buffer          // of bodies, nil if empty; the sender of the reply frees it
@@ -106,3 +106,5 @@ type Headers struct {
 	Set    api.Headers
 	Remove []string
 }
+
+func (h *Headers) areUnchanged() bool { return len(h.Set)+len(h.Remove) == 0 }

@@ -23,7 +23,7 @@ func reference(r *Reply) *extprocv3.ProcessingResponse {
 	if r.Destination != "" {
 		common.HeaderMutation = setHeaders(request.HeaderDestination, r.Destination)
 	}
-	if r.Headers != nil {
+	if !r.Headers.areUnchanged() {
 		if common.HeaderMutation == nil {
 			common.HeaderMutation = &extprocv3.HeaderMutation{}
 		}

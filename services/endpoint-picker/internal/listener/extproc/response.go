@@ -55,12 +55,9 @@ func (m *Machine) responseHeaders(in *request.ResponseHeaders) Reply {
 	if rc.Placements.AnsweringLease() == nil {
 		return r
 	}
-	var remove []string
+	r.Headers.Set = rc.Reply
 	if rc.Restore != nil {
-		remove = []string{headerContentLength} // the length changes
-	}
-	if len(rc.Reply) > 0 || len(remove) > 0 {
-		r.Headers = &Headers{Set: rc.Reply, Remove: remove}
+		r.Headers.Remove = []string{headerContentLength} // the length changes
 	}
 	return r
 }

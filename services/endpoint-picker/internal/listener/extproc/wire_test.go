@@ -236,7 +236,7 @@ func FuzzEncode(f *testing.F) {
 			}
 		}
 		if flags&4 != 0 && r.Kind != RequestTrailers && r.Kind != ResponseTrailers {
-			r.Headers = &Headers{Set: api.Headers{{Name: name, Value: text}}, Remove: []string{name}}
+			r.Headers = Headers{Set: api.Headers{{Name: name, Value: text}}, Remove: []string{name}}
 		}
 		switch {
 		case r.Kind == Immediate:
