@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"slices"
 )
 
 // maxEvent is the maximum size of a line of an event, or of a body without events, that is read, in bytes. Of longer ones the beginning
@@ -231,12 +232,9 @@ func (r *AnswerReader) ReadPiece(piece []byte) int {
 
 // beginsEvent reports whether a body begins like a stream of events, which some servers send with another content type.
 func beginsEvent(body []byte) bool {
-	for _, field := range []string{"data:", "event:", ":", "id:", "retry:"} {
-		if bytes.HasPrefix(body, []byte(field)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"data:", "event:", ":", "id:", "retry:"}, func(field string) bool {
+		return bytes.HasPrefix(body, []byte(field))
+	})
 }
 
 // countContent counts an event with content.

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,19 +42,11 @@ func stripPod(object any) (any, error) {
 	return stripped, nil
 }
 
-// samePod reports whether two states of a pod are equal for the picker.
+// samePod reports whether two states of a stripped pod are equal for the picker.
 func samePod(a, b *corev1.Pod) bool {
-	readyA, readyB := readyCondition(a), readyCondition(b)
-	portsA, saidA := annotatedPorts(a)
-	portsB, saidB := annotatedPorts(b)
-	return a.UID == b.UID &&
-		saidA == saidB && portsA == portsB &&
-		a.Annotations[metricsPortAnnotation] == b.Annotations[metricsPortAnnotation] &&
-		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		a.Status.PodIP == b.Status.PodIP &&
-		(readyA == nil) == (readyB == nil) &&
-		(readyA == nil || readyA.Status == readyB.Status) &&
-		maps.Equal(a.Labels, b.Labels)
+	return a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations) && a.Status.PodIP == b.Status.PodIP &&
+		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
 // samePool reports whether two states of a pool are equal for the picker: it ignores the status.

@@ -453,12 +453,16 @@ func TestHandlerLooksAwayWhenNothingChanged(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			handler := onChange(func(_, _ *corev1.Pod) { calls++ }, samePod)
+			before, err := stripPod(base())
+			require.NoError(t, err)
 			changed := base()
 			tt.change(changed)
-			handler.OnUpdate(base(), changed)
+			after, err := stripPod(changed)
+			require.NoError(t, err)
+			handler.OnUpdate(before, after)
 			assert.Equal(t, tt.want, calls)
 			calls = 0
-			handler.OnUpdate(changed, base())
+			handler.OnUpdate(after, before)
 			assert.Equal(t, tt.want, calls, "and back")
 		})
 	}

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -210,11 +209,6 @@ func HeadersSize(h http.Header) (size int) {
 
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
-
-// withConn makes a connection known to its requests.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
-}
 
 // ConnOf returns the connection of a request, nil if it is not one of an HTTPListener.
 func ConnOf(r *http.Request) *Conn {

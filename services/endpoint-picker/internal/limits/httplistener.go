@@ -58,7 +58,8 @@ func NewHTTPListener(p HTTPParams) *HTTPListener {
 	if err != nil {
 		panic(err) // unreachable: zap has this level
 	}
-	p.Server.ErrorLog, p.Server.ConnContext, p.Server.ConnState = errorLog, withConn, l.onConnState
+	p.Server.ErrorLog, p.Server.ConnState = errorLog, l.onConnState
+	p.Server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	return l
 }
 

@@ -74,16 +74,11 @@ func (p *pace) scrapeInterval(i Interval, a attention) time.Duration {
 	return min(i.Fastest<<min(p.streak, 10), limit)
 }
 
-// prediction is the prediction of a page.
-type prediction struct {
-	requests float64
-	last     endpoint.Gauges
-}
-
-// isSurprising reports whether a page differs from its prediction: by others' requests, or the progress of ours.
-func (f *prediction) isSurprising(g *endpoint.Gauges) bool {
-	return isDifferent(f.requests, g.Waiting+g.Running) || isDifferent(f.last.Waiting, g.Waiting) ||
-		math.Abs(f.last.KVUsage-g.KVUsage) > newsKVUsage
+// isSurprising reports whether a page differs from its prediction, by others' requests or the progress of ours: from a number of requests,
+// and from the last page.
+func isSurprising(requests float64, last, g *endpoint.Gauges) bool {
+	return isDifferent(requests, g.Waiting+g.Running) || isDifferent(last.Waiting, g.Waiting) ||
+		math.Abs(last.KVUsage-g.KVUsage) > newsKVUsage
 }
 
 func isDifferent(foreseen, found float64) bool {

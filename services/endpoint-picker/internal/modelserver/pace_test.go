@@ -67,6 +67,10 @@ func TestPaceNeverLeavesItsRange(t *testing.T) {
 
 func TestSurprise(t *testing.T) {
 	t.Parallel()
+	type prediction struct {
+		requests float64
+		last     endpoint.Gauges
+	}
 	tests := []struct {
 		name string
 		give prediction
@@ -87,7 +91,7 @@ func TestSurprise(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, tt.want, tt.give.isSurprising(&tt.page))
+			assert.Equal(t, tt.want, isSurprising(tt.give.requests, &tt.give.last, &tt.page))
 		})
 	}
 }

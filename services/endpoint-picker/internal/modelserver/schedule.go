@@ -146,8 +146,7 @@ func (t *Turn) RecordPage(mark endpoint.ScrapeStart, g *endpoint.Gauges) {
 	if t.onlyWaiting {
 		requests = g.Waiting
 	}
-	foreseen := prediction{requests: requests, last: last}
-	if !sampled || foreseen.isSurprising(g) {
+	if !sampled || isSurprising(requests, &last, g) {
 		t.pace.resetPace()
 	} else {
 		t.pace.noNews()

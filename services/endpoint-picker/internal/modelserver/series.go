@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"slices"
 )
 
 // maxSeries limits the needed series of a page. The largest real pages have a few hundred: a series for each rank and priority. It takes up
@@ -139,10 +140,5 @@ func isSharedRank(name []byte) bool {
 	if !isRank || len(before) > 0 && before[len(before)-1] != '_' {
 		return false
 	}
-	for _, own := range queueRanks {
-		if bytes.Equal(name, own) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(queueRanks, func(own []byte) bool { return bytes.Equal(name, own) })
 }

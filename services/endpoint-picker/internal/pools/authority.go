@@ -30,7 +30,7 @@ func parseAuthority(authority string) address {
 		host, port = authority[:at], authority[at+1:]
 	}
 	a := address{port: parsePort(port)}
-	if isAddress(host) {
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return a
 	}
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
@@ -50,9 +50,4 @@ func parsePort(text string) int {
 		return 0
 	}
 	return int(port)
-}
-
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil
 }

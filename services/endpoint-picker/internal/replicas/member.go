@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
@@ -134,7 +135,7 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 		if s.Err == nil && found.IsZero() {
 			found = time.Now()
 		}
-		sampled := len(s.Endpoints) > 0 && allSampled(s)
+		sampled := len(s.Endpoints) > 0 && !slices.ContainsFunc(s.Endpoints, func(e *endpoint.Endpoint) bool { return !e.Sample().IsScraped })
 		if !found.IsZero() && (sampled || time.Since(found) > m.node.patience) {
 			return true
 		}
@@ -144,15 +145,6 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 		case <-ticker.C:
 		}
 	}
-}
-
-func allSampled(s *pool.Snapshot) bool {
-	for _, e := range s.Endpoints {
-		if !e.Sample().IsScraped {
-			return false
-		}
-	}
-	return true
 }
 
 // fetchContents calls fetch, unless the contents are known, or another replica is asked for them.

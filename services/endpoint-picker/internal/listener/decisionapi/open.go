@@ -48,10 +48,6 @@ type openPicks struct {
 	fewer chan struct{} // has an element after a pick or a call has ended
 }
 
-func newOpenPicks() *openPicks {
-	return &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}
-}
-
 // addPick adds a pick, and gives it an id that nobody can guess.
 func (o *openPicks) addPick(p *openPick) {
 	_, _ = rand.Read(p.id[:]) // it never fails

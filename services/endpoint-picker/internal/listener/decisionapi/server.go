@@ -96,7 +96,8 @@ type Params struct {
 
 // New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
-	s := &Server{options: p.Options, pools: p.Pools, ledger: p.Ledger, observer: p.Observer, openPicks: newOpenPicks()}
+	s := &Server{options: p.Options, pools: p.Pools, ledger: p.Ledger, observer: p.Observer}
+	s.openPicks = &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}
 	s.options.Ranking = maxEndpoints
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time

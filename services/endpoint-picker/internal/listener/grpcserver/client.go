@@ -76,7 +76,8 @@ func (cl *client) startServer(local net.Addr) *clientServer {
 		grpc.WaitForHandlers(true),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}))
-	i := &clientServer{grpc: grpc.NewServer(options...), listener: newHandoverListener(local)}
+	handover := &handoverListener{address: local, conns: make(chan net.Conn), closed: make(chan struct{})}
+	i := &clientServer{grpc: grpc.NewServer(options...), listener: handover}
 	params.Register(i.grpc)
 	cl.server.work.Go(func() { _ = i.grpc.Serve(i.listener) }) // it ends with Stop
 	return i
@@ -199,10 +200,6 @@ type handoverListener struct {
 	conns   chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
-}
-
-func newHandoverListener(a net.Addr) *handoverListener {
-	return &handoverListener{address: a, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // deliverConn passes a connection on, or closes it if the server has stopped.

@@ -270,11 +270,15 @@ func (s *Stream) ReceiveMessage() (mem.Buffer, error) {
 // readMessage reads the rest of a message. It allocates the whole message when half of it is there: a client that announces a large
 // message and sends little of it gets no memory for it, and the memory is at most 1.5 times the message.
 func (s *Stream) readMessage(size int) (mem.Buffer, error) {
-	if size <= smallSize {
-		return s.readSmall(size)
-	}
 	var pieces mem.BufferSlice
 	defer func() { pieces.Free() }()
+	if size <= smallSize {
+		var err error
+		if pieces, err = s.readFrames(size); err != nil {
+			return nil, err
+		}
+		return pieces.MaterializeToBuffer(s.BufferPool()), nil
+	}
 	n := 0
 	for n < size/2 {
 		piece, err := s.readPiece(size, n)
@@ -298,15 +302,6 @@ func (s *Stream) readMessage(size int) (mem.Buffer, error) {
 		piece.Free()
 	}
 	return mem.NewBuffer(buffer, s.BufferPool()), nil
-}
-
-func (s *Stream) readSmall(size int) (mem.Buffer, error) {
-	frames, err := s.readFrames(size)
-	if err != nil {
-		return nil, err
-	}
-	defer frames.Free()
-	return frames.MaterializeToBuffer(s.BufferPool()), nil
 }
 
 // toPooledBuffer returns a piece in one buffer of the pool: gRPC has taken other ones for small frames.

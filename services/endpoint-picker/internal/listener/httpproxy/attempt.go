@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -228,7 +229,7 @@ func (a *attempt) endAttempt() {
 		_ = a.response.Body.Close()
 	}
 	a.countHeld(-a.heldBytes)
-	a.to.releaseRequest()
+	a.to.requests.Add(-1)
 }
 
 // countHeld counts bytes of the response for the client, in place of what its connection counted while the headers arrived.
@@ -268,15 +269,11 @@ func (a *attempt) relayInformational(code int, header textproto.MIMEHeader) erro
 	}
 	h := a.writer.Header()
 	own := h.Clone()
-	for name, values := range header {
-		h[name] = values
-	}
+	maps.Copy(h, http.Header(header))
 	removeHopByHop(h)
 	a.prepareWrite()
 	a.writer.WriteHeader(code)
 	clear(h)
-	for name, values := range own {
-		h[name] = values
-	}
+	maps.Copy(h, own)
 	return nil
 }

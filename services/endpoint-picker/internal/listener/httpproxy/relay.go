@@ -94,9 +94,7 @@ func (a *attempt) sendHeaders() {
 	rc, from, h := &a.requestContext, a.response, a.writer.Header()
 	rc.OnResponseHeaders(a.describeResponse())
 	removeHopByHop(from.Header)
-	for name, values := range from.Header {
-		h[name] = values
-	}
+	maps.Copy(h, from.Header)
 	if from.StatusCode == http.StatusSwitchingProtocols {
 		setWebSocket(h)
 	}

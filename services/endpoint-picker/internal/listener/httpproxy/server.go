@@ -114,7 +114,7 @@ func (s *Server) Close() {
 	s.HTTPListener.Close()
 	s.cut() // tunnels, which the server has forgotten
 	s.requests.closeAndWait()
-	s.upstream.closeIdle()
+	s.upstream.transport.CloseIdleConnections()
 }
 
 // openRequests are the open requests.

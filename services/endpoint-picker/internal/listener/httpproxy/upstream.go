@@ -3,6 +3,7 @@ package httpproxy
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -92,11 +93,9 @@ func (u *upstream) serverAt(address string) *server {
 // forgetUnused forgets servers that were not used for long. The caller holds mu.
 func (u *upstream) forgetUnused() {
 	before := endpoint.ToMonotonic(time.Now()).Add(-forgetAfter)
-	for address, s := range u.servers {
-		if s.lastUsed.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0 {
-			delete(u.servers, address)
-		}
-	}
+	maps.DeleteFunc(u.servers, func(_ string, s *server) bool {
+		return s.lastUsed.Load() < before && s.requests.Load() == 0 && s.connections.Load() == 0
+	})
 }
 
 // reserveServer counts a request to a server. It returns nil if the server has as many as it may have connections.
@@ -109,12 +108,6 @@ func (u *upstream) reserveServer(address string) *server {
 	s.lastUsed.Store(endpoint.ToMonotonic(time.Now()))
 	return s
 }
-
-// releaseRequest ends the count of a request.
-func (s *server) releaseRequest() { s.requests.Add(-1) }
-
-// closeIdle closes idle connections.
-func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
 
 // ServerStats are figures of one model server.
 type ServerStats struct {

@@ -13,6 +13,7 @@ package tracing
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -119,24 +120,17 @@ func (t *Tracer) ObserveRequest(r *request.Record) {
 
 func newTraceID() (id [16]byte) {
 	for id == [16]byte{} {
-		putRandom(id[:8])
-		putRandom(id[8:])
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	}
 	return id
 }
 
 func newSpanID() (id [8]byte) {
 	for id == [8]byte{} {
-		putRandom(id[:])
+		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
 	}
 	return id
-}
-
-func putRandom(b []byte) {
-	n := rand.Uint64()
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
 }
 
 // spanKey is the context key of the span that the first one will be.
@@ -152,11 +146,9 @@ func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return newTraceID(), newSpanID()
 }
 
-func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if s, found := ctx.Value(spanKey{}).(request.Span); found {
-		return s.ID
-	}
-	return newSpanID()
+func (i ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	_, id := i.NewIDs(ctx)
+	return id
 }
 
 // reporter logs once that the export fails, and once that it works again.
