@@ -37,9 +37,9 @@ func enabledTracer(t *tracing.Tracer) request.Tracer {
 }
 
 // newRecorder returns the recorder, or nil.
-func newRecorder(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prometheus.Registry) (*recorder.Recorder, error) {
+func newRecorder(cfg *config.Config, log *zap.Logger, c clock.RealClock, r *prometheus.Registry) *recorder.Recorder {
 	if cfg.Recording.File == "" {
-		return nil, nil
+		return nil
 	}
 	return recorder.New(recorder.Params{
 		Path: cfg.Recording.File, MaxBytes: int(cfg.Recording.MaxBytes), Log: log.Named("recorder"), Observer: metrics.NewRecording(r),

@@ -70,6 +70,12 @@ func DefaultSettings() Settings {
 	}
 }
 
+// ScrapeInterval returns the interval, with flags for what the settings do not have.
+func (s *Settings) ScrapeInterval(flags Interval) Interval {
+	fastest := cmp.Or(s.Source.Interval, flags.Fastest)
+	return Interval{Fastest: fastest, Slowest: max(fastest, flags.Slowest)}
+}
+
 // HasAttribute reports whether one of the engines has the custom metric.
 func (e *Extractor) HasAttribute(name string) bool {
 	return slices.ContainsFunc(e.Engines, func(e Engine) bool {
@@ -173,9 +179,7 @@ func CompilePlan(s Settings, o Options) (*Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("prepare scraping: %w", err)
 	}
-	fastest := cmp.Or(s.Source.Interval, o.Interval.Fastest)
-	interval := Interval{Fastest: fastest, Slowest: max(fastest, o.Interval.Slowest)}
-	p := &Plan{settings: s, interval: interval, engines: map[string]*matcher{}}
+	p := &Plan{settings: s, interval: s.ScrapeInterval(o.Interval), engines: map[string]*matcher{}}
 	for _, e := range mergeEngines(s.Extractor.Engines) {
 		e.Path = cmp.Or(s.Source.Path, e.Path, usualPath)
 		m, err := newMatcher(&e)

@@ -35,7 +35,7 @@ type call struct {
 // countCalls returns a handler that counts the memory of a call, until it ends.
 func (s *Server) countCalls(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Request: r, server: s, account: s.ledger.OpenAccount(clientOf(r)), control: http.NewResponseController(w)}
+		c := &call{Request: r, server: s, account: s.params.Ledger.OpenAccount(clientOf(r)), control: http.NewResponseController(w)}
 		defer c.account.Close()
 		fixed := int64(callBytes + limits.HeadersSize(r.Header))
 		c.account.AddUse(limits.Bytes, fixed)

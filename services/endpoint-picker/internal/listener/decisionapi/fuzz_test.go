@@ -23,7 +23,7 @@ func FuzzPick(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, raw bool) {
 		r := newRig(t)
-		r.options.Wanted.SetFurther([]string{"x-session"})
+		r.params.Options.Wanted.SetFurther([]string{"x-session"})
 		q := httptest.NewRequest(http.MethodPost, PathPick, strings.NewReader(text))
 		if raw {
 			q.Header.Set(headerPath, text)

@@ -86,7 +86,7 @@ func TestListener_SlowClient(t *testing.T) {
 			answer := make([]byte, len(want)+1)
 			read, _ := c.Read(answer)
 			assert.Equal(t, want, string(answer[:min(read, len(want))]))
-			assert.Equal(t, r.Server.options.BodyTimeout, time.Since(began))
+			assert.Equal(t, r.Server.params.Options.BodyTimeout, time.Since(began))
 			require.NoError(t, c.Close())
 			awaitClosed(t, l)
 			r.assertNothingHeld()
@@ -139,7 +139,7 @@ func TestListener_PickThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.pool.admit = func(ctx context.Context) *request.Refusal {
-			time.Sleep(2 * (r.Server.options.BodyTimeout + writeTimeout))
+			time.Sleep(2 * (r.Server.params.Options.BodyTimeout + writeTimeout))
 			if err := ctx.Err(); err != nil {
 				return request.Unavailable(err)
 			}

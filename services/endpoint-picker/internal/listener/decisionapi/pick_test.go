@@ -67,7 +67,7 @@ func TestPick_Forms(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.options.Wanted.SetFurther([]string{"x-session"})
+			r.params.Options.Wanted.SetFurther([]string{"x-session"})
 			r.pick("", tt.give, tt.headers...)
 			assert.Equal(t, []api.Incoming{tt.want}, r.pool.incoming)
 			assert.Equal(t, []bool{true}, r.pool.late, "nobody promised to report the first token")
@@ -78,7 +78,7 @@ func TestPick_Forms(t *testing.T) {
 func TestPick_Answer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.options.NewID = func() string { return "new" }
+	r.params.Options.NewID = func() string { return "new" }
 	r.pool.change = func(r *request.PickResult) { r.Model, r.Target = "m", "other" }
 	a := r.pick("?n=2&pool=ns/pool&first_token=true", `{"body":"{}","headers":{"x-llm-d-model-name-rewrite":"other"}}`)
 	assert.Len(t, a.ID, 32)

@@ -90,7 +90,7 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*pickRequest, *Problem) 
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
 		for _, value := range values {
-			if p := q.addHeader(s.options.Wanted, name, value); p != nil {
+			if p := q.addHeader(s.params.Options.Wanted, name, value); p != nil {
 				return nil, p
 			}
 		}
@@ -101,7 +101,7 @@ func (s *Server) readRaw(r *http.Request, body []byte) (*pickRequest, *Problem) 
 
 // readObject reads a pick in the form of an object.
 func (s *Server) readObject(text []byte) (*pickRequest, *Problem) {
-	o := &pickObject{wanted: s.options.Wanted, length: len(text), size: prefixindex.BlockTokens}
+	o := &pickObject{wanted: s.params.Options.Wanted, length: len(text), size: prefixindex.BlockTokens}
 	if problem := readObject(text, pickFields, o); problem != nil {
 		return nil, problem
 	}

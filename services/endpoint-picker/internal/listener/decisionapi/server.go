@@ -73,12 +73,9 @@ type observer interface {
 type Server struct {
 	*limits.HTTPListener
 
-	options  Options
-	pools    pools
-	ledger   *limits.Ledger
-	observer observer
-	server   *http.Server
-	mux      http.ServeMux
+	params Params
+	server *http.Server
+	mux    http.ServeMux
 
 	openPicks                  *openPicks
 	draining                   atomic.Bool
@@ -96,9 +93,8 @@ type Params struct {
 
 // New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
-	s := &Server{options: p.Options, pools: p.Pools, ledger: p.Ledger, observer: p.Observer}
-	s.openPicks = &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}
-	s.options.Ranking = maxEndpoints
+	p.Options.Ranking = maxEndpoints
+	s := &Server{params: p, openPicks: &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
 	timeout := p.Options.BodyTimeout
@@ -170,9 +166,9 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 		return
 	}
 	defer s.openPicks.startCall()() // before the look at draining
-	pool := s.pools.FindHost(c.Host)
+	pool := s.params.Pools.FindHost(c.Host)
 	if o.pool != "" {
-		pool = s.pools.FindTitle(o.pool)
+		pool = s.params.Pools.FindTitle(o.pool)
 	}
 	switch {
 	case s.draining.Load():
@@ -182,8 +178,8 @@ func (s *Server) servePick(w http.ResponseWriter, c *call) {
 		errNoPool.sendTo(w)
 		return
 	}
-	p := &openPick{account: s.ledger.OpenAccount(c.account.Address)}
-	p.requestContext.StartRequest(pool, &s.options.Options)
+	p := &openPick{account: s.params.Ledger.OpenAccount(c.account.Address)}
+	p.requestContext.StartRequest(pool, &s.params.Options.Options)
 	p.requestContext.Input = request.PickInput{LateFirst: !o.firstToken, Blind: true, MaxWait: o.wait}
 	if problem := s.placePick(p, c); problem != nil {
 		p.requestContext.EndRequest(nil)
@@ -213,7 +209,7 @@ func (s *Server) placePick(p *openPick, c *call) *Problem {
 	rc.SetRequestHeaders(&q.IncomingHeaders)
 	rc.Input.Incoming.Digest, rc.RequestBytes = q.digest, len(q.body)
 	refusal := rc.PickEndpoint(c.Context(), q.body)
-	_ = c.control.SetWriteDeadline(s.options.Now().Add(writeTimeout)) // the request may have waited; recorders in tests have no deadlines
+	_ = c.control.SetWriteDeadline(s.params.Options.Now().Add(writeTimeout)) // it may have waited; recorders in tests have none
 	if refusal != nil {
 		return toProblem(refusal)
 	}
@@ -236,7 +232,7 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 	rc.Ranking = rc.Ranking[:min(len(rc.Ranking), o.endpoints)]
 	a := &Answer{
 		ID: p.id.String(), Endpoints: endpointsOf(rc.Ranking), SetHeaders: rc.Set, RemoveHeaders: slices.Compact(rc.Remove),
-		OutcomeURL: outcomeURL(r), Expires: s.options.Timeout.Seconds(),
+		OutcomeURL: outcomeURL(r), Expires: s.params.Options.Timeout.Seconds(),
 	}
 	if rc.Target != rc.Model {
 		a.Model = rc.Target
@@ -251,9 +247,9 @@ func (s *Server) answerPick(w http.ResponseWriter, r *http.Request, p *openPick,
 		return
 	}
 	rc.ConfirmSent()
-	p.answered = s.options.Now()
-	p.expires = p.answered.Add(s.options.Timeout)
-	p.expiry = time.AfterFunc(min(absentAfter, s.options.Timeout), func() { s.expirePick(p) })
+	p.answered = s.params.Options.Now()
+	p.expires = p.answered.Add(s.params.Options.Timeout)
+	p.expiry = time.AfterFunc(min(absentAfter, s.params.Options.Timeout), func() { s.expirePick(p) })
 }
 
 // serveOutcome records one report. It is not refused for what its client holds, because it returns some of that.
@@ -277,23 +273,23 @@ func (s *Server) serveOutcome(w http.ResponseWriter, c *call) {
 func (s *Server) applyOutcome(o *outcome) *Problem {
 	p := s.openPicks.findPick(o.id)
 	if p == nil {
-		s.observer.ObserveDecision(resultUnknown)
+		s.params.Observer.ObserveDecision(resultUnknown)
 		return errUnknown
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.isEnded:
-		s.observer.ObserveDecision(resultUnknown)
+		s.params.Observer.ObserveDecision(resultUnknown)
 		return errUnknown
 	case o.endpoint != "" && !slices.Contains(p.endpoints, o.endpoint):
 		return fieldProblem("endpoint", "it is not one of the endpoints of the pick")
 	}
-	if now := s.options.Now(); p.applyReport(o, now) {
+	if now := s.params.Options.Now(); p.applyReport(o, now) {
 		s.endPick(p, o.event)
 	} else {
-		p.expires = now.Add(s.options.Timeout)
-		s.observer.ObserveDecision(o.event)
+		p.expires = now.Add(s.params.Options.Timeout)
+		s.params.Observer.ObserveDecision(o.event)
 	}
 	return nil
 }
@@ -307,7 +303,7 @@ func (s *Server) endPick(p *openPick, result string) {
 	p.requestContext.EndRequest(nil)
 	p.releaseAccount()
 	s.openPicks.removePick(p)
-	s.observer.ObserveDecision(result)
+	s.params.Observer.ObserveDecision(result)
 }
 
 // expirePick ends a pick whose time limit is over, which a report may have extended. Until then it looks whether the model server has the
@@ -318,7 +314,7 @@ func (s *Server) expirePick(p *openPick) {
 	if p.isEnded {
 		return
 	}
-	now := s.options.Now()
+	now := s.params.Options.Now()
 	if left := p.expires.Sub(now); left > 0 {
 		if p.isAbsent() {
 			p.requestContext.MarkNotReceived()
@@ -368,13 +364,13 @@ func (s *Server) Close() {
 // readRequest reads the request of a pick.
 func (s *Server) readRequest(c *call) (*pickRequest, *Problem) {
 	if c.Header.Get(headerPath) == "" {
-		body, problem := c.readBody(s.options.MaxBody, objectCopies, c.tryAddBytes)
+		body, problem := c.readBody(s.params.Options.MaxBody, objectCopies, c.tryAddBytes)
 		if problem != nil {
 			return nil, problem
 		}
 		return s.readObject(body)
 	}
-	body, problem := c.readBody(s.options.MaxBody, 1, c.tryAddBytes)
+	body, problem := c.readBody(s.params.Options.MaxBody, 1, c.tryAddBytes)
 	if problem != nil {
 		return nil, problem
 	}

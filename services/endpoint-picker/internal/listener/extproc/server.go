@@ -32,9 +32,7 @@ type poolFinder interface {
 
 // Server answers the streams of gateways.
 type Server struct {
-	log     *zap.Logger
-	pools   poolFinder
-	options Options
+	params  Params
 	decoder decoder
 	states  streamStates
 
@@ -51,7 +49,7 @@ type Params struct {
 // NewServer returns a Server. It serves after Register.
 func NewServer(p Params) *Server {
 	return &Server{
-		log: p.Log, pools: p.Pools, options: p.Options, states: newStreamStates(&p.Options),
+		params: p, states: newStreamStates(&p.Options),
 		decoder: decoder{bodyMode: p.Options.BodyMode, ignoreSubset: p.Options.IgnoreSubset, wanted: p.Options.Wanted},
 	}
 }
@@ -92,7 +90,7 @@ func (s *Server) handleStream(gs grpc.ServerStream) error {
 		err = streamStatus(t.SendRefusal(encodeReply(refusal)))
 	}
 	if err != nil {
-		s.log.Debug("Ended stream with an error", zap.Error(err))
+		s.params.Log.Debug("Ended stream with an error", zap.Error(err))
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func (s *Server) openStream(gs grpc.ServerStream) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine := NewMachine(s.pools.FindPool(gs.Context()), inner.BufferPool(), &s.options)
+	machine := NewMachine(s.params.Pools.FindPool(gs.Context()), inner.BufferPool(), &s.params.Options)
 	return &stream{Stream: inner, server: s, machine: machine, state: s.states.headers}, nil
 }
 
@@ -168,7 +168,7 @@ func (t *stream) refusalOf(err error) *request.Refusal {
 	case isError[*grpcserver.TimeoutError](err):
 		return request.TimedOut()
 	case isError[*grpcserver.MessageSizeError](err):
-		return request.TooLarge(t.server.options.MaxRequestBody)
+		return request.TooLarge(t.server.params.Options.MaxRequestBody)
 	case errors.Is(err, limits.ErrTooManyBytes):
 		return request.Exhausted(err)
 	}
@@ -177,7 +177,7 @@ func (t *stream) refusalOf(err error) *request.Refusal {
 
 // logPick logs the destination of a request at debug level.
 func (t *stream) logPick() {
-	log := t.server.log
+	log := t.server.params.Log
 	if log.Core().Enabled(zap.DebugLevel) && len(t.replies) > 0 && t.replies[0].Destination != "" {
 		log.Debug("Picked endpoint",
 			zap.String(logging.KeyRequestID, t.machine.requestContext.RequestID), zap.String(logging.KeyEndpoint, t.replies[0].Destination))

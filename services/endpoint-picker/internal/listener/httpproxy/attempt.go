@@ -94,7 +94,7 @@ func (t *transfer) candidateAddresses() []string {
 			addresses = append(addresses, a)
 		}
 	}
-	return addresses[:min(len(addresses), t.server.options.MaxAttempts)]
+	return addresses[:min(len(addresses), t.server.params.Options.MaxAttempts)]
 }
 
 // reserveNext reserves the first candidate that has room, nil if none has. It returns the candidates after it.
@@ -158,7 +158,7 @@ func (t *transfer) newAttempt(to *server, base *http.Request) *attempt {
 	a := &attempt{transfer: t, to: to}
 	ctx, cancel := context.WithCancelCause(t.request.Context())
 	a.cancel = cancel
-	if limit := t.server.options.IdleTimeout; limit > 0 {
+	if limit := t.server.params.Options.IdleTimeout; limit > 0 {
 		a.silence = time.AfterFunc(limit, func() { cancel(errSilent) })
 	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: a.gotConn, Got1xxResponse: a.relayInformational})

@@ -29,11 +29,11 @@ func (t *transfer) collectBody() (*request.Refusal, error) {
 		t.bodyComplete = true
 		return nil, nil
 	}
-	limit := t.server.options.MaxRequestBody
+	limit := t.server.params.Options.MaxRequestBody
 	if r.ContentLength > int64(limit) {
 		return request.TooLarge(limit), nil
 	}
-	_ = t.control.SetReadDeadline(time.Now().Add(t.server.options.BodyTimeout))
+	_ = t.control.SetReadDeadline(time.Now().Add(t.server.params.Options.BodyTimeout))
 	pool := t.account.BufferPool()
 	size := firstRead
 	if r.ContentLength > 0 {
@@ -66,7 +66,7 @@ func (t *transfer) collectBody() (*request.Refusal, error) {
 
 // growBuffer returns a larger buffer with the same contents, up to one byte more than the body can have.
 func (t *transfer) growBuffer(buffer *[]byte) *[]byte {
-	size := min(2*len(*buffer), t.server.options.MaxRequestBody+1)
+	size := min(2*len(*buffer), t.server.params.Options.MaxRequestBody+1)
 	if announced := t.request.ContentLength; announced > int64(len(*buffer)) {
 		size = int(min(int64(size), announced))
 	}

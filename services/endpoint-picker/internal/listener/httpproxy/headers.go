@@ -63,7 +63,7 @@ func (s *Server) readHeaders(r *http.Request) *request.IncomingHeaders {
 	in := &request.IncomingHeaders{
 		Path: r.URL.RequestURI(), ID: r.Header.Get(request.HeaderRequestID), TraceParent: r.Header.Get(request.HeaderTrace),
 	}
-	for _, h := range s.options.Wanted.ListHeaders() {
+	for _, h := range s.params.Options.Wanted.ListHeaders() {
 		for _, value := range r.Header[h.Canonical] {
 			in.AddHeader(h, value)
 		}
@@ -110,8 +110,8 @@ func (t *transfer) outgoingHeaders() http.Header {
 	for _, header := range rc.Set {
 		h.Set(header.Name, header.Value)
 	}
-	t.server.options.Forwarded.setHeaders(h, t.request, t.account.Address.String())
-	removeShadows(h, t.server.options.Wanted.ListHeaders())
+	t.server.params.Options.Forwarded.setHeaders(h, t.request, t.account.Address.String())
+	removeShadows(h, t.server.params.Options.Wanted.ListHeaders())
 	if _, ok := h[headerUserAgent]; !ok {
 		h[headerUserAgent] = nil // or else the transport adds its own
 	}

@@ -77,7 +77,7 @@ func TestHeadersForModelServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, testOptions(), limits.Limits{})
-		r.options.Wanted.SetFurther([]string{"x-session", api.HeaderFairness})
+		r.params.Options.Wanted.SetFurther([]string{"x-session", api.HeaderFairness})
 		got := make(chan *http.Request, 1)
 		r.serve(func(_ http.ResponseWriter, q *http.Request) { got <- q })
 		r.pool.decision = request.Decision{Set: api.Headers{{Name: "x-request-id", Value: "new"}, {Name: "traceparent", Value: "trace"}}, Remove: []string{"x-removed"}}

@@ -170,7 +170,7 @@ func (a *attempt) readPiece(buffer []byte) (int, error) {
 // receivePiece reads a piece of the body from the server, which may not be silent for too long; that the client reads slowly is no silence.
 func (a *attempt) receivePiece(buffer []byte) (int, error) {
 	if a.silence != nil {
-		a.silence.Reset(a.server.options.IdleTimeout)
+		a.silence.Reset(a.server.params.Options.IdleTimeout)
 		defer a.silence.Stop()
 	}
 	return a.response.Body.Read(buffer)

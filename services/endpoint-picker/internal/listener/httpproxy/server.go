@@ -63,9 +63,7 @@ type Params struct {
 type Server struct {
 	*limits.HTTPListener
 
-	log      *zap.Logger
-	options  Options
-	pools    pools
+	params   Params
 	upstream *upstream
 	cut      context.CancelFunc // ends the contexts of all requests
 	counters *counters
@@ -74,11 +72,10 @@ type Server struct {
 
 // New returns a Server.
 func New(p Params) *Server {
+	p.Options.Ranking = p.Options.MaxAttempts
 	s := &Server{
-		log: p.Log, options: p.Options, pools: p.Pools, counters: newCounters(),
-		upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
+		params: p, counters: newCounters(), upstream: newUpstream(p.Options.MaxServerConns, (&net.Dialer{}).DialContext),
 	}
-	s.options.Ranking = p.Options.MaxAttempts
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // net/http does not see TLS

@@ -62,7 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveRequest handles the request. It returns false if the client must see that the response is not complete.
 func (t *transfer) serveRequest() (complete bool) {
 	rc, s, r := &t.requestContext, t.server, t.request
-	rc.StartRequest(s.pools.FindHost(r.Host), &s.options.Options)
+	rc.StartRequest(s.params.Pools.FindHost(r.Host), &s.params.Options.Options)
 	defer func() {
 		if t.isClientGone() {
 			rc.OnClientGone()
@@ -88,8 +88,9 @@ func (t *transfer) serveRequest() (complete bool) {
 	if refusal = rc.PickEndpoint(r.Context(), t.bodyBytes()); refusal != nil {
 		return t.refuseRequest(refusal)
 	}
-	if s.log.Core().Enabled(zap.DebugLevel) {
-		s.log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, rc.RequestID), zap.String(logging.KeyEndpoint, rc.Destination))
+	if s.params.Log.Core().Enabled(zap.DebugLevel) {
+		s.params.Log.Debug("Picked endpoint", zap.String(logging.KeyRequestID, rc.RequestID),
+			zap.String(logging.KeyEndpoint, rc.Destination))
 	}
 	return t.forwardRequest()
 }
@@ -143,7 +144,7 @@ const deadlineAge = time.Second
 func (t *transfer) prepareWrite() {
 	if now := time.Now(); now.Sub(t.written) > deadlineAge {
 		t.written = now
-		_ = t.control.SetWriteDeadline(now.Add(t.server.options.SendTimeout))
+		_ = t.control.SetWriteDeadline(now.Add(t.server.params.Options.SendTimeout))
 	}
 }
 

@@ -53,7 +53,7 @@ func (a *attempt) runTunnel() error {
 		defer end()
 		a.copyBytes(server, io.MultiReader(bytes.NewReader(early), client), &a.requestContext.RequestBytes)
 	})
-	a.copyBytes(deadlineConn{client, a.server.options.SendTimeout}, server, &a.requestContext.ResponseBytes)
+	a.copyBytes(deadlineConn{client, a.server.params.Options.SendTimeout}, server, &a.requestContext.ResponseBytes)
 	end()
 	sides.Wait()
 	switch {
@@ -87,7 +87,7 @@ func (a *attempt) copyBytes(to io.Writer, from io.Reader, passed *int) {
 // resetSilence begins the time limit for silence anew.
 func (a *attempt) resetSilence() {
 	if a.silence != nil {
-		a.silence.Reset(a.server.options.IdleTimeout)
+		a.silence.Reset(a.server.params.Options.IdleTimeout)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/binary"
-	"fmt"
 )
 
 // kind keeps hashes of different things apart.
@@ -21,16 +20,14 @@ const (
 // recording can test whether a prompt begins with a certain text.
 type keys struct{ block cipher.Block }
 
-func newKeys() (*keys, error) {
+func newKeys() *keys {
 	var key [16]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return nil, fmt.Errorf("make key of recording: %w", err)
-	}
+	_, _ = rand.Read(key[:]) // it never fails
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return nil, fmt.Errorf("make key of recording: %w", err)
+		panic(err) // unreachable: a key of AES may have 16 bytes
 	}
-	return &keys{block: block}, nil
+	return &keys{block: block}
 }
 
 // hashValue returns the keyed hash of a value. A block cipher is a pseudorandom function of short inputs, and much faster than HMAC.

@@ -87,15 +87,11 @@ type Params struct {
 }
 
 // New returns a Recorder. It opens no file until Run.
-func New(p Params) (*Recorder, error) {
-	k, err := newKeys()
-	if err != nil {
-		return nil, err
-	}
+func New(p Params) *Recorder {
 	return &Recorder{
-		params: p, keys: k, startTime: p.Clock.Now(), queue: make(chan *queuedRequest, queueLength),
+		params: p, keys: newKeys(), startTime: p.Clock.Now(), queue: make(chan *queuedRequest, queueLength),
 		files: files{path: p.Path, maxBytes: int64(p.MaxBytes), open: openFile}, endpoints: map[endpoint.Identity]int{},
-	}, nil
+	}
 }
 
 // A Pool observes the requests of one pool.

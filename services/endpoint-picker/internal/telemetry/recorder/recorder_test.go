@@ -58,9 +58,7 @@ func newRig(t *testing.T, path string) *rig {
 	t.Helper()
 	core, logs := zaptest.New(zap.DebugLevel)
 	r := &rig{counts: &counts{}, logs: logs}
-	var err error
-	r.Recorder, err = New(Params{Path: path, MaxBytes: 4 << 20, Log: zap.New(core), Observer: r.counts, Clock: clock.RealClock{}})
-	require.NoError(t, err)
+	r.Recorder = New(Params{Path: path, MaxBytes: 4 << 20, Log: zap.New(core), Observer: r.counts, Clock: clock.RealClock{}})
 	return r
 }
 
@@ -321,8 +319,7 @@ func TestEndpointNumbersAreBounded(t *testing.T) {
 
 func TestHashesDifferByKind(t *testing.T) {
 	t.Parallel()
-	k, err := newKeys()
-	require.NoError(t, err)
+	k := newKeys()
 	seen := map[uint64]string{}
 	for _, of := range []kind{kindPrefix, kindUnknown, kindModel} {
 		for value := range uint64(1000) {
@@ -335,8 +332,7 @@ func TestHashesDifferByKind(t *testing.T) {
 
 // BenchmarkObserveRequest is what each request waits for.
 func BenchmarkObserveRequest(b *testing.B) {
-	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
-	require.NoError(b, err)
+	r := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 4 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	pool, x := r.ForPool(""), answered(newEndpoint(1))
 	x.Target = strings.Repeat("m", 40)
 	b.ReportAllocs()
@@ -348,8 +344,7 @@ func BenchmarkObserveRequest(b *testing.B) {
 
 // BenchmarkWrite is the cost of the writer for a request with 2048 prompt tokens.
 func BenchmarkWrite(b *testing.B) {
-	r, err := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 64 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
-	require.NoError(b, err)
+	r := New(Params{Path: filepath.Join(b.TempDir(), "r"), MaxBytes: 64 << 20, Log: zap.NewNop(), Observer: &counts{}, Clock: clock.RealClock{}})
 	x := answered(newEndpoint(1))
 	x.FixedTokens, x.Prefixes = 2048, []uint64{1, 2, 3, 4}
 	p := r.ForPool("").newQueuedRequest(x, 1)
