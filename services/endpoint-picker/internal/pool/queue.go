@@ -8,7 +8,6 @@ package pool
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -71,31 +70,28 @@ func (l QueueLabels) cloneBounded() QueueLabels {
 // A Queue holds waiting requests. It is safe for concurrent use.
 type Queue struct {
 	clock   clock.PassiveClock
-	length  atomic.Int64 // of all bands together
+	length  atomic.Int64 // of waiters
 	version atomic.Uint64
 
 	mu      sync.Mutex
-	bands   []*priorityBand // by falling priority; none is empty
+	waiters []*waiter // in the order in which they leave
 	bytes   int64
 	closed  bool
 	recent  recentLabels
 	changed chan struct{} // closed at the next change; nil: nobody waits for it
 }
 
-// priorityBand holds the requests of one priority, in order of arrival.
-type priorityBand struct {
-	priority int
-	requests list.List // of *waiter
-	bytes    int64
-}
-
-// waiter is a request in a band.
+// waiter is a request in a queue.
 type waiter struct {
 	QueuedRequest
 
-	band    *priorityBand
-	place   *list.Element // nil: it left
-	outcome chan error    // receives one value when somebody else lets it leave
+	left    bool
+	outcome chan error // receives one value when the request leaves
+}
+
+// compareTurn compares two waiters by who leaves first: the one of higher priority, then the one that arrived first.
+func (w *waiter) compareTurn(other *waiter) int {
+	return cmp.Or(cmp.Compare(other.Priority, w.Priority), w.Arrived.Compare(other.Arrived))
 }
 
 // NewQueue returns an empty Queue.
@@ -130,12 +126,8 @@ func (q *Queue) WaitForGrant(ctx context.Context, r QueuedRequest, l QueueLimits
 func (q *Queue) GrantNext(n int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	granted := 0
-	for ; granted < n && len(q.bands) > 0; granted++ {
-		w, _ := q.bands[0].requests.Front().Value.(*waiter)
-		q.removeWaiter(w)
-		w.outcome <- nil
-	}
+	granted := max(min(n, len(q.waiters)), 0)
+	q.releaseWaiters(0, granted, nil)
 	return granted
 }
 
@@ -144,11 +136,7 @@ func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for len(q.bands) > 0 {
-		w, _ := q.bands[0].requests.Front().Value.(*waiter)
-		q.removeWaiter(w)
-		w.outcome <- ErrClosed
-	}
+	q.releaseWaiters(0, len(q.waiters), ErrClosed)
 }
 
 // addWaiter adds a request, if there is room for it.
@@ -163,50 +151,27 @@ func (q *Queue) addWaiter(r QueuedRequest, l QueueLimits) (*waiter, error) {
 	if !q.makeRoom(&r, l) {
 		return nil, ErrQueueFull
 	}
-	i, found := slices.BinarySearchFunc(q.bands, r.Priority, func(b *priorityBand, priority int) int {
-		return cmp.Compare(priority,
-			b.priority)
-	})
-	if !found {
-		q.bands = slices.Insert(q.bands, i, &priorityBand{priority: r.Priority})
-	}
-	w.band = q.bands[i]
-	w.place = w.band.insertWaiter(w)
-	w.band.bytes += r.Bytes
+	// Behind those that arrived at the same time. A request that was granted and waits again is among the first.
+	i, _ := slices.BinarySearchFunc(q.waiters, w, func(other, w *waiter) int { return cmp.Or(other.compareTurn(w), -1) })
+	q.waiters = slices.Insert(q.waiters, i, w)
 	q.bytes += r.Bytes
 	q.length.Add(1)
 	q.announceChange()
 	return w, nil
 }
 
-// insertWaiter adds a waiter behind those that arrived before it. One that was granted and waits again is among the first.
-func (b *priorityBand) insertWaiter(w *waiter) *list.Element {
-	for at := b.requests.Back(); at != nil; at = at.Prev() {
-		if other, _ := at.Value.(*waiter); !other.Arrived.After(w.Arrived) {
-			return b.requests.InsertAfter(w, at)
-		}
-	}
-	return b.requests.PushFront(w)
-}
-
 // makeRoom reports whether the limits have room for a request. It lets requests of lower priority leave for that.
 func (q *Queue) makeRoom(r *QueuedRequest, l QueueLimits) bool {
-	requests, bytes := q.Len()+1, q.bytes+r.Bytes
-	fits := func() bool { return requests <= l.Requests && bytes <= l.Bytes }
-	if fits() {
-		return true
-	}
-	for i := len(q.bands) - 1; i >= 0 && q.bands[i].priority < r.Priority; i-- {
-		requests, bytes = requests-q.bands[i].requests.Len(), bytes-q.bands[i].bytes
+	first, bytes := len(q.waiters), q.bytes+r.Bytes
+	fits := func() bool { return first < l.Requests && bytes <= l.Bytes }
+	for !fits() && first > 0 && q.waiters[first-1].Priority < r.Priority {
+		first--
+		bytes -= q.waiters[first].Bytes
 	}
 	if !fits() {
 		return false
 	}
-	for q.Len()+1 > l.Requests || q.bytes+r.Bytes > l.Bytes {
-		last, _ := q.bands[len(q.bands)-1].requests.Back().Value.(*waiter)
-		q.removeWaiter(last)
-		last.outcome <- ErrDisplaced
-	}
+	q.releaseWaiters(first, len(q.waiters), ErrDisplaced)
 	return true
 }
 
@@ -214,24 +179,26 @@ func (q *Queue) makeRoom(r *QueuedRequest, l QueueLimits) bool {
 func (q *Queue) abandonWait(w *waiter, reason error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place == nil {
-		return <-w.outcome
+	if !w.left {
+		i, _ := slices.BinarySearchFunc(q.waiters, w, (*waiter).compareTurn)
+		i += slices.Index(q.waiters[i:], w)
+		q.releaseWaiters(i, i+1, reason)
 	}
-	q.removeWaiter(w)
-	return reason
+	return <-w.outcome
 }
 
-// removeWaiter takes a waiter out of its band.
-func (q *Queue) removeWaiter(w *waiter) {
-	b := w.band
-	b.requests.Remove(w.place)
-	w.place = nil
-	b.bytes -= w.Bytes
-	q.bytes -= w.Bytes
-	q.length.Add(-1)
-	if b.requests.Len() == 0 {
-		q.bands = slices.DeleteFunc(q.bands, func(other *priorityBand) bool { return other == b })
+// releaseWaiters lets a part of the waiters leave with an outcome. The caller holds mu.
+func (q *Queue) releaseWaiters(from, to int, outcome error) {
+	if from == to {
+		return
 	}
-	q.recent.addLabels(w.QueueLabels, q.clock.Now())
+	q.length.Add(int64(from - to))
+	for _, w := range q.waiters[from:to] {
+		q.bytes -= w.Bytes
+		q.recent.addLabels(w.QueueLabels, q.clock.Now())
+		w.left = true
+		w.outcome <- outcome
+	}
+	q.waiters = slices.Delete(q.waiters, from, to)
 	q.announceChange()
 }

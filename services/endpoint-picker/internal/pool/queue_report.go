@@ -47,17 +47,14 @@ func (q *Queue) Report() []QueueCount {
 	for labels := range q.recent {
 		counts[labels] = QueueCount{QueueLabels: labels}
 	}
-	for _, b := range q.bands {
-		for at := b.requests.Front(); at != nil; at = at.Next() {
-			w, _ := at.Value.(*waiter)
-			c := counts[w.QueueLabels]
-			if c.QueueLabels = w.QueueLabels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
-				c.Oldest = w.Arrived
-			}
-			c.Requests++
-			c.Bytes += w.Bytes
-			counts[w.QueueLabels] = c
+	for _, w := range q.waiters {
+		c := counts[w.QueueLabels]
+		if c.QueueLabels = w.QueueLabels; c.Requests == 0 || w.Arrived.Before(c.Oldest) {
+			c.Oldest = w.Arrived
 		}
+		c.Requests++
+		c.Bytes += w.Bytes
+		counts[w.QueueLabels] = c
 	}
 	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.compareLabels(b.QueueLabels) })
 }
