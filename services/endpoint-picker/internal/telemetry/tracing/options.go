@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
 const (
@@ -105,20 +107,10 @@ func (o Options) newExporter(ctx context.Context) (sdktrace.SpanExporter, error)
 	return otlptracegrpc.New(ctx, options...)
 }
 
-// sampler decides which requests to trace.
-type sampler struct {
-	parentBased bool
-	below       uint64 // sample traces with a lower ID, of 63 bits
-}
-
-func (o Options) newSampler() sampler {
-	return sampler{parentBased: o.ParentBased, below: uint64(o.Ratio * (1 << 63))}
-}
-
 // isSampled decides like every OpenTelemetry SDK with the same settings, so that all services on a request's path agree.
-func (s sampler) isSampled(trace [16]byte, p parent, known bool) bool { //nolint:revive // whether there is a parent
-	if s.parentBased && known {
-		return p.sampled
+func (o *Options) isSampled(trace [16]byte, parent request.Span, known bool) bool { //nolint:revive // whether there is a parent
+	if o.ParentBased && known {
+		return parent.Sampled
 	}
-	return binary.BigEndian.Uint64(trace[8:])>>1 < s.below
+	return binary.BigEndian.Uint64(trace[8:])>>1 < uint64(o.Ratio*(1<<63)) // of 63 bits
 }

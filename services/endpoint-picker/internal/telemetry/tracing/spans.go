@@ -61,7 +61,7 @@ func writeSpans(tracer trace.Tracer, span request.Span, r *request.Record) {
 	ctx := context.WithValue(context.Background(), spanKey{}, span)
 	if parent, known := parseTraceparent(r.TraceParent); known {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-			TraceID: parent.trace, SpanID: parent.span, TraceFlags: trace.FlagsSampled, Remote: true,
+			TraceID: parent.Trace, SpanID: parent.ID, TraceFlags: trace.FlagsSampled, Remote: true,
 		}))
 	}
 	_, requestSpan := tracer.Start(ctx, spanRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.StartTime),

@@ -7,13 +7,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// parent is the content of a traceparent.
-type parent struct {
-	trace   [16]byte
-	span    [8]byte
-	sampled bool
-}
-
 // Offsets in a traceparent, "00-<trace>-<span>-<flags>" in lower case hexadecimal.
 const (
 	traceAt, spanAt, flagsAt = 3, 36, 53
@@ -22,20 +15,20 @@ const (
 )
 
 // parseTraceparent parses a traceparent of W3C's trace context.
-func parseTraceparent(s string) (p parent, valid bool) {
+func parseTraceparent(s string) (parent request.Span, valid bool) {
 	if len(s) < length || s[traceAt-1] != '-' || s[spanAt-1] != '-' || s[flagsAt-1] != '-' {
-		return parent{}, false
+		return request.Span{}, false
 	}
 	var version, flags [1]byte
-	if !decodeHex(version[:], s) || !decodeHex(p.trace[:], s[traceAt:]) || !decodeHex(p.span[:], s[spanAt:]) ||
+	if !decodeHex(version[:], s) || !decodeHex(parent.Trace[:], s[traceAt:]) || !decodeHex(parent.ID[:], s[spanAt:]) ||
 		!decodeHex(flags[:], s[flagsAt:]) {
-		return parent{}, false
+		return request.Span{}, false
 	}
-	if !hasValidEnd(version[0], s[length:]) || p.trace == [16]byte{} || p.span == [8]byte{} {
-		return parent{}, false
+	if !hasValidEnd(version[0], s[length:]) || parent.Trace == [16]byte{} || parent.ID == [8]byte{} {
+		return request.Span{}, false
 	}
-	p.sampled = flags[0]&flagSampled != 0
-	return p, true
+	parent.Sampled = flags[0]&flagSampled != 0
+	return parent, true
 }
 
 // hasValidEnd reports whether the rest of a traceparent is valid for its version: later versions may have more, after another dash.

@@ -38,7 +38,6 @@ type Tracer struct {
 	log         *zap.Logger
 	options     Options
 	version     string
-	sampler     sampler
 	newExporter func(ctx context.Context) (sdktrace.SpanExporter, error)
 
 	tracer atomic.Pointer[trace.Tracer] // nil while it does not run
@@ -46,7 +45,7 @@ type Tracer struct {
 
 // New returns a Tracer that reports the version of the picker. Run starts it.
 func New(o Options, log *zap.Logger, version string) *Tracer {
-	return &Tracer{log: log, options: o, version: version, sampler: o.newSampler(), newExporter: o.newExporter}
+	return &Tracer{log: log, options: o, version: version, newExporter: o.newExporter}
 }
 
 // IsEnabled reports whether an exporter is configured.
@@ -92,12 +91,12 @@ func (t *Tracer) Run(ctx context.Context) {
 // record, and the traceparent for the model server, empty to keep the request's own.
 func (t *Tracer) StartSpan(traceParent string) (span request.Span, header string) {
 	parent, known := parseTraceparent(traceParent)
-	span.Trace = parent.trace
+	span.Trace = parent.Trace
 	if !known {
 		span.Trace = newTraceID()
 	}
 	span.ID = newSpanID()
-	if span.Sampled = t.sampler.isSampled(span.Trace, parent, known); span.Sampled {
+	if span.Sampled = t.options.isSampled(span.Trace, parent, known); span.Sampled {
 		header = formatTraceparent(span)
 	}
 	return span, header

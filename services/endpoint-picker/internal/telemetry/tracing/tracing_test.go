@@ -280,11 +280,11 @@ func TestSamplerAgreesWithOthers(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{0, 0.1, 0.5, 0.999, 1} {
 		reference := sdktrace.TraceIDRatioBased(ratio)
-		ours := Options{Ratio: ratio}.newSampler()
+		ours := Options{Ratio: ratio}
 		for range 2000 {
 			id := newTraceID()
 			want := reference.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: id}).Decision == sdktrace.RecordAndSample
-			require.Equal(t, want, ours.isSampled(id, parent{}, false))
+			require.Equal(t, want, ours.isSampled(id, request.Span{}, false))
 		}
 	}
 }
@@ -414,14 +414,14 @@ func FuzzParse(f *testing.F) {
 		p, valid := parseTraceparent(s)
 		known := s
 		if valid { // the reference refuses flags that it does not know, where the specification has them ignored
-			known = s[:flagsAt] + map[bool]string{true: "01", false: "00"}[p.sampled] + s[length:]
+			known = s[:flagsAt] + map[bool]string{true: "01", false: "00"}[p.Sampled] + s[length:]
 		}
 		want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": known}))
 		require.Equal(t, want.IsValid(), valid, "%q", s)
 		if valid {
-			assert.Equal(t, trace.TraceID(p.trace), want.TraceID())
-			assert.Equal(t, trace.SpanID(p.span), want.SpanID())
-			assert.Equal(t, p.sampled, want.IsSampled())
+			assert.Equal(t, trace.TraceID(p.Trace), want.TraceID())
+			assert.Equal(t, trace.SpanID(p.ID), want.SpanID())
+			assert.Equal(t, p.Sampled, want.IsSampled())
 		}
 	})
 }
