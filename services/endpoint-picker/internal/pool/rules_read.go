@@ -26,43 +26,28 @@ type RuleObject struct {
 	Spec    []byte // JSON; empty if there is none
 }
 
-type poolRef struct {
-	Group string `json:"group"`
-	Kind  string `json:"kind"`
-	Name  string `json:"name"`
-}
-
-type objectiveSpec struct {
-	Priority *int32 `json:"priority"`
-}
-
-type rewriteSpec struct {
-	Rules []ruleSpec `json:"rules"`
-}
-
+// A ruleSpec is a rule of an InferenceModelRewrite.
 type ruleSpec struct {
-	Matches []matchSpec  `json:"matches"`
-	Targets []targetSpec `json:"targets"`
-}
-
-type matchSpec struct {
-	Model *modelSpec `json:"model"`
-}
-
-type modelSpec struct {
-	Type  string `json:"type"`
-	Value string `json:"value"`
-}
-
-type targetSpec struct {
-	Model  string `json:"modelRewrite"`
-	Weight *int32 `json:"weight"`
+	Matches []struct {
+		Model *struct {
+			Type  string `json:"type"`
+			Value string `json:"value"`
+		} `json:"model"`
+	} `json:"matches"`
+	Targets []struct {
+		Model  string `json:"modelRewrite"`
+		Weight *int32 `json:"weight"`
+	} `json:"targets"`
 }
 
 // ReferencedPool returns the name of the InferencePool that an object belongs to, empty if its poolRef names another kind.
 func ReferencedPool(o RuleObject) (string, error) {
 	var spec struct {
-		PoolRef poolRef `json:"poolRef"`
+		PoolRef struct {
+			Group string `json:"group"`
+			Kind  string `json:"kind"`
+			Name  string `json:"name"`
+		} `json:"poolRef"`
 	}
 	if err := decodeSpec(o, &spec); err != nil {
 		return "", err
@@ -79,21 +64,21 @@ func ReferencedPool(o RuleObject) (string, error) {
 
 // ReadObjective reads an InferenceObjective.
 func ReadObjective(o RuleObject) (*Objective, error) {
-	var spec objectiveSpec
+	var spec struct {
+		Priority int32 `json:"priority"`
+	}
 	if err := decodeSpec(o, &spec); err != nil {
 		return nil, err
 	}
-	objective := &Objective{Name: o.Name}
-	if spec.Priority != nil {
-		objective.Priority = int(*spec.Priority)
-	}
-	return objective, nil
+	return &Objective{Name: o.Name, Priority: int(spec.Priority)}, nil
 }
 
 // ReadRewrite reads an InferenceModelRewrite. An object is valid as a whole or not at all: if one rule were skipped, the next
 // rule would get its models. The note warns users about unexpected effects of the object.
 func ReadRewrite(o RuleObject) (object *RewriteObject, note string, err error) {
-	var spec rewriteSpec
+	var spec struct {
+		Rules []ruleSpec `json:"rules"`
+	}
 	if err := decodeSpec(o, &spec); err != nil {
 		return nil, "", err
 	}
@@ -155,26 +140,18 @@ func (r ruleSpec) toRule() (rule Rule, mixed bool, err error) {
 	}
 	weighted := 0
 	for i, t := range r.Targets {
-		target, err := t.toTarget()
-		if err != nil {
-			return Rule{}, false, fmt.Errorf("targets[%d].%w", i, err)
-		}
-		if t.Weight != nil {
+		target := RewriteTarget{Model: t.Model, Weight: 1}
+		switch {
+		case t.Model == "":
+			return Rule{}, false, fmt.Errorf("targets[%d].modelRewrite is missing", i)
+		case t.Weight == nil:
+		case *t.Weight < 0:
+			return Rule{}, false, fmt.Errorf("targets[%d].weight %d is negative", i, *t.Weight)
+		default:
+			target.Weight = uint32(*t.Weight)
 			weighted++
 		}
 		rule.Targets = append(rule.Targets, target)
 	}
 	return rule, weighted > 0 && weighted < len(r.Targets), nil
-}
-
-func (t targetSpec) toTarget() (RewriteTarget, error) {
-	switch {
-	case t.Model == "":
-		return RewriteTarget{}, errors.New("modelRewrite is missing")
-	case t.Weight == nil:
-		return RewriteTarget{Model: t.Model, Weight: 1}, nil
-	case *t.Weight < 0:
-		return RewriteTarget{}, fmt.Errorf("weight %d is negative", *t.Weight)
-	}
-	return RewriteTarget{Model: t.Model, Weight: uint32(*t.Weight)}, nil
 }

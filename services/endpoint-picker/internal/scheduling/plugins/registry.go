@@ -112,7 +112,7 @@ func Types() []Type {
 			New: withDefaults(endpointAttributeFilter{OnMissing: missingPass}),
 		},
 		{Name: "endpoint-attribute-scorer", Section: SectionProfile, New: withDefaults(endpointAttributeScorer{})},
-		{Name: "file-discovery", Section: SectionDiscovery, New: withDefaults(fileDiscovery{})},
+		{Name: "file-discovery", Section: SectionDiscovery, New: withDefaults(FileDiscovery{})},
 		{Name: "header-based-testing-filter", Section: SectionProfile, Identity: true, New: withDefaults(headerBasedTestingFilter{})},
 		{Name: typeInflightLoadProducer, New: withDefaults(inflightLoadProducer{})},
 		{
