@@ -86,7 +86,8 @@ func (s *Schedule) StartDue(now time.Time, i Interval) []*Turn {
 	slices.SortStableFunc(s.due, func(a, b *Turn) int { return a.due.Compare(b.due) })
 	chosen := s.due[:s.budget.takeScrapes(len(s.due), now, burstBeats*period)]
 	for _, t := range chosen {
-		t.startScrape(now, s.randomFactor())
+		t.busy.Store(true)
+		t.startTime, t.varied, t.movements = now, s.randomFactor(), t.endpoint.Movements()
 	}
 	return chosen
 }
@@ -132,12 +133,6 @@ func (t *Turn) dueAt(i Interval, a attention, period time.Duration) time.Time {
 	}
 	interval := time.Duration(t.varied * float64(t.pace.scrapeInterval(i, a)))
 	return t.startTime.Add(max(interval, time.Duration(float64(t.work)/maxWorkShare)+period/2))
-}
-
-// startScrape records the start of a scrape.
-func (t *Turn) startScrape(now time.Time, varied float64) {
-	t.busy.Store(true)
-	t.startTime, t.varied, t.movements = now, varied, t.endpoint.Movements()
 }
 
 // RecordPage records the page of a scrape.

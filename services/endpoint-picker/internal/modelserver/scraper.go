@@ -145,16 +145,12 @@ func (s *Scraper) startDueScrapes(now time.Time) time.Duration {
 	p := s.plan.Load()
 	if !p.settings.Off {
 		for _, t := range s.schedule.StartDue(now, p.interval) {
-			s.startScrape(s.workers[t], now)
+			w := s.workers[t]
+			s.scrapes.Go(func() { // a silent server does not delay others
+				defer func() { w.EndTurn(w.worked) }()
+				w.scrapeOnce(now)
+			})
 		}
 	}
 	return s.schedule.WaitTime(p.interval)
-}
-
-// startScrape starts a worker's scrape in its own goroutine, so that a silent server does not delay others.
-func (s *Scraper) startScrape(w *worker, now time.Time) {
-	s.scrapes.Go(func() {
-		defer func() { w.EndTurn(w.worked) }()
-		w.scrapeOnce(now)
-	})
 }

@@ -92,8 +92,7 @@ func (c *compiler) compileAll() {
 	c.compileSaturation()
 	c.compileWaiting()
 	c.compileParsers()
-	c.installUnreferenced()
-	c.warnOfUnused()
+	c.finishPlugins()
 }
 
 func (c *compiler) checkHead() {

@@ -257,19 +257,14 @@ func (c *compiler) addParser(path, name string) {
 	}
 }
 
-// installUnreferenced installs the plugins that need no reference.
-func (c *compiler) installUnreferenced() {
+// finishPlugins installs the plugins that need no reference, and warns of others without effect, because nothing refers to them.
+func (c *compiler) finishPlugins() {
 	for _, p := range c.order {
-		if !p.isIgnored() && p.kind.Section == plugins.SectionNone {
+		switch {
+		case p.isIgnored():
+		case p.kind.Section == plugins.SectionNone:
 			c.installPlugin(p, "")
-		}
-	}
-}
-
-// warnOfUnused warns of plugins without effect, because nothing refers to them.
-func (c *compiler) warnOfUnused() {
-	for _, p := range c.order {
-		if !p.isIgnored() && !p.used && p.kind.Section != plugins.SectionNone {
+		case !p.used:
 			c.Warnf(p.path, "%.100q is not used: refer to it or leave it out", p.name)
 		}
 	}

@@ -110,9 +110,10 @@ func (g *Guard) authorize(r *http.Request) answer {
 		return answer{status: http.StatusUnauthorized, text: "a bearer token is wanted: Authorization: Bearer TOKEN"}
 	}
 	q := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
-	last, known := g.lastAnswer(q)
+	cached, _ := g.decisions.Get(q)
+	last, known := cached.(answer)
 	now := g.params.Clock.Now()
-	if known && now.Sub(last.askedAt) < freshTime(last) {
+	if fresh, _ := last.validTimes(); known && now.Sub(last.askedAt) < fresh {
 		return last
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
@@ -122,7 +123,8 @@ func (g *Guard) authorize(r *http.Request) answer {
 	case err == nil:
 		g.logRecovery()
 		a.askedAt = now
-		g.decisions.Add(q, a, cacheTime(a))
+		_, outage := a.validTimes()
+		g.decisions.Add(q, a, outage)
 		return a
 	case errors.Is(r.Context().Err(), context.Canceled): // the client disconnected, which is no outage
 	default:
@@ -132,15 +134,6 @@ func (g *Guard) authorize(r *http.Request) answer {
 		return last
 	}
 	return answer{status: http.StatusServiceUnavailable, text: "the Kubernetes API server cannot be asked whether you may see this: the log of this program says why"}
-}
-
-func (g *Guard) lastAnswer(q question) (answer, bool) {
-	value, known := g.decisions.Get(q)
-	if !known {
-		return answer{}, false
-	}
-	a, ok := value.(answer)
-	return a, ok
 }
 
 // askAPIServer asks the API server.
@@ -197,20 +190,12 @@ func (g *Guard) logRecovery() {
 	}
 }
 
-// freshTime returns the time until an answer is asked for again.
-func freshTime(a answer) time.Duration {
+// validTimes returns the time until the question is asked again, and the time that the answer is valid while nobody answers that.
+func (a answer) validTimes() (fresh, outage time.Duration) {
 	if a.status == http.StatusOK {
-		return allowedFor
+		return allowedFor, outageFor
 	}
-	return deniedFor
-}
-
-// cacheTime returns the time until an answer is forgotten.
-func cacheTime(a answer) time.Duration {
-	if a.status == http.StatusOK {
-		return outageFor
-	}
-	return deniedFor
+	return deniedFor, deniedFor
 }
 
 // bearerToken returns the token of an Authorization header, empty if it has none.
