@@ -250,7 +250,8 @@ func (r *Request) resetBody(body []byte, maxTokens int) {
 
 func (r *Request) parseBody(p *Parsers, in *Incoming, maxTokens int) error {
 	if in.Digest != nil {
-		r.readDigest(in.Digest)
+		d := in.Digest // its blocks stay where they are
+		r.API, r.Model, r.Stream, r.Tokens = digested, d.Model, d.Stream, d.Tokens
 		return nil
 	}
 	clean := in.CleanPath()

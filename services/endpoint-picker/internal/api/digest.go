@@ -20,11 +20,6 @@ type Digest struct {
 // digested is the API of digests.
 var digested = &API{Generates: true, Usage: FormatOpen}
 
-// readDigest reads a digest. Its blocks stay where they are.
-func (r *Request) readDigest(d *Digest) {
-	r.API, r.Model, r.Stream, r.Tokens = digested, d.Model, d.Stream, d.Tokens
-}
-
 // HashBlocks appends the blocks to a chain. It returns the turns in blocks of the chain.
 func (d *Digest) HashBlocks(to *prefixindex.Chain) Turns {
 	for _, hash := range d.Blocks {

@@ -77,18 +77,15 @@ func (l *Ledger) IsFull(r Resource) bool { return l.limits[r].isFull() }
 
 // FairLevel returns the fair level of a resource, as of a few milliseconds ago. It is called when the limit is exceeded.
 func (l *Ledger) FairLevel(r Resource) int64 {
-	return l.limits[r].fairLevel(func() []int64 { return l.clientUses(r) })
-}
-
-// clientUses returns what each client uses of a resource.
-func (l *Ledger) clientUses(r Resource) []int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	uses := make([]int64, 0, len(l.accounts))
-	for _, a := range l.accounts {
-		uses = append(uses, a.CurrentUse(r))
-	}
-	return uses
+	return l.limits[r].fairLevel(func() []int64 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		uses := make([]int64, 0, len(l.accounts))
+		for _, a := range l.accounts {
+			uses = append(uses, a.CurrentUse(r))
+		}
+		return uses
+	})
 }
 
 // An Account is what one client uses.

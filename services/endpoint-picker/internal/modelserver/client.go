@@ -79,19 +79,15 @@ func (d dialer) openConnection(ctx context.Context, address netip.AddrPort, secu
 		return nil, err
 	}
 	if secure != nil {
-		client := tls.Client(conn, serverNamed(secure, address))
+		config := secure.Clone()
+		config.ServerName = address.Addr().String()
+		client := tls.Client(conn, config)
 		if err := client.HandshakeContext(limited); err != nil {
 			return nil, errors.Join(fmt.Errorf("shake hands: %w", err), conn.Close())
 		}
 		conn = client
 	}
 	return &connection{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
-}
-
-func serverNamed(c *tls.Config, address netip.AddrPort) *tls.Config {
-	c = c.Clone()
-	c.ServerName = address.Addr().String()
-	return c
 }
 
 // closeConn ends the connection.

@@ -16,16 +16,12 @@ var sizesElsewhere = map[string]string{EngineSGLang: "sglang:cache_config_info",
 // FindEngine returns the first built-in engine that has all the metrics.
 func FindEngine(n MetricNames) (name string, ok bool) {
 	for _, e := range builtinEngines() {
-		if e.hasMetrics(n) {
+		if isOneOf(n.Waiting, e.Waiting...) && isOneOf(n.Running, e.Running...) && isOneOf(n.KVUsage, e.KVUsage...) &&
+			isOneOf(n.LoRA, e.LoRA) && isOneOf(n.CacheInfo, e.CacheInfo, sizesElsewhere[e.Name]) {
 			return e.Name, true
 		}
 	}
 	return "", false
-}
-
-func (e *Engine) hasMetrics(n MetricNames) bool {
-	return isOneOf(n.Waiting, e.Waiting...) && isOneOf(n.Running, e.Running...) && isOneOf(n.KVUsage, e.KVUsage...) &&
-		isOneOf(n.LoRA, e.LoRA) && isOneOf(n.CacheInfo, e.CacheInfo, sizesElsewhere[e.Name])
 }
 
 // isOneOf reports whether a metric is one of an engine's, or none.

@@ -50,12 +50,6 @@ type QueueLabels struct {
 	Priority int
 }
 
-// compareLabels orders Labels, first by target.
-func (l QueueLabels) compareLabels(other QueueLabels) int {
-	return cmp.Or(cmp.Compare(l.Target, other.Target), cmp.Compare(l.Model, other.Model), cmp.Compare(l.Fairness, other.Fairness),
-		cmp.Compare(l.Priority, other.Priority))
-}
-
 // maxName is the number of bytes of a name that count. Names of models of Hugging Face have at most 96.
 const maxName = 256
 
@@ -70,8 +64,8 @@ func (l QueueLabels) cloneBounded() QueueLabels {
 // A Queue holds waiting requests. It is safe for concurrent use.
 type Queue struct {
 	clock   clock.PassiveClock
-	length  atomic.Int64 // of waiters
-	version atomic.Uint64
+	length  atomic.Int64  // of waiters
+	version atomic.Uint64 // changes whenever a request enters or leaves
 
 	mu      sync.Mutex
 	waiters []*waiter // in the order in which they leave
@@ -99,9 +93,6 @@ func NewQueue(c clock.PassiveClock) *Queue { return &Queue{clock: c, recent: rec
 
 // Len returns the number of waiting requests. It takes no lock.
 func (q *Queue) Len() int { return int(q.length.Load()) }
-
-// changeVersion changes whenever a request enters or leaves. It takes no lock.
-func (q *Queue) changeVersion() uint64 { return q.version.Load() }
 
 // WaitForGrant returns nil when GrantNext lets the request leave, or an error when it leaves without a grant: one of this package, or the
 // cause of the end of ctx.

@@ -117,7 +117,7 @@ func (s *holdsStream) changedLines() []byte {
 	for _, p := range s.handler.queues() {
 		key := poolName{p.Namespace, p.Name}
 		delete(gone, key)
-		seen := queueState{queue: p.Queue, version: p.Queue.changeVersion()}
+		seen := queueState{queue: p.Queue, version: p.Queue.version.Load()}
 		if known, found := s.known[key]; !found || known != seen {
 			s.known[key] = seen
 			b.Write(formatLine(key, sumModels(p.Queue.Report(), now)))

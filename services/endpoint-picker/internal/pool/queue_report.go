@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -33,16 +34,12 @@ func (r recentLabels) addLabels(l QueueLabels, now time.Time) {
 	}
 }
 
-// expireOld forgets labels whose time is over.
-func (r recentLabels) expireOld(now time.Time) {
-	maps.DeleteFunc(r, func(_ QueueLabels, left time.Time) bool { return now.Sub(left) >= rememberTime })
-}
-
 // Report returns the waiting requests by their labels, sorted, and labels of which a request left during the last minute.
 func (q *Queue) Report() []QueueCount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.recent.expireOld(q.clock.Now())
+	now := q.clock.Now()
+	maps.DeleteFunc(q.recent, func(_ QueueLabels, left time.Time) bool { return now.Sub(left) >= rememberTime })
 	counts := make(map[QueueLabels]QueueCount, len(q.recent))
 	for labels := range q.recent {
 		counts[labels] = QueueCount{QueueLabels: labels}
@@ -56,7 +53,10 @@ func (q *Queue) Report() []QueueCount {
 		c.Bytes += w.Bytes
 		counts[w.QueueLabels] = c
 	}
-	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { return a.compareLabels(b.QueueLabels) })
+	return slices.SortedFunc(maps.Values(counts), func(a, b QueueCount) int { // first by target
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Fairness, b.Fairness),
+			cmp.Compare(a.Priority, b.Priority))
+	})
 }
 
 // ChangeSignal returns a channel that is closed when a request enters or leaves.

@@ -143,8 +143,8 @@ func Types() []Type {
 		{Name: "queue-scorer", Section: SectionProfile, New: withDefaults(queueScorer{})},
 		{Name: "random-picker", Section: SectionProfile, IgnoresScores: true, New: withDefaults(randomPicker{onePick()})},
 		{Name: "running-requests-size-scorer", Section: SectionProfile, New: withDefaults(runningRequestsSizeScorer{})},
-		{Name: "session-affinity-filter", Section: SectionProfile, New: newSessionAffinityFilter},
-		{Name: "session-affinity-scorer", Section: SectionProfile, New: newSessionAffinityScorer},
+		{Name: "session-affinity-filter", Section: SectionProfile, New: withDefaults(sessionAffinityFilter{defaultSessionAffinity()})},
+		{Name: "session-affinity-scorer", Section: SectionProfile, New: withDefaults(sessionAffinityScorer{defaultSessionAffinity()})},
 		{Name: typeSessionIDProducer, Section: SectionSessions, New: withDefaults(sessionIDProducer{})},
 		parserType(api.ParserSGLang),
 		{Name: "single-profile-handler", New: withDefaults(noParameters{})}, // the picker runs the only profile anyway

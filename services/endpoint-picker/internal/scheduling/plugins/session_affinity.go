@@ -154,10 +154,6 @@ func (p *sessionAffinity) ApplyTo(b *Builder) {
 	}
 }
 
-func newSessionAffinityFilter(Environment) Plugin {
-	return &sessionAffinityFilter{defaultSessionAffinity()}
-}
-
 // sessionAffinityFilter keeps a session on its endpoint while that is a candidate.
 type sessionAffinityFilter struct{ sessionAffinity }
 
@@ -169,10 +165,6 @@ func (f *sessionAffinityFilter) Filter(r *scheduling.Request, candidates []sched
 		return candidates
 	}
 	return scheduling.PreferAccepted(candidates, func(c *scheduling.Candidate) bool { return bound.matches(c.Server) })
-}
-
-func newSessionAffinityScorer(Environment) Plugin {
-	return &sessionAffinityScorer{defaultSessionAffinity()}
 }
 
 // sessionAffinityScorer prefers the endpoint of the request's session.

@@ -149,19 +149,17 @@ func outputTokens(x *request.Record) (tokens int, loss Loss) {
 
 // newQueuedRequest returns the line of a request. It refers to no memory that belongs to the request's body or headers.
 func (p *Pool) newQueuedRequest(x *request.Record, output int) *queuedRequest {
-	at, took, streaming := sinceMilliseconds(p.recorder.startTime, x.ArrivalTime), sinceMilliseconds(x.DispatchTime(), x.EndTime),
-		x.Streaming
 	queued := &queuedRequest{model: xxhash.Sum64String(modelOf(x)), endpoint: x.Endpoint.Identity(), prefixes: x.Prefixes,
 		RecordedRequest: RecordedRequest{
-			Timestamp: &at, Input: x.FixedTokens, Output: output,
+			Timestamp: new(sinceMilliseconds(p.recorder.startTime, x.ArrivalTime)), Input: x.FixedTokens, Output: output,
 			Extension: Extension{
-				Pool: p.name, Endpoints: x.PoolSize, Streaming: &streaming, Status: x.Status, Duration: &took,
-				Matched: min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
+				Pool: p.name, Endpoints: x.PoolSize, Streaming: new(x.Streaming), Status: x.Status,
+				Duration: new(sinceMilliseconds(x.DispatchTime(), x.EndTime)),
+				Matched:  min(x.MatchedTokens*x.FixedTokens/max(x.PromptTokens, 1), x.FixedTokens),
 			},
 		}}
-	if streaming && !x.FirstContent.IsZero() {
-		first := sinceMilliseconds(x.DispatchTime(), x.FirstContent)
-		queued.TTFT = &first
+	if x.Streaming && !x.FirstContent.IsZero() {
+		queued.TTFT = new(sinceMilliseconds(x.DispatchTime(), x.FirstContent))
 	}
 	if x.Usage.Known && x.Usage.Prompt > 0 && x.Usage.Prompt <= MaxTokens {
 		queued.Prompt = x.Usage.Prompt
