@@ -3,6 +3,7 @@ package modelserver
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -32,11 +33,22 @@ func parseSpec(text string) (spec, error) {
 	return s, nil
 }
 
+// Patterns of the names of metrics, and of the first label in a list: its name, then its value in double, in single or in no quotes.
+var (
+	namePattern  = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	labelPattern = regexp.MustCompile(`(?s)^([a-zA-Z_][a-zA-Z0-9_]*)` + blanks + `=` + blanks +
+		`(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"'{}=~ ]*))` + blanks + `(?:,` + blanks + `|$)`)
+	escapePattern = regexp.MustCompile(`(?s)\\.`)
+)
+
+// blanks matches what strings.TrimSpace removes.
+const blanks = `[\s\v\x{85}\pZ]*`
+
 func splitSpec(text string) (spec, error) {
 	name, rest, braced := strings.Cut(text, "{")
 	s := spec{name: strings.TrimRight(name, " \t")}
 	switch {
-	case !isName(s.name, true):
+	case !namePattern.MatchString(s.name):
 		return s, errNoName
 	case !braced:
 		return s, nil
@@ -44,62 +56,23 @@ func splitSpec(text string) (spec, error) {
 		return s, errNoBrace
 	}
 	for rest = strings.TrimSpace(rest[:len(rest)-1]); rest != ""; {
-		var l label
-		var ok bool
-		if l, rest, ok = cutLabel(rest); !ok {
+		m := labelPattern.FindStringSubmatch(rest)
+		if m == nil {
 			return s, errNoEquals
 		}
-		s.labels = append(s.labels, l)
+		value := strings.TrimSpace(m[4]) + escapePattern.ReplaceAllStringFunc(m[2]+m[3], unescapeOne)
+		s.labels = append(s.labels, label{m[1], escaper.Replace(value)})
+		rest = rest[len(m[0]):]
 	}
 	return s, nil
 }
 
-// cutLabel removes the first label from a list.
-func cutLabel(text string) (l label, rest string, ok bool) {
-	name, rest, ok := strings.Cut(text, "=")
-	name, rest = strings.TrimSpace(name), strings.TrimSpace(rest)
-	if !ok || !isName(name, false) {
-		return label{}, "", false
+// unescapeOne returns the character that an escape stands for.
+func unescapeOne(escape string) string {
+	if escape == `\n` {
+		return "\n"
 	}
-	var value string
-	if rest != "" && (rest[0] == '"' || rest[0] == '\'') {
-		if value, rest, ok = cutQuoted(rest[1:], rest[0]); !ok {
-			return label{}, "", false
-		}
-	} else {
-		end := strings.IndexByte(rest, ',')
-		if end < 0 {
-			end = len(rest)
-		}
-		value, rest = strings.TrimSpace(rest[:end]), rest[end:]
-		if strings.ContainsAny(value, "\"'{}=~ ") {
-			return label{}, "", false
-		}
-	}
-	rest = strings.TrimSpace(rest)
-	if rest != "" && rest[0] != ',' {
-		return label{}, "", false
-	}
-	return label{name, escaper.Replace(value)}, strings.TrimSpace(strings.TrimPrefix(rest, ",")), true
-}
-
-// cutQuoted removes a value up to its closing quote from a text.
-func cutQuoted(text string, quote byte) (value, rest string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == quote:
-			return b.String(), text[i+1:], true
-		case text[i] == '\\' && i+1 < len(text):
-			i++
-			if text[i] == 'n' {
-				b.WriteByte('\n')
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return "", "", false
+	return escape[1:]
 }
 
 // escaper escapes a value as pages do.
@@ -107,15 +80,3 @@ var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // unescaper reverses escaper.
 var unescaper = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
-
-// isName reports whether a text is a valid name of a label, or of a metric, which may contain colons.
-func isName(text string, metric bool) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '_', c == ':' && metric, c >= '0' && c <= '9' && i > 0:
-		default:
-			return false
-		}
-	}
-	return text != ""
-}
