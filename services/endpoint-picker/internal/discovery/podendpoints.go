@@ -81,7 +81,7 @@ func buildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []
 			problems = append(problems, *problem)
 		}
 		for rank, port := range s.Ports {
-			if !active.allowsPort(port) {
+			if !slices.Contains(active, port) {
 				continue
 			}
 			address := netip.AddrPortFrom(ip.Unmap(), port)
@@ -112,18 +112,13 @@ func describeEndpoints(byAddress map[netip.AddrPort]owner) []endpoint.Descriptio
 	return all
 }
 
-// restriction is the list of active ports; nil means all.
-type restriction []uint16
-
-func (r restriction) allowsPort(port uint16) bool { return r == nil || slices.Contains(r, port) }
-
-// activePorts reads the pod's annotation.
-func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *podProblem) {
+// activePorts returns those of the pool's ports that are active by the pod's annotation.
+func activePorts(pod *corev1.Pod, ports []uint16) (active []uint16, problem *podProblem) {
 	value, said := annotatedPorts(pod)
 	if !said {
-		return nil, nil
+		return ports, nil
 	}
-	numbers, active := 0, restriction{}
+	numbers := 0
 	for entry := range strings.SplitSeq(value, ",") {
 		number, err := strconv.ParseUint(strings.TrimSpace(entry), 10, 64)
 		if err != nil {
@@ -136,7 +131,7 @@ func activePorts(pod *corev1.Pod, ports []uint16) (restriction, *podProblem) {
 	}
 	switch {
 	case numbers == 0:
-		return nil, &podProblem{Pod: pod, Value: value, Message: "names no port, taken for all ports of the pool"}
+		return ports, &podProblem{Pod: pod, Value: value, Message: "names no port, taken for all ports of the pool"}
 	case len(active) == 0:
 		return active, &podProblem{Pod: pod, Value: value, Message: "names no port of the pool, the pod gets no requests"}
 	}

@@ -71,22 +71,17 @@ func (m *Machine) responseBody(in *Message, out []Reply) []Reply {
 	default:
 		rc.OnResponseChunk(in.Body.ReadOnlyData())
 	}
+	if rc.Restore == nil && m.modes.Response != FullDuplex {
+		return append(out, Reply{Kind: ResponseBody}) // the gateway has the body
+	}
 	body := in.detachBody()
-	if rc.Restore == nil {
-		if m.modes.Response != FullDuplex {
-			if body != nil {
-				body.Free()
-			}
-			return append(out, Reply{Kind: ResponseBody})
-		}
-		return appendPiece(out, ResponseBody, body, position(in.EndOfStream))
+	if rc.Restore != nil {
+		body = m.restoreModel(body, position(in.EndOfStream || m.modes.Response == Buffered))
 	}
-	end := in.EndOfStream || m.modes.Response == Buffered
-	restored := m.restoreModel(body, position(end))
 	if m.modes.Response != FullDuplex {
-		return append(out, Reply{Kind: ResponseBody, Content: Replaced, Body: restored})
+		return append(out, Reply{Kind: ResponseBody, Content: Replaced, Body: body})
 	}
-	return appendPiece(out, ResponseBody, restored, position(in.EndOfStream))
+	return appendPiece(out, ResponseBody, body, position(in.EndOfStream))
 }
 
 // restoreModel restores the model name in a piece of the response.

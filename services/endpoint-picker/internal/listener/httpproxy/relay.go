@@ -145,10 +145,8 @@ func (a *attempt) sendPieces() error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			if rc.Restore != nil {
-				if a.writePiece(rc.Restore.Flush(nil), false) != nil {
-					return errGone
-				}
+			if rc.Restore != nil && a.writePiece(rc.Restore.Flush(nil), false) != nil {
+				return errGone
 			}
 			return nil
 		case err != nil:
