@@ -135,7 +135,8 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 		if s.Err == nil && found.IsZero() {
 			found = time.Now()
 		}
-		sampled := len(s.Endpoints) > 0 && !slices.ContainsFunc(s.Endpoints, func(e *endpoint.Endpoint) bool { return !e.Sample().IsScraped })
+		unsampled := func(e *endpoint.Endpoint) bool { return !e.Sample().IsScraped }
+		sampled := len(s.Endpoints) > 0 && !slices.ContainsFunc(s.Endpoints, unsampled)
 		if !found.IsZero() && (sampled || time.Since(found) > m.node.patience) {
 			return true
 		}

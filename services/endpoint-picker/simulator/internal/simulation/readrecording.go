@@ -119,7 +119,8 @@ func validateExtension(e *recorder.Extension) error {
 		return errors.New("endpoint or endpoints is out of range")
 	case !validTime(e.TTFT) || !validTime(e.Duration):
 		return errors.New("ttft_ms or duration_ms is out of range")
-	case !validCount(&e.Prompt, recorder.MaxTokens) || !validCount(e.Cached, recorder.MaxTokens) || !validCount(&e.Matched, recorder.MaxTokens):
+	case !validCount(&e.Prompt, recorder.MaxTokens), !validCount(e.Cached, recorder.MaxTokens),
+		!validCount(&e.Matched, recorder.MaxTokens):
 		return fmt.Errorf("prompt_tokens, cached_tokens and matched_tokens must be from 0 to %d", recorder.MaxTokens)
 	}
 	return nil
