@@ -84,7 +84,7 @@ func (s Section) Reason() string {
 }
 
 // Types returns all types, sorted by their names. Defaults are upstream's, where upstream has the type.
-func Types() []Type {
+func Types() []Type { //nolint:funlen // a table
 	return []Type{
 		{Name: "active-request-scorer", Section: SectionProfile, New: withDefaults(activeRequestScorer{MaxBusyScore: 1})},
 		parserType(api.ParserAnthropic),
