@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,13 +17,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
-const (
-	// versionWait is the longest wait for a version, or for the newest state, as in the API server.
-	versionWait = 3 * time.Second
-	// pageAge and pageLimit bound the lists that clients read in pages. The API server keeps them for 5 to 10 minutes, as long as etcd.
-	pageAge   = 2 * time.Minute
-	pageLimit = 8
-)
+// versionWait is the longest wait for a version, or for the newest state, as in the API server.
+const versionWait = 3 * time.Second
 
 // storedRead is a list or a watch of a kind that is stored.
 type storedRead struct {
@@ -51,8 +45,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p storedRead)
 		if !matches {
 			continue
 		}
-		if p.options.limit > 0 && len(objects) == p.options.limit {
-			meta.Continue = s.pages.addPage(p.served.Store.ID(), snapshot, objects[len(objects)-1].Key)
+		if p.options.Limit > 0 && int64(len(objects)) == p.options.Limit {
+			meta.Continue = pageToken{RV: snapshot.RV, After: objects[len(objects)-1].Key}.encodeToken()
 			break
 		}
 		objects = append(objects, o)
@@ -70,8 +64,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p storedRead)
 // listSnapshot returns the objects that a list is about, and the index of the first one.
 func (s *Server) listSnapshot(ctx context.Context, p storedRead) (store.Snapshot, int, error) {
 	o := p.options
-	if o.continueToken != "" {
-		return s.pages.findPage(p.served.Store.ID(), o)
+	if o.Continue != "" {
+		return p.nextPage()
 	}
 	// A list in pages ignores the version "0", as the API server does for those that it reads from etcd.
 	if err := s.waitForRequested(ctx, p); err != nil {
@@ -87,7 +81,7 @@ func (s *Server) listSnapshot(ctx context.Context, p storedRead) (store.Snapshot
 
 // waitForRequested waits until a store reaches the version that a client asks for. The version "" asks for the newest state.
 func (s *Server) waitForRequested(ctx context.Context, p storedRead) error {
-	if p.options.rvText == "" {
+	if p.options.ResourceVersion == "" {
 		return s.refreshStore(ctx, p.served)
 	}
 	if p.options.rv == 0 {
@@ -133,81 +127,35 @@ func (s *Server) refreshStore(ctx context.Context, served ServedStore) error {
 
 var errOffline = errors.New("the API server is offline")
 
-// pages are lists that clients read in pages.
-type pages struct {
-	mu      sync.Mutex
-	entries []page
-	next    uint64
-}
-
-type page struct {
-	id       uint64
-	store    string
-	snapshot store.Snapshot
-	used     time.Time
-}
-
-// pageToken is the content of a continue token.
+// pageToken is the content of a continue token. A list in pages is the list at one version, which the history of the store reconstructs.
 type pageToken struct {
-	ID    uint64 `json:"id"`
-	After string `json:"after"`
+	RV    uint64 `json:"rv"`
+	After string `json:"after"` // key of the last object
 }
 
-func (p *pages) addPage(id string, snapshot store.Snapshot, after string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	kept := p.entries[:0]
-	found := uint64(0)
-	for _, old := range p.entries {
-		if now.Sub(old.used) > pageAge {
-			continue
-		}
-		if old.store == id && old.snapshot.RV == snapshot.RV {
-			old.used, found = now, old.id
-		}
-		kept = append(kept, old)
-	}
-	clear(p.entries[len(kept):])
-	p.entries = kept
-	if found == 0 {
-		if len(p.entries) == pageLimit {
-			p.entries = append(p.entries[:0], p.entries[1:]...)
-		}
-		p.next++
-		found = p.next
-		p.entries = append(p.entries, page{id: found, store: id, snapshot: snapshot, used: now})
-	}
-	raw, err := json.Marshal(pageToken{ID: found, After: after})
+func (t pageToken) encodeToken() string {
+	raw, err := json.Marshal(t)
 	if err != nil { // a number and a string can be encoded
 		panic(err)
 	}
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// findPage returns the list of a token, and the index of the first object after it.
-func (p *pages) findPage(id string, o listOptions) (store.Snapshot, int, error) {
+// nextPage returns the list of a continue token, and the index of the first object after it.
+func (p storedRead) nextPage() (store.Snapshot, int, error) {
 	var t pageToken
-	raw, err := base64.RawURLEncoding.DecodeString(o.continueToken)
+	raw, err := base64.RawURLEncoding.DecodeString(p.options.Continue)
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
 	}
-	if err != nil || t.ID == 0 {
+	if err != nil || t.RV == 0 {
 		return store.Snapshot{}, 0, badRequestError("continue key is not valid")
 	}
-	if o.rvText != "" && o.rvText != "0" {
+	if p.options.rv != 0 {
 		return store.Snapshot{}, 0, badRequestError("specifying resource version is not allowed when using continue")
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.entries {
-		if found := &p.entries[i]; found.id == t.ID && found.store == id {
-			found.used = time.Now()
-			objects := found.snapshot.Objects
-			return found.snapshot, sort.Search(len(objects), func(i int) bool { return objects[i].Key > t.After }), nil
-		}
-	}
-	return store.Snapshot{}, 0, expiredError()
+	list, err := p.served.Store.ListAt(t.RV)
+	return list, sort.Search(len(list.Objects), func(i int) bool { return list.Objects[i].Key > t.After }), err
 }
 
 // deadlineWriter gives each write its own time limit.

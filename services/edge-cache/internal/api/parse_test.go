@@ -136,8 +136,8 @@ func TestParseOptions(t *testing.T) {
 	require.NoError(t, err)
 	o, err := parseOptions(q)
 	require.NoError(t, err)
-	assert.True(t, o.watch && o.bookmarks)
+	assert.True(t, o.Watch && o.AllowWatchBookmarks)
 	assert.Equal(t, uint64(7), o.rv)
 	assert.Equal(t, 24*time.Hour, o.timeout)
-	assert.Equal(t, "a=b", o.label.String())
+	assert.Equal(t, "a=b", o.LabelSelector.String())
 }

@@ -48,7 +48,7 @@ var fieldsOf = map[string]func(object message) fields.Set{
 
 // newSelector returns the selector of a request, or an error for fields that the kind does not offer.
 func newSelector(req request, served ServedStore, o listOptions) (selector, error) {
-	s := selector{namespace: req.namespace, label: o.label, field: o.field, encoder: newEncoder(served.Store, encoding{})}
+	s := selector{namespace: req.namespace, label: o.LabelSelector, field: o.FieldSelector, encoder: newEncoder(served.Store, encoding{})}
 	known := fields.Set{}
 	if s.fields = fieldsOf[served.Resource.Path()]; s.fields != nil && s.encoder.kind != "" {
 		empty, err := s.encoder.decodeObject(nil) // has the names of the fields
@@ -57,7 +57,7 @@ func newSelector(req request, served ServedStore, o listOptions) (selector, erro
 		}
 		known = s.fields(empty)
 	}
-	for _, r := range o.field.Requirements() {
+	for _, r := range o.FieldSelector.Requirements() {
 		if _, ok := known[r.Field]; !ok && r.Field != "metadata.name" && r.Field != "metadata.namespace" {
 			return selector{}, badRequestError("field label not supported: %s", r.Field)
 		}

@@ -102,7 +102,6 @@ type Server struct {
 	watches  chan struct{}
 	requests chan struct{}
 	buffers  chan struct{}
-	pages    pages
 }
 
 // New returns a handler.
@@ -224,7 +223,7 @@ func (s *Server) serveFromStore(w http.ResponseWriter, r *http.Request, req requ
 		return err
 	}
 	read := storedRead{request: req, served: served, encoding: e, options: options, selector: selector}
-	if options.watch {
+	if options.Watch {
 		return s.serveWatch(w, r, read)
 	}
 	return s.serveList(w, r, read)

@@ -187,7 +187,7 @@ func (s *stream) writeNextEvents(ctx context.Context, bookmark *time.Time) error
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil && errors.Is(err, waiting.Err()) {
 		*bookmark = s.nextBookmark(time.Now())
 		rv, caughtUp := s.cursor.BookmarkVersion()
-		if !s.params.options.bookmarks || !caughtUp {
+		if !s.params.options.AllowWatchBookmarks || !caughtUp {
 			return nil
 		}
 		if err := s.writeFrame(s.encoder.encodeBookmark(rv, nil)); err != nil {

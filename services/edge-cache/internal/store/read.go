@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -137,33 +138,13 @@ func (s *Store) FindObject(key string) (*Object, error) {
 	return nil, nil
 }
 
-// WaitFor waits until the store has reached a version, at most until ctx ends. It returns ErrFuture and the version that it has reached.
-func (s *Store) WaitFor(ctx context.Context, rv uint64) (uint64, error) {
+// waitUntil waits until done, which is called with the lock after each change, returns true. It returns the error of ctx when that ends.
+func (s *Store) waitUntil(ctx context.Context, done func() bool) error {
 	for {
 		s.mu.Lock()
-		err, current, changed := s.checkReadable(), s.rv, s.changed
-		if s.params.Virtual {
-			current = max(s.rv*scale, s.last)
-		}
+		isDone, changed := done(), s.changed
 		s.mu.Unlock()
-		if err != nil || current >= rv {
-			return current, err
-		}
-		select {
-		case <-ctx.Done():
-			return current, ErrFuture
-		case <-changed:
-		}
-	}
-}
-
-// WaitSynced waits until the store has all objects, of now or of before a restart. It returns the error of ctx when that ends.
-func (s *Store) WaitSynced(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		synced, changed := s.synced, s.changed
-		s.mu.Unlock()
-		if synced {
+		if isDone {
 			return nil
 		}
 		select {
@@ -172,6 +153,25 @@ func (s *Store) WaitSynced(ctx context.Context) error {
 		case <-changed:
 		}
 	}
+}
+
+// WaitFor waits until the store has reached a version, at most until ctx ends. It returns ErrFuture and the version that it has reached.
+func (s *Store) WaitFor(ctx context.Context, rv uint64) (current uint64, err error) {
+	if s.waitUntil(ctx, func() bool {
+		current, err = s.rv, s.checkReadable()
+		if s.params.Virtual {
+			current = max(s.rv*scale, s.last)
+		}
+		return err != nil || current >= rv
+	}) != nil {
+		err = ErrFuture
+	}
+	return current, err
+}
+
+// WaitSynced waits until the store has all objects, of now or of before a restart. It returns the error of ctx when that ends.
+func (s *Store) WaitSynced(ctx context.Context) error {
+	return s.waitUntil(ctx, func() bool { return s.synced })
 }
 
 // Versions are the upstream versions of all objects at one moment.
@@ -190,24 +190,14 @@ func (s *Store) IsBehind(v Versions) bool {
 // WaitForVersions waits until the store is not behind, at most until ctx ends. It compares all objects once, then only those that were
 // behind with each change.
 func (s *Store) WaitForVersions(ctx context.Context, v Versions) error {
-	s.mu.Lock()
-	keys, changed := s.keysBehind(v), s.changed
-	s.mu.Unlock()
-	for len(keys) > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		s.mu.Lock()
-		changed = s.changed
+	var keys []string
+	return s.waitUntil(ctx, func() bool {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return !s.isKeyBehind(v, key) })
 		if len(keys) == 0 || s.rv >= v.RV {
 			keys = s.keysBehind(v) // an object may have come that was deleted before that moment
 		}
-		s.mu.Unlock()
-	}
-	return nil
+		return len(keys) == 0
+	})
 }
 
 // keysBehind returns the objects of which the store lacks a change. The caller has the lock.
@@ -292,37 +282,27 @@ func (s *Store) WatchFrom(rv uint64) (*Cursor, error) {
 const maxBatch = 256
 
 // Next waits for events. It returns ErrExpired to a reader that is too slow, and the error of ctx when that ends.
-func (c *Cursor) Next(ctx context.Context) ([]Event, error) {
-	for {
-		events, changed, err := c.readPending()
-		if err != nil || len(events) > 0 {
-			return events, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-changed:
-		}
-	}
+func (c *Cursor) Next(ctx context.Context) (events []Event, err error) {
+	ended := c.store.waitUntil(ctx, func() bool {
+		events, err = c.readPending()
+		return err != nil || len(events) > 0
+	})
+	return events, cmp.Or(err, ended)
 }
 
-func (c *Cursor) readPending() ([]Event, <-chan struct{}, error) {
+// readPending returns the events that are there. The caller has the lock of the store.
+func (c *Cursor) readPending() ([]Event, error) {
 	s := c.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.denied != nil {
-		return nil, nil, s.denied
+		return nil, s.denied
 	}
 	if c.epoch != s.epoch || c.next < s.history.first {
-		return nil, nil, ErrExpired
+		return nil, ErrExpired
 	}
 	pending := s.history.events[c.next-s.history.first:]
-	if len(pending) == 0 {
-		return nil, s.changed, nil
-	}
-	events := append([]Event(nil), pending[:min(len(pending), maxBatch)]...)
+	events := slices.Clone(pending[:min(len(pending), maxBatch)])
 	c.next += uint64(len(events))
-	return events, nil, nil
+	return events, nil
 }
 
 // BookmarkVersion returns the version up to which the reader has seen all events, or false if there are more events to read first.

@@ -192,7 +192,7 @@ func (w *world) resume() {
 // read reads all events, and breaks the connection between two of them now and then.
 func (w *world) read() {
 	for {
-		events, _, err := w.cursor.readPending()
+		events, err := w.cursor.readPending()
 		if errors.Is(err, ErrExpired) {
 			w.list()
 			return
