@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,8 +39,6 @@ func (j *Journal) EraseDeleted() {
 
 func (j *Journal) compactLoop() {
 	defer j.background.Done()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	pause := minRetry
 	for {
 		select {
@@ -52,7 +49,7 @@ func (j *Journal) compactLoop() {
 		if !j.compactionDue() {
 			continue
 		}
-		err := j.writeCompaction(ctx)
+		err := j.writeCompaction()
 		if err == nil {
 			pause = minRetry
 			continue
@@ -80,12 +77,12 @@ func (j *Journal) compactionDue() bool {
 }
 
 // writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
-func (j *Journal) writeCompaction(ctx context.Context) error {
+func (j *Journal) writeCompaction() error {
 	start := time.Now()
 	gen, failures, err := j.beginSnapshot()
 	if err == nil {
 		var size int64
-		if size, err = j.writeSnapshot(ctx, gen, failures); err == nil {
+		if size, err = j.writeSnapshot(gen, failures); err == nil {
 			j.finishSnapshot(gen, failures, size)
 			j.log.Debug("Wrote a snapshot", zap.Uint64("generation", gen), zap.Int64("bytes", size),
 				zap.Duration("duration", time.Since(start)))
@@ -123,7 +120,7 @@ func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 }
 
 // writeSnapshot makes the snapshot of a generation durable.
-func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size int64, err error) {
+func (j *Journal) writeSnapshot(gen, failures uint64) (size int64, err error) {
 	tmp := snapshotName(gen) + tmpSuffix
 	_ = j.fs.Remove(tmp) // of an earlier attempt
 	w, err := j.createFile(tmp, newHeader(kindSnapshot, gen))
@@ -143,7 +140,7 @@ func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size
 	j.mu.Lock()
 	if j.failures == failures {
 		f.logEnd = uint64(j.writer.size)
-		err = j.waitForSyncLocked(ctx, failures)
+		err = j.waitForSyncLocked(failures)
 	} else {
 		err = fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
@@ -174,8 +171,8 @@ func (j *Journal) writeSnapshot(ctx context.Context, gen, failures uint64) (size
 func (j *Journal) writeState(w *writer, failures uint64) (records uint64, err error) {
 	written := w.size
 	err = j.source(func(r Record) error {
-		if r.Op != Put {
-			return fmt.Errorf("journal: the source yielded operation %d", r.Op)
+		if r.Value == nil {
+			return errors.New("journal: the source yielded a removal")
 		}
 		if err := r.validate(); err != nil {
 			return err

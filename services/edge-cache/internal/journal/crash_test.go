@@ -229,7 +229,7 @@ func TestLargeBatchIsAtomic(t *testing.T) {
 		before := disk.FileSize("log-0000000000000001")
 		var relist []journal.Record
 		for i := range 50 {
-			relist = append(relist, journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint(i), Value: make([]byte, 100<<10)})
+			relist = append(relist, journal.Record{Type: objectType, Key: fmt.Sprint(i), Value: make([]byte, 100<<10)})
 		}
 		require.NoError(t, c.append(relist...))
 		after := disk.FileSize("log-0000000000000001")

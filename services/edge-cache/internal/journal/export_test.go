@@ -1,12 +1,9 @@
 package journal
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // Sync returns nil when everything that was appended before the call survives a power loss.
-func (j *Journal) Sync(ctx context.Context) error {
+func (j *Journal) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -15,5 +12,5 @@ func (j *Journal) Sync(ctx context.Context) error {
 	case j.degraded:
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
-	return j.waitForSyncLocked(ctx, j.failures)
+	return j.waitForSyncLocked(j.failures)
 }

@@ -1,7 +1,6 @@
 package journal_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"runtime"
@@ -43,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 			// The previous snapshot may have made room: then the journal is not degraded for long.
 			if status := c.journal.Status(); status.Degraded {
 				require.Contains(t, status.Reason, "no space left")
-				require.ErrorIs(t, c.journal.Sync(t.Context()), journal.ErrDegraded)
+				require.ErrorIs(t, c.journal.Sync(), journal.ErrDegraded)
 			}
 			require.Positive(t, failed)
 			s, batch, _ := replayed(t, disk.Clone(), small)
@@ -54,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.False(t, c.journal.Status().Degraded)
 			require.NoError(t, c.append(randomBatch(random, 400)...))
-			require.NoError(t, c.journal.Sync(t.Context()))
+			require.NoError(t, c.journal.Sync())
 			s, _, _ = replayed(t, disk.PowerLoss(random), small)
 			c.requireLatest(t, s)
 			c.close(t)
@@ -144,7 +143,7 @@ func TestSync(t *testing.T) {
 		for range 20 {
 			require.NoError(t, c.append(randomBatch(random, 100)...))
 			began := time.Now()
-			require.NoError(t, c.journal.Sync(t.Context()))
+			require.NoError(t, c.journal.Sync())
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "an fsync that runs, and one more")
 			s, _, _ := replayed(t, disk.PowerLoss(random), small)
 			c.requireLatest(t, s)
@@ -152,11 +151,8 @@ func TestSync(t *testing.T) {
 		}
 		require.NoError(t, c.append())
 		require.Positive(t, c.journal.Status().SlowestSync)
-		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, c.journal.Sync(short), context.DeadlineExceeded)
 		c.close(t)
-		require.ErrorIs(t, c.journal.Sync(t.Context()), journal.ErrClosed)
+		require.ErrorIs(t, c.journal.Sync(), journal.ErrClosed)
 		require.ErrorIs(t, c.append(), journal.ErrClosed)
 	})
 }
@@ -189,7 +185,7 @@ func TestConcurrentUse(t *testing.T) {
 			for range 300 {
 				errs[worker] = errors.Join(errs[worker], c.append(randomBatch(random, 400)...))
 				if random.IntN(10) == 0 {
-					errs[worker] = errors.Join(errs[worker], c.journal.Sync(context.Background()))
+					errs[worker] = errors.Join(errs[worker], c.journal.Sync())
 				}
 				_ = c.journal.Status()
 			}
@@ -208,16 +204,14 @@ func TestRefusedRecords(t *testing.T) {
 	c := startCache(t, disk, small)
 	before := disk.UsedBytes()
 	require.ErrorIs(t,
-		c.journal.Append(journal.Record{Op: journal.Put, Key: "fits"},
-			journal.Record{Op: journal.Put, Value: make([]byte, journal.MaxValue+1)}),
+		c.journal.Append(journal.Record{Key: "fits"},
+			journal.Record{Value: make([]byte, journal.MaxValue+1)}),
 		journal.ErrTooLarge)
-	require.ErrorIs(t, c.journal.Append(journal.Record{Op: journal.Put, Key: strings.Repeat("k", journal.MaxKey+1)}), journal.ErrTooLarge)
-	require.Error(t, c.journal.Append(journal.Record{Key: "no operation"}))
-	require.Error(t, c.journal.Append(journal.Record{Op: journal.Delete, Value: []byte("value")}))
+	require.ErrorIs(t, c.journal.Append(journal.Record{Key: strings.Repeat("k", journal.MaxKey+1)}), journal.ErrTooLarge)
 	require.NoError(t, c.journal.Append())
 	require.Equal(t, before, disk.UsedBytes())
 	largest := journal.Record{
-		Op: journal.Put, Type: objectType, Key: strings.Repeat("k", journal.MaxKey), Value: make([]byte, journal.MaxValue),
+		Type: objectType, Key: strings.Repeat("k", journal.MaxKey), Value: make([]byte, journal.MaxValue),
 	}
 	require.NoError(t, c.append(largest, largest))
 	c.close(t)

@@ -38,6 +38,12 @@ const (
 	kindLog      uint8 = 2
 )
 
+// Operations of records.
+const (
+	opPut    uint8 = 1
+	opDelete uint8 = 2
+)
+
 const (
 	// flagCommit ends a batch of a log.
 	flagCommit uint8 = 1
@@ -193,7 +199,11 @@ func (c *frameCodec) openFrame(frame []byte) (payload []byte, flags uint8, err e
 }
 
 func appendRecord(b []byte, r *Record) []byte {
-	b = append(b, byte(r.Op))
+	op := opPut
+	if r.Value == nil {
+		op = opDelete
+	}
+	b = append(b, op)
 	b = binary.LittleEndian.AppendUint16(b, r.Type)
 	b = binary.AppendUvarint(b, uint64(len(r.Key)))
 	b = append(b, r.Key...)
@@ -207,7 +217,7 @@ func decodeRecords(b []byte, fn func(Record) error) error {
 		if len(b) < 3 {
 			return errBadRecord
 		}
-		r := Record{Op: Op(b[0]), Type: binary.LittleEndian.Uint16(b[1:])}
+		op, r := b[0], Record{Type: binary.LittleEndian.Uint16(b[1:])}
 		key, rest, err := decodeBytes(b[3:], MaxKey)
 		if err != nil {
 			return err
@@ -216,7 +226,10 @@ func decodeRecords(b []byte, fn func(Record) error) error {
 			return err
 		}
 		r.Key = string(key)
-		if r.validate() != nil {
+		switch {
+		case op == opDelete && len(r.Value) == 0:
+			r.Value = nil
+		case op != opPut:
 			return errBadRecord
 		}
 		if err := fn(r); err != nil {

@@ -33,16 +33,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// Op is what a record does to its key.
-type Op uint8
-
-const (
-	// Put sets the value of a key.
-	Put Op = 1
-	// Delete removes a key. The value is empty.
-	Delete Op = 2
-)
-
 // Bounds of a record. The API server accepts objects of 1.5 MiB by default (etcd's limit for a request); a record is refused at about ten
 // times that.
 const (
@@ -67,15 +57,14 @@ var (
 	ErrClosed = errors.New("journal: closed")
 )
 
-// Record is one change of one key. Type and Key together name what changes.
+// Record is one change of one key. Type and Key together name what changes. A nil Value removes the key; an empty one does not.
 type Record struct {
-	Op    Op
 	Type  uint16
 	Key   string
 	Value []byte
 }
 
-// Source yields the whole state as Put records. The journal calls it from a goroutine of its own, beside calls of Append. Every value must
+// Source yields the whole state as records with values. The journal calls it from a goroutine of its own, beside calls of Append. Every value must
 // have been appended before, and must be at least as new as the last Append that returned before the call. Values of different keys need
 // not be of one moment: the log since the beginning of the call is replayed on top. Source must not call the journal. It returns the error
 // of yield.
@@ -243,12 +232,7 @@ func (j *Journal) checkLogSizeLocked() error {
 const maxLogFactor = 4
 
 func (r *Record) validate() error {
-	switch {
-	case r.Op != Put && r.Op != Delete:
-		return fmt.Errorf("journal: unknown operation %d", r.Op)
-	case r.Op == Delete && len(r.Value) > 0:
-		return errors.New("journal: a Delete has no value")
-	case len(r.Key) > MaxKey || len(r.Value) > MaxValue:
+	if len(r.Key) > MaxKey || len(r.Value) > MaxValue {
 		return fmt.Errorf("%w: key of %d bytes, value of %d bytes, limits %d and %d", ErrTooLarge, len(r.Key), len(r.Value), MaxKey,
 			MaxValue)
 	}

@@ -27,7 +27,7 @@ var (
 
 func secretRecord(n int) journal.Record {
 	return journal.Record{
-		Op: journal.Put, Type: objectType, Key: "ns/" + secret + string(rune('a'+n%20)), Value: []byte(strings.Repeat(secret, 10)),
+		Type: objectType, Key: "ns/" + secret + string(rune('a'+n%20)), Value: []byte(strings.Repeat(secret, 10)),
 	}
 }
 
@@ -99,8 +99,8 @@ func TestEncryptionOfAnExistingDirectory(t *testing.T) {
 // TestErase removes a deleted value from the disk: also one that the snapshot has that is being written, and one of a full disk.
 func TestErase(t *testing.T) {
 	t.Parallel()
-	put := journal.Record{Op: journal.Put, Type: objectType, Key: "secret", Value: []byte(secret)}
-	remove := journal.Record{Op: journal.Delete, Type: objectType, Key: "secret"}
+	put := journal.Record{Type: objectType, Key: "secret", Value: []byte(secret)}
+	remove := journal.Record{Type: objectType, Key: "secret"}
 	onDisk := func(disk *faultDisk) bool {
 		return slices.ContainsFunc(disk.FileNames(), func(name string) bool { return bytes.Contains(disk.ReadFile(name), []byte(secret)) })
 	}
@@ -135,7 +135,7 @@ func TestErase(t *testing.T) {
 				c := startCache(t, disk, journal.Options{})
 				for i := range 20 {
 					require.NoError(t,
-						c.append(journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
+						c.append(journal.Record{Type: objectType, Key: fmt.Sprint("other-", i), Value: []byte("x")}))
 				}
 				require.NoError(t, c.append(put))
 				c.journal.EraseDeleted() // the snapshot before the last one has it

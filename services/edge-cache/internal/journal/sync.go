@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -112,13 +111,7 @@ func (j *Journal) dropRetiredLocked(durable []*writer) {
 
 // waitForSyncLocked waits for an fsync that begins after the call. failures is the count of errors that the caller saw: another error ends
 // the wait.
-func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error {
-	stop := context.AfterFunc(ctx, func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.synced.Broadcast()
-	})
-	defer stop()
+func (j *Journal) waitForSyncLocked(failures uint64) error {
 	j.syncWant++
 	want := j.syncWant
 	wakeLoop(j.syncAtOnce)
@@ -128,8 +121,6 @@ func (j *Journal) waitForSyncLocked(ctx context.Context, failures uint64) error 
 			return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 		case j.closed:
 			return ErrClosed
-		case ctx.Err() != nil:
-			return fmt.Errorf("sync journal: %w", ctx.Err())
 		}
 		j.synced.Wait()
 	}

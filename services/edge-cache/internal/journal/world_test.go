@@ -22,7 +22,7 @@ type state map[string]string
 
 func (s state) apply(r journal.Record) error {
 	key := fmt.Sprintf("%d/%s", r.Type, r.Key)
-	if r.Op == journal.Delete {
+	if r.Value == nil {
 		delete(s, key)
 	} else {
 		s[key] = string(r.Value)
@@ -85,7 +85,7 @@ func (c *cache) source(yield func(journal.Record) error) error {
 		if !ok {
 			continue
 		}
-		if err := yield(journal.Record{Op: journal.Put, Type: typeOf(key), Key: key[2:], Value: []byte(value)}); err != nil {
+		if err := yield(journal.Record{Type: typeOf(key), Key: key[2:], Value: []byte(value)}); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (c *cache) append(batch ...journal.Record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number := binary.LittleEndian.AppendUint64(nil, uint64(len(c.history)))
-	batch = append(batch, journal.Record{Op: journal.Put, Type: batchType, Key: "batch", Value: number})
+	batch = append(batch, journal.Record{Type: batchType, Key: "batch", Value: number})
 	err := c.journal.Append(batch...)
 	if err != nil && !errors.Is(err, journal.ErrDegraded) {
 		return err
@@ -123,10 +123,8 @@ func (c *cache) append(batch ...journal.Record) error {
 func randomBatch(random *rand.Rand, size int) []journal.Record {
 	var batch []journal.Record
 	for range 1 + random.IntN(4) {
-		r := journal.Record{Op: journal.Put, Type: objectType, Key: fmt.Sprintf("ns/%d", random.IntN(keys))}
-		if random.IntN(4) == 0 {
-			r.Op = journal.Delete
-		} else {
+		r := journal.Record{Type: objectType, Key: fmt.Sprintf("ns/%d", random.IntN(keys))}
+		if random.IntN(4) > 0 {
 			r.Value = make([]byte, random.IntN(size+1))
 			for i := range r.Value {
 				r.Value[i] = byte(random.Uint32())

@@ -25,9 +25,10 @@ const recordIdentity uint16 = 5
 // message.
 const lockWait = 20 * time.Second
 
-// DurableState is the journal, as stores and the response cache write to it.
+// DurableState is the journal to which stores and the response cache write.
 type DurableState struct {
-	journal    *journal.Journal
+	*journal.Journal
+
 	log        *zap.Logger
 	erasureDue atomic.Bool // Secrets were removed, and are still on the disk
 }
@@ -46,7 +47,7 @@ func (d *DurableState) runErasures(ctx context.Context) {
 			return
 		case <-ticker.C:
 			if d.erasureDue.Swap(false) {
-				d.journal.EraseDeleted()
+				d.EraseDeleted()
 			}
 		}
 	}
@@ -68,35 +69,13 @@ func OpenDurableState(dir, keyFile string, log *zap.Logger) (*DurableState, erro
 	if err != nil {
 		return nil, fmt.Errorf("open --data-dir: %w", err)
 	}
-	d := &DurableState{journal: j, log: log}
+	d := &DurableState{Journal: j, log: log}
 	d.erasureDue.Store(true) // what the process before this one removed
 	return d, nil
 }
 
-// Close syncs what was appended, and closes the journal.
-func (d *DurableState) Close() error { return d.journal.Close() }
-
-// Status returns the state of the journal, for metrics.
-func (d *DurableState) Status() journal.Status { return d.journal.Status() }
-
 // requestErasure notes that a Secret was removed, and is still on the disk.
 func (d *DurableState) requestErasure() { d.erasureDue.Store(true) }
-
-// Append implements store.Journal.
-func (d *DurableState) Append(records ...store.Record) error {
-	batch := make([]journal.Record, len(records))
-	for i, r := range records {
-		batch[i] = toJournal(r)
-	}
-	return d.journal.Append(batch...)
-}
-
-func toJournal(r store.Record) journal.Record {
-	if r.Value == nil {
-		return journal.Record{Op: journal.Delete, Type: r.Type, Key: r.Key}
-	}
-	return journal.Record{Op: journal.Put, Type: r.Type, Key: r.Key, Value: r.Value}
-}
 
 // restoredState is what the journal holds.
 type restoredState struct {
@@ -107,14 +86,8 @@ type restoredState struct {
 // restoreState fills the stores and the response cache.
 func (d *DurableState) restoreState(stores map[string]*store.Store, responses *responsecache.Cache) (restoredState, error) {
 	var out restoredState
-	err := d.journal.Replay(func(r journal.Record) error {
-		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key)}
-		if r.Op == journal.Put {
-			record.Value = bytes.Clone(r.Value)
-			if record.Value == nil {
-				record.Value = []byte{}
-			}
-		}
+	err := d.Replay(func(r journal.Record) error {
+		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key), Value: bytes.Clone(r.Value)}
 		switch r.Type {
 		case recordIdentity:
 			out.identity = string(record.Value)
@@ -131,7 +104,7 @@ func (d *DurableState) restoreState(stores map[string]*store.Store, responses *r
 	if err != nil {
 		return out, fmt.Errorf("read the journal: %w", err)
 	}
-	if r := d.journal.Recovery(); r.Damaged {
+	if r := d.Recovery(); r.Damaged {
 		out.damaged = errors.New("the journal is not complete: " + r.Reason)
 		d.log.Warn("Journal is not complete", zap.String("reason", r.Reason), zap.Int64("lostBytes", r.LostBytes))
 	}
@@ -142,20 +115,17 @@ func identityRecord(uid string) store.Record {
 	return store.Record{Type: recordIdentity, Key: "cluster", Value: []byte(uid)}
 }
 
-// stateSource returns everything that the journal must hold.
-func (m *Mirror) stateSource() journal.Source {
-	return func(yield func(journal.Record) error) error {
-		put := func(r store.Record) error { return yield(toJournal(r)) }
-		if uid := m.params.Connection.Identity(); uid != "" {
-			if err := put(identityRecord(uid)); err != nil {
-				return err
-			}
+// yieldState yields everything that the journal must hold.
+func (m *Mirror) yieldState(yield func(store.Record) error) error {
+	if uid := m.params.Connection.Identity(); uid != "" {
+		if err := yield(identityRecord(uid)); err != nil {
+			return err
 		}
-		for _, c := range m.collections {
-			if err := c.store.EachRecord(put); err != nil {
-				return err
-			}
-		}
-		return m.params.Responses.EachRecord(put)
 	}
+	for _, c := range m.collections {
+		if err := c.store.EachRecord(yield); err != nil {
+			return err
+		}
+	}
+	return m.params.Responses.EachRecord(yield)
 }

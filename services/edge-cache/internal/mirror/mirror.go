@@ -225,7 +225,7 @@ func (m *Mirror) Restore() error {
 	}
 	p.Connection.SetIdentity(state.identity, m.onClusterChange)
 	// Before FinishRestore, which issues versions: they must be in the journal.
-	if err := p.Journal.journal.Start(m.stateSource()); err != nil {
+	if err := p.Journal.Start(m.yieldState); err != nil {
 		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
 	}
 	for order := range 3 {

@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"hash/maphash"
 	"strings"
+
+	"fairlead.dev/services/edge-cache/internal/journal"
 )
 
 // Types of records in the journal.
@@ -19,11 +21,7 @@ const (
 )
 
 // Record is a record of the journal. A nil Value deletes the key.
-type Record struct {
-	Type  uint16
-	Key   string
-	Value []byte
-}
+type Record = journal.Record
 
 // The value of an object: upstream version, shown version (0: invisible), hash of what is shown, encoding, content. The header has a fixed
 // size, so that the same bytes serve as the memory and as the record.
