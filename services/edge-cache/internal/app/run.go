@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"fairlead.dev/pkg/addressfile"
+	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/pkg/version"
 	"fairlead.dev/services/edge-cache/internal/config"
@@ -90,21 +91,11 @@ func (p *parts) serveAPI(ctx context.Context, listener net.Listener) error {
 		// One connection of a Go client carries all its watches.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: p.Config.Client.MaxWatches + apiStreams},
 	}
-	done := make(chan error, 1)
 	// A client that speaks HTTP/1.1 needs a connection for each watch.
 	listener = netutil.LimitListener(listener, p.Config.Client.MaxWatches+apiStreams)
-	go func() { done <- server.ServeTLS(listener, "", "") }()
-	select {
-	case err := <-done:
+	if err := httpserver.Serve(ctx, server, listener, drain); err != nil {
 		return fmt.Errorf("serve the controller: %w", err)
-	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	if server.Shutdown(stopping) != nil {
-		server.Close()
-	}
-	<-done
 	return nil
 }
 

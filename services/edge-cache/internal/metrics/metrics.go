@@ -69,10 +69,9 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// AddReceivedBytes counts bytes from the API server.
-func (m *Metrics) AddReceivedBytes(source string, wire, decoded int) {
-	m.received.WithLabelValues(source, "wire").Add(float64(wire))
-	m.received.WithLabelValues(source, "decoded").Add(float64(decoded))
+// AddReceivedBytes counts bytes from the API server, of the form wire or decoded.
+func (m *Metrics) AddReceivedBytes(source, form string, n int) {
+	m.received.WithLabelValues(source, form).Add(float64(n))
 }
 
 // SetOnline records whether the API server answers.
@@ -130,21 +129,14 @@ func (m *Metrics) SetUnfollowedReferences(problem string, n int) {
 	m.unfollowed.WithLabelValues(problem).Set(float64(n))
 }
 
-// Store is a store whose size is measured.
-type Store interface {
-	ID() string
-	MemorySize() (objects, bytes int)
-	Position() uint64
-}
-
 // storeCollector measures stores when Prometheus asks.
 type storeCollector struct {
-	stores                   []Store
+	stores                   []*store.Store
 	objects, bytes, position *prometheus.Desc
 }
 
 // RegisterStores registers the sizes of stores.
-func RegisterStores(r prometheus.Registerer, stores []Store) {
+func RegisterStores(r prometheus.Registerer, stores []*store.Store) {
 	labels := []string{"store"}
 	r.MustRegister(&storeCollector{
 		stores:  stores,

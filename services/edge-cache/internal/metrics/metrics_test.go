@@ -11,12 +11,6 @@ import (
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
-type source struct{}
-
-func (source) ID() string                       { return "v1/services" }
-func (source) MemorySize() (objects, bytes int) { return 3, 4096 }
-func (source) Position() uint64                 { return 42 }
-
 type adjuster struct{}
 
 func (adjuster) HeldEndpoints() int     { return 1 }
@@ -26,9 +20,10 @@ func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
-	RegisterStores(r, []Store{source{}})
+	RegisterStores(r, []*store.Store{store.New(store.Params{ID: "v1/services"})})
 	RegisterDurability(r, func() journal.Status { return journal.Status{} }, adjuster{})
-	m.AddReceivedBytes("v1/services", 100, 1000)
+	m.AddReceivedBytes("v1/services", "wire", 100)
+	m.AddReceivedBytes("v1/services", "decoded", 1000)
 	m.SetOnline(true)
 	m.CountUpstreamRequest("probe", "200")
 	m.CountEvent("v1/services", store.Added)

@@ -11,6 +11,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -302,14 +303,8 @@ func (m *Mirror) ServedStores() []api.ServedStore {
 	return served
 }
 
-// MeasuredStores returns all stores for metrics.
-func (m *Mirror) MeasuredStores() []metrics.Store {
-	stores := make([]metrics.Store, 0, len(m.collections))
-	for _, c := range m.collections {
-		stores = append(stores, c.store)
-	}
-	return stores
-}
+// Stores returns all stores.
+func (m *Mirror) Stores() []*store.Store { return slices.Collect(maps.Values(m.byID)) }
 
 // CheckSynced returns an error that names the stores that have neither listed nor restored their objects. Custom kinds may not exist.
 func (m *Mirror) CheckSynced() error {

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,13 +46,14 @@ type Connection struct {
 	base      *url.URL
 	client    *http.Client
 	transport *http.Transport
-	health    health
 	identity  identity
 
 	mu             sync.Mutex
 	requestContext context.Context // ends when the API server is offline, so that no request waits on a dead connection
 	cancelRequests context.CancelFunc
 	online         chan struct{} // closed while online
+	probed         bool          // the state is known
+	failures       int           // probes in a row
 }
 
 // New returns a connection. It connects when it is used.
@@ -115,7 +115,19 @@ func (c *Connection) dialTLS(ctx context.Context, network, address string) (net.
 }
 
 // IsOnline reports whether the API server answers.
-func (c *Connection) IsOnline() bool { return c.health.online.Load() }
+func (c *Connection) IsOnline() bool {
+	_, online := c.connectionState()
+	return isClosed(online)
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
 
 // connectionState returns the context of requests of now, and a channel that is closed when the API server is online.
 func (c *Connection) connectionState() (context.Context, <-chan struct{}) {
@@ -124,28 +136,20 @@ func (c *Connection) connectionState() (context.Context, <-chan struct{}) {
 	return c.requestContext, c.online
 }
 
+// setOnline is called with the lock.
 func (c *Connection) setOnline() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.online:
-	default:
-		close(c.online)
-	}
+	close(c.online)
 	c.params.Metrics.SetOnline(true)
 	c.params.Log.Info("API server is online")
 }
 
-// setOffline ends all requests: those on a dead connection would wait for their time limits, and not use a new connection.
+// setOffline ends all requests: those on a dead connection would wait for their time limits, and not use a new connection. It is called with
+// the lock.
 func (c *Connection) setOffline(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.cancelRequests()
 	c.requestContext, c.cancelRequests = context.WithCancel(context.Background())
-	select {
-	case <-c.online:
+	if isClosed(c.online) {
 		c.online = make(chan struct{})
-	default:
 	}
 	c.transport.CloseIdleConnections()
 	c.params.Metrics.SetOnline(false)
@@ -184,17 +188,18 @@ func (c *Connection) Do(ctx context.Context, r Request) (*http.Response, error) 
 		return nil, err
 	}
 	c.params.Metrics.CountUpstreamRequest(r.Source, fmt.Sprint(response.StatusCode))
-	counted := &countedBody{Reader: response.Body, Closer: response.Body}
-	body := &countingBody{counted: counted, r: counted, report: func(wire, decoded int) {
-		c.params.Metrics.AddReceivedBytes(r.Source, wire, decoded)
-	}}
+	count := func(form string) func(n int) {
+		return func(n int) { c.params.Metrics.AddReceivedBytes(r.Source, form, n) }
+	}
+	wire := &countingBody{Reader: response.Body, Closer: response.Body, count: count("wire")}
+	decoded := &countingBody{Reader: wire, Closer: wire, count: count("decoded")}
 	if response.Header.Get("Content-Encoding") == "gzip" {
 		response.Header.Del("Content-Encoding")
 		response.Header.Del("Content-Length")
 		response.ContentLength = -1
-		body.r = &lazyGzip{r: counted}
+		decoded.Reader = &lazyGzip{r: wire}
 	}
-	response.Body = body
+	response.Body = decoded
 	return response, nil
 }
 
@@ -215,40 +220,18 @@ func (l *lazyGzip) Read(p []byte) (int, error) {
 	return l.z.Read(p)
 }
 
-type countedBody struct {
+// countingBody counts the bytes that are read.
+type countingBody struct {
 	io.Reader
 	io.Closer
 
-	n atomic.Int64
-}
-
-func (c *countedBody) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n.Add(int64(n))
-	return n, err
-}
-
-// countingBody reports the bytes that were read since the last report.
-type countingBody struct {
-	counted *countedBody
-	r       io.Reader
-	report  func(wire, decoded int)
+	count func(n int)
 }
 
 func (b *countingBody) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	b.report(int(b.counted.n.Swap(0)), n)
+	n, err := b.Reader.Read(p)
+	b.count(n)
 	return n, err
-}
-
-func (b *countingBody) Close() error { return b.counted.Close() }
-
-// health is the state of the API server, with hysteresis: one lost packet does not make it offline.
-type health struct {
-	online   atomic.Bool
-	mu       sync.Mutex
-	known    bool
-	failures int
 }
 
 const (
@@ -296,26 +279,21 @@ func (c *Connection) probeServer(ctx context.Context) error {
 	return nil
 }
 
-// recordProbe counts the result of a probe, and changes the state.
+// recordProbe counts the result of a probe, and changes the state with hysteresis: one lost packet does not make the API server offline.
 func (c *Connection) recordProbe(err error) {
-	h := &c.health
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil {
-		h.failures++
-		if h.known && !h.online.Load() || h.known && h.failures < failuresToOffline {
-			return
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	online := isClosed(c.online)
+	if err == nil {
+		c.probed, c.failures = true, 0
+		if !online {
+			c.setOnline()
 		}
-		h.known = true
-		h.online.Store(false)
-		c.setOffline(err)
 		return
 	}
-	h.failures = 0
-	if h.online.Load() {
+	if c.failures++; c.probed && (!online || c.failures < failuresToOffline) {
 		return
 	}
-	h.known = true
-	h.online.Store(true)
-	c.setOnline()
+	c.probed = true
+	c.setOffline(err)
 }

@@ -54,7 +54,7 @@ func (r *Reflector) watchList(ctx context.Context) error {
 	return r.followEvents(ctx, events)
 }
 
-// initialEvents collects the events before the bookmark that ends them.
+// initialEvents collects the events before the bookmark that ends them: objects, and changes of them in the meantime.
 type initialEvents struct {
 	reflector   *Reflector
 	replacement *store.Replacement
@@ -64,19 +64,28 @@ type initialEvents struct {
 }
 
 func (i *initialEvents) addEvent(e wire.Event) error {
-	if e.Type != "BOOKMARK" {
+	format := i.reflector.params.Store.Format()
+	if i.typ[1] == "" || e.Type != "BOOKMARK" {
 		i.typ = [2]string{e.APIVersion, e.Kind}
-		return i.reflector.addInitial(i.replacement, e)
 	}
-	b, err := parseBookmark(i.reflector.params.Store.Format(), e.Object)
-	if err != nil {
+	switch e.Type {
+	case "BOOKMARK":
+		b, err := parseBookmark(format, e.Object)
+		i.rv, i.done = b.rv, b.initialEnd
+		return err
+	case string(store.Added), string(store.Modified):
+		return i.reflector.addObject(i.replacement, e.Object)
+	case string(store.Deleted):
+		return i.replacement.DropObject(e.Object)
+	case "ERROR":
+		err := parseErrorEvent(format, e.Object)
+		var status *StatusError
+		if errors.As(err, &status) && status.Status.Code != http.StatusUnauthorized && status.Status.Code != http.StatusForbidden {
+			return errNoWatchList
+		}
 		return err
 	}
-	i.rv, i.done = b.rv, b.initialEnd
-	if i.typ[1] == "" {
-		i.typ = [2]string{e.APIVersion, e.Kind}
-	}
-	return nil
+	return fmt.Errorf("watch-list: unknown event type %q", e.Type)
 }
 
 // refusesWatchList returns errNoWatchList for the answers of API servers and proxies that do not know watch-lists.
@@ -89,24 +98,6 @@ func refusesWatchList(err error) error {
 		}
 	}
 	return err
-}
-
-// addInitial adds an event before the end of the initial ones: objects, and changes of them in the meantime.
-func (r *Reflector) addInitial(replacement *store.Replacement, e wire.Event) error {
-	switch e.Type {
-	case string(store.Added), string(store.Modified):
-		return r.addObject(replacement, e.Object)
-	case string(store.Deleted):
-		return replacement.DropObject(e.Object)
-	case "ERROR":
-		err := parseErrorEvent(r.params.Store.Format(), e.Object)
-		var status *StatusError
-		if errors.As(err, &status) && status.Status.Code != http.StatusUnauthorized && status.Status.Code != http.StatusForbidden {
-			return errNoWatchList
-		}
-		return err
-	}
-	return fmt.Errorf("watch-list: unknown event type %q", e.Type)
 }
 
 // watchFrom applies events after a version until the watch ends.

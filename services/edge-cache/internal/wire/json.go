@@ -21,7 +21,7 @@ func parseJSONMeta(object []byte) (Meta, error) {
 		name string
 		to   any
 	}{
-		{"namespace", &m.Namespace}, {"name", &m.Name}, {"uid", &m.UID}, {"resourceVersion", &m.ResourceVersion}, {"labels", &m.Labels},
+		{"namespace", &m.Namespace}, {"name", &m.Name}, {"resourceVersion", &m.ResourceVersion}, {"labels", &m.Labels},
 	} {
 		if raw, present := meta[f.name]; present {
 			if err := json.Unmarshal(raw, f.to); err != nil {

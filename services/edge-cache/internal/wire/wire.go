@@ -32,7 +32,6 @@ const (
 
 	metaName            = 1<<3 | protoscan.Bytes
 	metaNamespace       = 3<<3 | protoscan.Bytes
-	metaUID             = 5<<3 | protoscan.Bytes
 	metaResourceVersion = 6<<3 | protoscan.Bytes
 	metaGeneration      = 7<<3 | protoscan.Varint
 	metaLabels          = 11<<3 | protoscan.Bytes
@@ -60,7 +59,7 @@ const lastChangeTrigger = "endpoints.kubernetes.io/last-change-trigger-time"
 
 // Meta is the part of the metadata that the cache needs.
 type Meta struct {
-	Namespace, Name, UID, ResourceVersion string
+	Namespace, Name, ResourceVersion string
 
 	Labels map[string]string
 }
@@ -145,8 +144,6 @@ func (m *Meta) addFields(meta []byte) error {
 			m.Name = string(f.Bytes)
 		case metaNamespace:
 			m.Namespace = string(f.Bytes)
-		case metaUID:
-			m.UID = string(f.Bytes)
 		case metaResourceVersion:
 			m.ResourceVersion = string(f.Bytes)
 		case metaLabels:
