@@ -11,6 +11,11 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -25,49 +30,13 @@ const (
 	maxDocuments = 16
 )
 
-// manifest is the content of a custom manifest: the decisions that a built-in profile makes in code. Everything else comes from the
-// YurtIngress and from the builder, as with built-in profiles.
+// manifest is a controller from the documents of a custom manifest: the decisions that a built-in profile makes in code. Everything else comes
+// from the YurtIngress and from the builder, as with built-in profiles.
 type manifest struct {
-	class  string
-	roles  []string
-	local  []string
-	config map[string]string
-	pod    *podManifest
-}
+	controller
 
-// Documents of a manifest. A field that is not here is an error, so that nothing is ignored.
-type (
-	document struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	classDocument struct {
-		document
-		Spec struct {
-			Controller string `json:"controller"`
-		} `json:"spec"`
-	}
-	bindingDocument struct {
-		document
-		RoleRef struct {
-			APIGroup string `json:"apiGroup"`
-			Kind     string `json:"kind"`
-			Name     string `json:"name"`
-		} `json:"roleRef"`
-	}
-	configDocument struct {
-		document
-		Data map[string]string `json:"data"`
-	}
-	deploymentDocument struct {
-		document
-		Spec struct {
-			Template struct {
-				Spec podManifest `json:"spec"`
-			} `json:"template"`
-		} `json:"spec"`
-	}
-)
+	deployments int
+}
 
 // customController builds a controller from a manifest of the administrator.
 func (b *builder) customController() (controller, []Problem) {
@@ -85,11 +54,11 @@ func (b *builder) customController() (controller, []Problem) {
 	if err != nil {
 		return refuse(err)
 	}
-	pod, err := m.pod.buildPod(b)
-	if err != nil {
+	if err := b.completePod(&m.pod); err != nil {
 		return refuse(fmt.Errorf("kind Deployment: %w", err))
 	}
-	return b.grantCache(controller{class: m.class, roles: m.roles, local: m.local, config: m.config, cacheEnv: cacheEnv(), pod: pod}), nil
+	m.cacheEnv = cacheEnv()
+	return b.grantCache(m.controller), nil
 }
 
 // manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other
@@ -123,33 +92,29 @@ func (b *builder) parseManifest(text string) (*manifest, error) {
 		case i == maxDocuments:
 			return nil, fmt.Errorf("more than %d documents", maxDocuments)
 		}
-		encoded, err := substituteVariables(raw, b.manifestVariables())
+		var document any
+		if err := sigsyaml.UnmarshalStrict(raw, &document); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+		if document == nil {
+			continue
+		}
+		// A variable cannot become a key, and stays a string, so the name of a pool cannot change the structure of the manifest.
+		encoded, err := json.Marshal(replaceStrings(document, b.manifestVariables()))
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
 		if size += len(encoded); size > maxManifest {
 			return nil, fmt.Errorf("larger than %d KiB with its variables replaced", maxManifest>>10)
 		}
-		if err := m.addDocument(encoded, b.install.CustomClusterRoles); err != nil {
+		if err := m.addDocument(document, encoded, b.install.CustomClusterRoles); err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
 	}
 	return nil, fmt.Errorf("more than %d documents", maxDocuments)
 }
 
-// substituteVariables parses YAML, replaces variables in its strings, and returns JSON. A value cannot become a key, and stays a string, so
-// the name of a pool cannot change the structure of the manifest.
-func substituteVariables(raw []byte, variables *strings.Replacer) ([]byte, error) {
-	var value any
-	if err := sigsyaml.UnmarshalStrict(raw, &value); err != nil {
-		return nil, err
-	}
-	if value == nil {
-		return nil, nil
-	}
-	return json.Marshal(replaceStrings(value, variables))
-}
-
+// replaceStrings replaces the variables in the strings of a decoded document, in place.
 func replaceStrings(value any, variables *strings.Replacer) any {
 	switch value := value.(type) {
 	case string:
@@ -166,30 +131,37 @@ func replaceStrings(value any, variables *strings.Replacer) any {
 	return value
 }
 
-// addDocument adds a document. It may bind the ClusterRoles in permitted.
-func (m *manifest) addDocument(encoded []byte, permitted []string) error {
-	if len(encoded) == 0 {
-		return nil
-	}
-	var d document
-	if err := json.Unmarshal(encoded, &d); err != nil {
+// addDocument adds a document, of which encoded is the JSON. It may bind the ClusterRoles in permitted.
+func (m *manifest) addDocument(document any, encoded []byte, permitted []string) error {
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(encoded, &head); err != nil {
 		return err
 	}
-	switch kind := d.APIVersion + " " + d.Kind; kind {
-	case "networking.k8s.io/v1 IngressClass":
-		return m.addClass(encoded)
-	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
-		return addRole(&m.roles, encoded, permitted)
-	case "rbac.authorization.k8s.io/v1 RoleBinding":
-		return addRole(&m.local, encoded, permitted)
-	case "v1 ConfigMap":
-		return m.addConfig(encoded)
-	case "apps/v1 Deployment":
-		return m.addDeployment(encoded)
-	default:
+	kind := head.APIVersion + " " + head.Kind
+	fields, known := documentFields[kind]
+	if !known {
 		return fmt.Errorf("%q cannot be part of a manifest: give an apps/v1 Deployment, a networking.k8s.io/v1 IngressClass and, if the "+
 			"controller needs them, a v1 ConfigMap and rbac.authorization.k8s.io/v1 ClusterRoleBindings and RoleBindings", kind)
 	}
+	err := fields.checkValue(document)
+	if err == nil {
+		switch head.Kind {
+		case "IngressClass":
+			err = m.addClass(encoded)
+		case "ClusterRoleBinding":
+			err = addRole(&m.roles, encoded, permitted)
+		case "RoleBinding":
+			err = addRole(&m.local, encoded, permitted)
+		case "ConfigMap":
+			err = m.addConfig(encoded)
+		case "Deployment":
+			err = m.addDeployment(encoded)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("kind %s: %w", head.Kind, err)
+	}
+	return nil
 }
 
 // decodeStrict decodes JSON, and returns an error for a field that does not exist.
@@ -200,56 +172,55 @@ func decodeStrict(encoded []byte, into any) error {
 }
 
 func (m *manifest) addClass(encoded []byte) error {
-	var class classDocument
+	var class networkingv1.IngressClass
 	if err := decodeStrict(encoded, &class); err != nil {
-		return fmt.Errorf("kind IngressClass: %w", err)
+		return err
 	}
 	if m.class != "" || class.Spec.Controller == "" {
-		return errors.New("kind IngressClass: give one, with spec.controller")
+		return errors.New("give one, with spec.controller")
 	}
 	if problems := validation.IsDomainPrefixedPath(nil, class.Spec.Controller); len(problems) > 0 {
-		return fmt.Errorf("kind IngressClass: spec.controller: %w", problems.ToAggregate())
+		return fmt.Errorf("spec.controller: %w", problems.ToAggregate())
 	}
 	m.class = class.Spec.Controller
 	return nil
 }
 
 func (m *manifest) addConfig(encoded []byte) error {
-	var config configDocument
+	var config corev1.ConfigMap
 	if err := decodeStrict(encoded, &config); err != nil {
-		return fmt.Errorf("kind ConfigMap: %w", err)
+		return err
 	}
 	if m.config != nil || len(config.Data) == 0 {
-		return errors.New("kind ConfigMap: give one, with data")
+		return errors.New("give one, with data")
 	}
 	m.config = config.Data
 	return nil
 }
 
 func (m *manifest) addDeployment(encoded []byte) error {
-	var deployment deploymentDocument
+	var deployment appsv1.Deployment
 	if err := decodeStrict(encoded, &deployment); err != nil {
-		return fmt.Errorf("kind Deployment: %w", err)
+		return err
 	}
-	if m.pod != nil {
-		return errors.New("kind Deployment: give only one")
+	if m.deployments++; m.deployments > 1 {
+		return errors.New("give only one")
 	}
-	m.pod = &deployment.Spec.Template.Spec
+	m.pod = deployment.Spec.Template.Spec
 	return nil
 }
 
 // addRole adds the ClusterRole of a binding.
 func addRole(roles *[]string, encoded []byte, permitted []string) error {
-	var b bindingDocument
+	var b rbacv1.RoleBinding
 	if err := decodeStrict(encoded, &b); err != nil {
-		return fmt.Errorf("kind %s: %w", b.Kind, err)
+		return err
 	}
-	if b.RoleRef.APIGroup != "rbac.authorization.k8s.io" || b.RoleRef.Kind != "ClusterRole" {
-		return fmt.Errorf("kind %s: roleRef must be a ClusterRole", b.Kind)
+	if b.RoleRef.APIGroup != rbacv1.GroupName || b.RoleRef.Kind != "ClusterRole" {
+		return errors.New("roleRef must be a ClusterRole")
 	}
 	if !slices.Contains(permitted, b.RoleRef.Name) {
-		return fmt.Errorf("kind %s: ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.Kind,
-			b.RoleRef.Name, permitted)
+		return fmt.Errorf("ClusterRole %q is not permitted: --custom-cluster-roles of the operator lists %q", b.RoleRef.Name, permitted)
 	}
 	if !slices.Contains(*roles, b.RoleRef.Name) {
 		*roles = append(*roles, b.RoleRef.Name)
@@ -260,11 +231,11 @@ func addRole(roles *[]string, encoded []byte, permitted []string) error {
 // checkComplete returns an error if a document is missing.
 func (m *manifest) checkComplete() error {
 	switch {
-	case m.pod == nil:
+	case m.deployments == 0:
 		return errors.New("it has no Deployment")
 	case m.class == "":
 		return errors.New("it has no IngressClass with spec.controller")
-	case m.config == nil && slices.ContainsFunc(m.pod.Volumes, func(v volumeManifest) bool { return v.ConfigMap != nil }):
+	case m.config == nil && slices.ContainsFunc(m.pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil }):
 		return errors.New("a volume is the ConfigMap of the manifest, which has none")
 	}
 	return nil
