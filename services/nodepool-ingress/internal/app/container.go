@@ -66,7 +66,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, v1alpha1.Manager) },
 		func(cfg *config.Config, c dynamic.Interface) *reconciler.Writer {
-			return reconciler.NewWriter(c, cfg.Policy.Namespace)
+			return reconciler.NewWriter(c, cfg.Policy.Install.Namespace)
 		},
 		newReconciler,
 

@@ -2,11 +2,12 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
@@ -30,26 +32,13 @@ type Config struct {
 	Policy Policy
 }
 
-// Policy holds the flags that affect plans: the settings that all pools share, and the values that a YurtIngress may request.
+// Policy holds the flags that affect plans: the policy of package plan, and the texts of its ranges.
 type Policy struct {
-	Namespace         string
-	ClassPrefix       string
-	ClusterRolePrefix string
-	DefaultProfile    string
-	Profiles          []string
-	Images            map[string]string
-	AllowedImages     []string
-	LabelKeys         []string
-	Exposures         []string
-	HostPorts         []string
-	ExternalIPRanges  []string
-	BalancerClasses   []string
-	BalancerIPRanges  []string
-	CacheImage        string
-	CacheUpstream     string
-	CustomRoles       []string
-	PullSecrets       []string
-	PriorityClass     string
+	plan.Policy
+
+	HostPorts        []string
+	ExternalIPRanges []string
+	BalancerIPRanges []string
 }
 
 // Default returns the defaults of all flags.
@@ -57,10 +46,12 @@ func Default() *Config {
 	c := &Config{
 		Options: run.DefaultOptions(),
 		Policy: Policy{
-			ClusterRolePrefix: "fairlead-nodepool-ingress", DefaultProfile: v1alpha1.ProfileTraefik, Profiles: v1alpha1.Profiles(),
-			LabelKeys: []string{v1alpha1.LabelNodePool},
-			Exposures: []string{
-				v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP,
+			Policy: plan.Policy{
+				Install:        profile.Install{ClusterRolePrefix: "fairlead-nodepool-ingress"},
+				DefaultProfile: v1alpha1.ProfileTraefik, Profiles: v1alpha1.Profiles(), LabelKeys: []string{v1alpha1.LabelNodePool},
+				Exposures: []string{
+					v1alpha1.ExposureNodePort, v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureHostPort, v1alpha1.ExposureClusterIP,
+				},
 			},
 			HostPorts: []string{"80", "443", "8080", "8443"},
 		},
@@ -82,17 +73,17 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 
 // AddFlags binds the flags that affect plans.
 func (p *Policy) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.Namespace, "namespace", p.Namespace,
+	fs.StringVar(&p.Install.Namespace, "namespace", p.Install.Namespace,
 		"Namespace of the ingress controllers and of custom manifests. Empty: the namespace of the pod.")
 	fs.StringVar(&p.ClassPrefix, "ingress-class-prefix", p.ClassPrefix,
 		"Text before the name of a pool in the name of its IngressClass. Changing it changes the classes of all pools.")
-	fs.StringVar(&p.ClusterRolePrefix, "cluster-role-prefix", p.ClusterRolePrefix,
+	fs.StringVar(&p.Install.ClusterRolePrefix, "cluster-role-prefix", p.Install.ClusterRolePrefix,
 		"First part of the names of the ClusterRoles for ingress controllers: PREFIX:PROFILE. They must exist: "+
 			"the program may not create roles.")
 	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile,
 		"Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
 	fs.StringSliceVar(&p.Profiles, "allowed-profiles", p.Profiles, "Profiles that a YurtIngress may use. Each needs its ClusterRoles.")
-	fs.StringToStringVar(&p.Images, "images", p.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
+	fs.StringToStringVar(&p.Install.Images, "images", p.Install.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
 	fs.StringSliceVar(&p.AllowedImages, "allowed-images", p.AllowedImages,
 		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. "+
 			"Empty: none.")
@@ -111,30 +102,20 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&p.BalancerIPRanges, "load-balancer-ip-ranges", p.BalancerIPRanges,
 		"CIDR ranges of the addresses that a YurtIngress may request from a load balancer. MetalLB and kube-vip can announce any address "+
 			"that they are asked for.")
-	fs.StringVar(&p.CacheImage, "cache-image", p.CacheImage,
+	fs.StringVar(&p.Install.CacheImage, "cache-image", p.Install.CacheImage,
 		"Image of the edge-cache. Empty: a YurtIngress with a cache sidecar must name it.")
-	fs.StringVar(&p.CacheUpstream, "cache-upstream-server", p.CacheUpstream,
+	fs.StringVar(&p.Install.CacheUpstream, "cache-upstream-server", p.Install.CacheUpstream,
 		"URL of the API server for the edge-cache. Empty: the address that the kubelet gives to every container, which on a node of "+
 			"OpenYurt is that of Yurthub.")
-	fs.StringSliceVar(&p.CustomRoles, "custom-cluster-roles", p.CustomRoles,
+	fs.StringSliceVar(&p.Install.CustomClusterRoles, "custom-cluster-roles", p.Install.CustomClusterRoles,
 		"Names of the ClusterRoles that a custom manifest may bind. The program needs the permission to bind them.")
-	fs.StringSliceVar(&p.PullSecrets, "image-pull-secrets", p.PullSecrets,
+	fs.StringSliceVar(&p.Install.PullSecrets, "image-pull-secrets", p.Install.PullSecrets,
 		"Names of Secrets in the namespace, with which nodes pull the images.")
-	fs.StringVar(&p.PriorityClass, "priority-class", p.PriorityClass, "PriorityClass of the ingress controllers.")
+	fs.StringVar(&p.Install.PriorityClass, "priority-class", p.Install.PriorityClass, "PriorityClass of the ingress controllers.")
 }
 
-// namespaceFile contains the namespace of a pod.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// Complete sets the defaults that depend on the environment.
-func (p *Policy) Complete() {
-	if p.Namespace != "" {
-		return
-	}
-	if text, err := os.ReadFile(namespaceFile); err == nil { // outside a cluster, Validate demands the flag
-		p.Namespace = strings.TrimSpace(string(text))
-	}
-}
+// Complete sets the defaults that depend on the environment. Outside a cluster, Validate demands the flag.
+func (p *Policy) Complete() { p.Install.Namespace = cmp.Or(p.Install.Namespace, leader.PodNamespace()) }
 
 // Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
@@ -154,24 +135,24 @@ func (p *Policy) validateNames() []error {
 			errs = append(errs, fmt.Errorf("--%s %q: %s", flag, value, problems[0]))
 		}
 	}
-	if p.Namespace == "" {
+	if p.Install.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is required outside a cluster"))
 	}
-	check("namespace", p.Namespace, validation.IsDNS1123Label(p.Namespace))
+	check("namespace", p.Install.Namespace, validation.IsDNS1123Label(p.Install.Namespace))
 	check("ingress-class-prefix", p.ClassPrefix, validation.IsDNS1123Subdomain(p.ClassPrefix+"x"))
 	if len(p.ClassPrefix) > maxClassPrefix {
 		errs = append(errs, fmt.Errorf("--ingress-class-prefix %q is longer than %d characters", p.ClassPrefix, maxClassPrefix))
 	}
-	if p.ClusterRolePrefix == "" {
+	if p.Install.ClusterRolePrefix == "" {
 		errs = append(errs, errors.New("--cluster-role-prefix is empty"))
 	}
-	check("priority-class", p.PriorityClass, validation.IsDNS1123Subdomain(p.PriorityClass))
-	for _, name := range p.PullSecrets {
+	check("priority-class", p.Install.PriorityClass, validation.IsDNS1123Subdomain(p.Install.PriorityClass))
+	for _, name := range p.Install.PullSecrets {
 		check("image-pull-secrets", name, validation.IsDNS1123Subdomain(name))
 	}
-	if u, err := url.Parse(p.CacheUpstream); p.CacheUpstream != "" &&
+	if u, err := url.Parse(p.Install.CacheUpstream); p.Install.CacheUpstream != "" &&
 		(err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
-		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.CacheUpstream))
+		errs = append(errs, fmt.Errorf("--cache-upstream-server %q is not a URL of the form https://HOST:PORT", p.Install.CacheUpstream))
 	}
 	return errs
 }
@@ -182,7 +163,7 @@ func (p *Policy) validateLimits() []error {
 		checkAllowed("allowed-profiles", v1alpha1.Profiles(), p.Profiles...), checkAllowed("default-profile", p.Profiles, p.DefaultProfile),
 		checkAllowed("allowed-exposures", exposures, p.Exposures...),
 	}
-	for name := range p.Images {
+	for name := range p.Install.Images {
 		errs = append(errs, checkAllowed("images", v1alpha1.Profiles(), name))
 	}
 	if len(p.LabelKeys) == 0 {
@@ -193,24 +174,13 @@ func (p *Policy) validateLimits() []error {
 			errs = append(errs, fmt.Errorf("--pool-label-keys %q: %s", key, list[0].Detail))
 		}
 	}
-	for flag, ranges := range map[string][]string{"external-ip-ranges": p.ExternalIPRanges, "load-balancer-ip-ranges": p.BalancerIPRanges} {
-		for _, text := range ranges {
-			if _, err := netip.ParsePrefix(text); err != nil {
-				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
-			}
-		}
-	}
 	for _, class := range p.BalancerClasses {
 		if problems := validation.IsQualifiedName(class); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--allowed-load-balancer-classes %q: %s", class, problems[0]))
 		}
 	}
-	for _, text := range p.HostPorts {
-		if _, err := parsePortRange(text); err != nil {
-			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
-		}
-	}
-	return errs
+	_, err := p.parseRanges()
+	return append(errs, err)
 }
 
 // maxClassPrefix keeps the names of classes, with the longest name of a pool, within the limit of the API, 253, and that of the labels with
@@ -245,38 +215,39 @@ func checkAllowed(flag string, allowed []string, values ...string) error {
 
 // PlanPolicy returns the policy of package plan. Call it after Validate.
 func (p *Policy) PlanPolicy() plan.Policy {
-	images := profile.DefaultImages()
-	for name, image := range p.Images {
-		images[name] = image
-	}
-	policy := plan.Policy{
-		Install: profile.Install{
-			Namespace: p.Namespace, ClusterRolePrefix: p.ClusterRolePrefix, Images: images, CacheImage: p.CacheImage,
-			PullSecrets: p.PullSecrets, PriorityClass: p.PriorityClass, CacheUpstream: p.CacheUpstream, CustomClusterRoles: p.CustomRoles,
-		},
-		ClassPrefix: p.ClassPrefix, DefaultProfile: p.DefaultProfile, Profiles: p.Profiles, AllowedImages: p.AllowedImages,
-		LabelKeys: p.LabelKeys, Exposures: p.Exposures, BalancerClasses: p.BalancerClasses,
-	}
-	for _, text := range p.HostPorts {
-		if r, err := parsePortRange(text); err == nil {
-			policy.HostPorts = append(policy.HostPorts, r)
-		}
-	}
-	policy.ExternalIPRanges, policy.BalancerIPRanges = parsePrefixes(p.ExternalIPRanges), parsePrefixes(p.BalancerIPRanges)
+	policy, _ := p.parseRanges()
+	policy.Install.Images = profile.DefaultImages()
+	maps.Copy(policy.Install.Images, p.Install.Images)
 	return policy
 }
 
-func parsePrefixes(ranges []string) []netip.Prefix {
-	var prefixes []netip.Prefix
-	for _, text := range ranges {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
+// parseRanges returns the policy with its ranges, and an error for each range that is invalid.
+func (p *Policy) parseRanges() (plan.Policy, error) {
+	policy := p.Policy
+	var errs []error
+	for _, text := range p.HostPorts {
+		r, err := parsePortRange(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--allowed-host-ports: %w", err))
+		}
+		policy.HostPorts = append(policy.HostPorts, r)
+	}
+	parse := func(flag string, texts []string) (prefixes []netip.Prefix) {
+		for _, text := range texts {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+			}
 			prefixes = append(prefixes, prefix.Masked())
 		}
+		return prefixes
 	}
-	return prefixes
+	policy.ExternalIPRanges = parse("external-ip-ranges", p.ExternalIPRanges)
+	policy.BalancerIPRanges = parse("load-balancer-ip-ranges", p.BalancerIPRanges)
+	return policy, errors.Join(errs...)
 }
 
 // InformerOptions returns the options of package informers.
 func (p *Policy) InformerOptions() informers.Options {
-	return informers.Options{Namespace: p.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik)}
+	return informers.Options{Namespace: p.Install.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik)}
 }

@@ -138,7 +138,7 @@ func TestDrift(t *testing.T) {
 	r := newRig(t)
 	r.pools("hangzhou")
 	r.deploy()
-	r.start(func(c *config.Config) { c.Policy.CacheImage = "registry.example/edge-cache:v1" })
+	r.start(func(c *config.Config) { c.Policy.Install.CacheImage = "registry.example/edge-cache:v1" })
 	// a profile with objects of all kinds
 	y := r.create("edge", `{profile: haproxy-ingress, cacheSidecar: {enabled: true}, pools: [{name: hangzhou}]}`)
 	r.await("edge", "hangzhou", conditionR, ready)

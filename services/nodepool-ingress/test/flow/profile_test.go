@@ -55,7 +55,7 @@ func TestProfiles(t *testing.T) {
 	r.chartObjects("templates/rbac.yaml")
 	flags := []string{"--cluster-role-prefix=" + rolePrefix, "--cache-image=registry.example/edge-cache:v1"}
 	stop := r.start(func(c *config.Config) {
-		c.Policy.ClusterRolePrefix, c.Policy.CacheImage = rolePrefix, "registry.example/edge-cache:v1"
+		c.Policy.Install.ClusterRolePrefix, c.Policy.Install.CacheImage = rolePrefix, "registry.example/edge-cache:v1"
 	})
 	y := r.create("edge", "{pools: [{name: hangzhou}], cacheSidecar: {enabled: true}}")
 	controllers := map[string]bool{}
@@ -126,7 +126,7 @@ func TestLeases(t *testing.T) {
 	r.deploy()
 	r.chartObjects("templates/rbac.yaml")
 	r.chartObjects("templates/leases.yaml")
-	r.start(func(c *config.Config) { c.Policy.ClusterRolePrefix = rolePrefix })
+	r.start(func(c *config.Config) { c.Policy.Install.ClusterRolePrefix = rolePrefix })
 	lock := func(pool string) (account, lease string) {
 		d := r.deployment(pool)
 		require.NotNil(t, d, pool)

@@ -105,7 +105,7 @@ func (r *rig) start(changes ...func(*config.Config)) (stop func()) {
 	cfg.Kube.Kubeconfig = r.cluster.Kubeconfig
 	cfg.HTTP.MetricsAddress, cfg.HTTP.HealthAddress = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Leader.Elect = false
-	cfg.Policy.Namespace = namespace
+	cfg.Policy.Install.Namespace = namespace
 	cfg.Discovery = 500 * time.Millisecond
 	cfg.Work.LastRetry = time.Second
 	for _, change := range changes {
