@@ -100,7 +100,7 @@ type reconcilerParts struct {
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
-		Observer: p.Observer, Applier: p.Applier, Writer: p.Writer, Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue,
+		Observer: p.Observer, Applier: p.Applier, Writer: p.Writer, Recorder: p.Events, Metrics: p.Metrics, Enqueue: p.Queue.Enqueue,
 		Clock: p.Clock,
 	})
 }

@@ -161,7 +161,7 @@ func (p *planner) planYurtIngress(name cache.ObjectName) error {
 }
 
 // planPool explains one pool.
-func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
+func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Object) {
 	switch {
 	case pool.Problem != nil:
 		p.printMessage(name, pool.Name, fmt.Sprintf("not accepted: %s: %s", pool.Problem.Reason, pool.Problem.Message))
@@ -173,7 +173,7 @@ func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
 	for i := range pool.Wanted {
 		wanted := &pool.Wanted[i]
 		p.wanted = append(p.wanted, wanted.Object)
-		index := slices.IndexFunc(live, func(l plan.Live) bool { return l.Key() == wanted.Key() })
+		index := slices.IndexFunc(live, func(l plan.Object) bool { return l.Key() == wanted.Key() })
 		description := wanted.Object.GetKind() + " " + wanted.Object.GetName()
 		switch {
 		case index < 0:
@@ -193,7 +193,7 @@ func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Live) {
 	}
 }
 
-func (p *planner) printDeletion(name, pool string, l *plan.Live) {
+func (p *planner) printDeletion(name, pool string, l *plan.Object) {
 	p.printDifference(name, pool, fmt.Sprintf("%s %s would be deleted", l.Object.GetKind(), l.Object.GetName()))
 }
 

@@ -28,7 +28,7 @@ type pass struct {
 	object *v1alpha1.YurtIngress
 	state  *writeState
 	plan   *plan.Plan
-	live   []plan.Live
+	live   []plan.Object
 	image  string // of pools without an image of their own
 
 	failure       *plan.Problem // of the YurtIngress itself
@@ -126,7 +126,7 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return nil, errDeleting
 	case plan.MustReplace(wanted, live):
-		if err := errors.Join(p.reconciler.deleteObjects(ctx, p.object.UID, []plan.Live{
+		if err := errors.Join(p.reconciler.deleteObjects(ctx, p.object.UID, []plan.Object{
 			{Resource: wanted.Resource, Object: live},
 		})...); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 		return nil, err
 	}
 	if result != apply.Unchanged {
-		p.reconciler.Meter.CountWrite(wanted.Resource.Resource, string(result))
+		p.reconciler.Metrics.CountWrite(wanted.Resource.Resource, string(result))
 		logging.FromContext(ctx).Info("Wrote object", zap.String(logging.KeyResource, wanted.Resource.Resource),
 			zap.String("object", wanted.Object.GetName()), zap.String("result", string(result)))
 	}
@@ -160,7 +160,7 @@ func (p *pass) recordContest(key plan.Key, err error) {
 		p.state.contested = map[plan.Key]contest{}
 	}
 	p.state.contested[key] = contest{generation: p.object.Generation, err: err, delay: delay, until: p.reconciler.Clock.Now().Add(delay)}
-	p.reconciler.Meter.CountWrite(key.Resource.Resource, "failed")
+	p.reconciler.Metrics.CountWrite(key.Resource.Resource, "failed")
 	p.requestRequeue(delay, "an admission webhook changes an object")
 }
 
@@ -189,7 +189,7 @@ func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	}
 	p.errs = append(p.errs, err)
 	if !apierrors.IsConflict(err) {
-		p.reconciler.Meter.CountWrite(wanted.Resource.Resource, "failed")
+		p.reconciler.Metrics.CountWrite(wanted.Resource.Resource, "failed")
 	}
 	return failureOf(err)
 }

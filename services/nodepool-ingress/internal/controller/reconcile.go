@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -22,53 +20,21 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/nodepool-ingress/internal/metrics"
+	"fairlead.dev/services/nodepool-ingress/internal/observe"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 	"fairlead.dev/services/nodepool-ingress/internal/status"
 )
 
-// observer reads the caches.
-type observer interface {
-	YurtIngressNames() []cache.ObjectName
-	YurtIngress(name cache.ObjectName) (object *v1alpha1.YurtIngress, readable bool)
-	Observe(object *v1alpha1.YurtIngress) plan.Input
-	LiveObjects(uid types.UID) []plan.Live
-}
-
-// applier writes one object.
-type applier interface {
-	Apply(ctx context.Context, resource schema.GroupVersionResource, wanted,
-		live *unstructured.Unstructured) (*unstructured.Unstructured, apply.Result, error)
-	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
-}
-
-// writer writes YurtIngresses, and lists their remaining objects.
-type writer interface {
-	SetFinalizers(ctx context.Context, object *v1alpha1.YurtIngress, finalizers []string) error
-	WriteStatus(ctx context.Context, object *v1alpha1.YurtIngress, next *v1alpha1.YurtIngressStatus) (*v1alpha1.YurtIngressStatus, error)
-	ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live, error)
-}
-
-// recorder creates Events.
-type recorder interface {
-	Event(about *corev1.ObjectReference, kind, reason, message string)
-}
-
-// meter records metrics.
-type meter interface {
-	CountWrite(resource, result string)
-	SetStatus(name string, next *v1alpha1.YurtIngressStatus)
-	Forget(name string)
-	Clear()
-}
-
 // Params holds the dependencies of a Reconciler.
 type Params struct {
-	Observer observer
-	Applier  applier
-	Writer   writer
-	Recorder recorder
-	Meter    meter
+	Observer *observe.Observer
+	Applier  *apply.Applier
+	Writer   *Writer
+	Recorder *events.Recorder
+	Metrics  *metrics.Metrics
 	Enqueue  func(cache.ObjectName)
 	Clock    clock.PassiveClock
 }
@@ -115,7 +81,7 @@ func (r *Reconciler) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.states = map[string]*writeState{}
-	r.Meter.Clear()
+	r.Metrics.Clear()
 }
 
 // recheckInterval is the time between two reconciles of a YurtIngress that waits for a change without an event, such as the deletion of an
@@ -203,7 +169,7 @@ func (r *Reconciler) forgetObject(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states, name)
-	r.Meter.Forget(name)
+	r.Metrics.Forget(name)
 }
 
 // finalize deletes all objects of a YurtIngress, and then removes the finalizer. It needs neither the pools nor the specification.
@@ -233,7 +199,7 @@ func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress)
 }
 
 // deleteObjects deletes objects that a YurtIngress controls.
-func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects []plan.Live) []error {
+func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects []plan.Object) []error {
 	var errs []error
 	for i := range objects {
 		o := &objects[i]
@@ -241,11 +207,11 @@ func (r *Reconciler) deleteObjects(ctx context.Context, owner types.UID, objects
 			continue
 		}
 		if err := r.Applier.Delete(ctx, o.Resource, o.Object, owner); err != nil {
-			r.Meter.CountWrite(o.Resource.Resource, "failed")
+			r.Metrics.CountWrite(o.Resource.Resource, "failed")
 			errs = append(errs, err)
 			continue
 		}
-		r.Meter.CountWrite(o.Resource.Resource, "deleted")
+		r.Metrics.CountWrite(o.Resource.Resource, "deleted")
 		logging.FromContext(ctx).Info("Deleted object", zap.String(logging.KeyResource, o.Resource.Resource),
 			zap.String("object", o.Object.GetName()))
 	}
@@ -280,7 +246,7 @@ func failureOf(err error) *plan.Problem {
 // reportStatus writes the status of a YurtIngress if it has changed, and creates Events for the change.
 func (r *Reconciler) reportStatus(ctx context.Context, object *v1alpha1.YurtIngress, next v1alpha1.YurtIngressStatus) error {
 	state := r.stateOf(object)
-	r.Meter.SetStatus(object.Name, &next)
+	r.Metrics.SetStatus(object.Name, &next)
 	if status.Equal(&object.Status, &next) {
 		return nil
 	}
@@ -289,10 +255,10 @@ func (r *Reconciler) reportStatus(ctx context.Context, object *v1alpha1.YurtIngr
 	case apierrors.IsNotFound(err):
 		return nil // the object is gone
 	case err != nil:
-		r.Meter.CountWrite("yurtingresses", "failed")
+		r.Metrics.CountWrite("yurtingresses", "failed")
 		return fmt.Errorf("write status of YurtIngress %s: %w", object.Name, err)
 	}
-	r.Meter.CountWrite("yurtingresses", "updated")
+	r.Metrics.CountWrite("yurtingresses", "updated")
 	known := len(state.wanted.ObjectConditions) > 0
 	state.wanted, state.stored = next, *stored
 	r.recordEvents(object, &object.Status, &next)

@@ -61,8 +61,8 @@ func (w *Writer) WriteStatus(
 }
 
 // ListRemaining lists, past the caches, the objects of a YurtIngress: a replica that led before may have created one that no cache has yet.
-func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live, error) {
-	var remaining []plan.Live
+func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Object, error) {
+	var remaining []plan.Object
 	selector := fmt.Sprintf("%s=%s,%s=%s", v1alpha1.LabelManagedBy, v1alpha1.Manager, v1alpha1.LabelOwner, uid)
 	for _, k := range plan.Kinds() {
 		client := dynamic.ResourceInterface(w.client.Resource(k.Resource))
@@ -80,7 +80,7 @@ func (w *Writer) ListRemaining(ctx context.Context, uid types.UID) ([]plan.Live,
 			u := &list.Items[i]
 			// The labels alone prove nothing: users who may write an object can write its labels.
 			if owner, found := informers.FindOwner(u); found && owner.UID == uid {
-				remaining = append(remaining, plan.Live{Resource: k.Resource, Object: u})
+				remaining = append(remaining, plan.Object{Resource: k.Resource, Object: u})
 			}
 		}
 	}

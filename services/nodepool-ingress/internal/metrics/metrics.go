@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -67,7 +68,7 @@ func (m *Metrics) SetStatus(name string, next *v1alpha1.YurtIngressStatus) {
 	m.pools[name] = map[string]bool{}
 	for i := range next.Pools {
 		p := &next.Pools[i]
-		ready := readyCondition(p)
+		ready := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionReady)
 		if ready == nil {
 			continue // it is being removed
 		}
@@ -87,15 +88,6 @@ func (m *Metrics) SetStatus(name string, next *v1alpha1.YurtIngressStatus) {
 	for pool := range before {
 		m.deleteSeries(name, pool)
 	}
-}
-
-func readyCondition(p *v1alpha1.PoolStatus) *metav1.Condition {
-	for i := range p.Conditions {
-		if p.Conditions[i].Type == v1alpha1.ConditionReady {
-			return &p.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // Forget deletes the series of a YurtIngress.

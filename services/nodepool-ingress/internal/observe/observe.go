@@ -72,8 +72,8 @@ func (o *Observer) Observe(object *v1alpha1.YurtIngress) plan.Input {
 }
 
 // LiveObjects returns the objects that a YurtIngress controls, sorted.
-func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
-	var live []plan.Live
+func (o *Observer) LiveObjects(uid types.UID) []plan.Object {
+	var live []plan.Object
 	for _, k := range plan.Kinds() {
 		reader := o.caches.IngressClasses
 		if k.Resource != plan.IngressClasses {
@@ -81,9 +81,9 @@ func (o *Observer) LiveObjects(uid types.UID) []plan.Live {
 		}
 		first := len(live)
 		for _, u := range informers.ByOwner(reader, string(uid)) {
-			live = append(live, plan.Live{Resource: k.Resource, Object: u})
+			live = append(live, plan.Object{Resource: k.Resource, Object: u})
 		}
-		slices.SortFunc(live[first:], func(a, b plan.Live) int { return cmp.Compare(a.Object.GetName(), b.Object.GetName()) })
+		slices.SortFunc(live[first:], func(a, b plan.Object) int { return cmp.Compare(a.Object.GetName(), b.Object.GetName()) })
 	}
 	return live
 }

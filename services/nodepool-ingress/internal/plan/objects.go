@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
 )
 
-// Object is an object of a pool as it should be.
+// Object is an object of a pool, as it should be or as it is in the cluster.
 type Object struct {
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured
@@ -32,6 +32,9 @@ type Key struct {
 
 // Key returns the key of an object.
 func (o *Object) Key() Key { return Key{Resource: o.Resource, Name: o.Object.GetName()} }
+
+// PoolName returns the pool that an object was written for.
+func (o *Object) PoolName() string { return o.Object.GetLabels()[v1alpha1.LabelPool] }
 
 // completeObjects converts the objects of a pool, adds the metadata that all objects share, and returns the revision of the pool. The
 // Deployment has the revision as an annotation.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
@@ -20,7 +19,7 @@ type Input struct {
 	Policy   Policy
 	Manifest Manifest
 	Pools    map[string]Observed // of each pool in the specification
-	Live     []Live              // all objects that the YurtIngress controls
+	Live     []Object            // all objects that the YurtIngress controls
 	// TraefikKinds is whether the API server serves all custom resources of Traefik.
 	TraefikKinds bool
 }
@@ -40,18 +39,6 @@ type Observed struct {
 	Claim      Claim
 }
 
-// Live is an object in the cluster that the YurtIngress controls.
-type Live struct {
-	Resource schema.GroupVersionResource
-	Object   *unstructured.Unstructured
-}
-
-// Key returns the key of an object.
-func (l *Live) Key() Key { return Key{Resource: l.Resource, Name: l.Object.GetName()} }
-
-// PoolName returns the pool that an object was written for.
-func (l *Live) PoolName() string { return l.Object.GetLabels()[v1alpha1.LabelPool] }
-
 // Plan is the desired state of a YurtIngress and the changes due now.
 type Plan struct {
 	Settings Settings
@@ -62,7 +49,7 @@ type Plan struct {
 // Removed is a pool that is no longer in the specification, or that belongs to another YurtIngress.
 type Removed struct {
 	Name    string
-	Objects []Live // in the order of deletion
+	Objects []Object // in the order of deletion
 }
 
 // Pool is a pool of a plan.
@@ -80,7 +67,7 @@ type Pool struct {
 	Workload string
 	Service  string
 	Wanted   []Object
-	Stale    []Live // delete them after the wanted objects have been applied, in this order
+	Stale    []Object // delete them after the wanted objects have been applied, in this order
 	Revision string
 	Before   Readiness // of the Deployment as it is
 }
@@ -120,8 +107,8 @@ func Build(in *Input) Plan {
 }
 
 // groupByPool returns the live objects of each pool.
-func groupByPool(objects []Live) map[string][]Live {
-	pools := map[string][]Live{}
+func groupByPool(objects []Object) map[string][]Object {
+	pools := map[string][]Object{}
 	for _, l := range objects {
 		pools[l.PoolName()] = append(pools[l.PoolName()], l)
 	}
@@ -229,17 +216,17 @@ func (p *Pool) claimPool(in *Input) *Problem {
 }
 
 // compareLive finds the Deployment of the pool, and objects that are no longer wanted.
-func (p *Pool) compareLive(objects, live []Live, wanted sets.Set[Key]) {
+func (p *Pool) compareLive(objects, live []Object, wanted sets.Set[Key]) {
 	var deployment *unstructured.Unstructured
-	find := func(objects []Live, found func(*Live) bool) {
-		if i := slices.IndexFunc(objects, func(l Live) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
+	find := func(objects []Object, found func(*Object) bool) {
+		if i := slices.IndexFunc(objects, func(l Object) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
 			deployment = objects[i].Object
 		}
 	}
 	if p.Workload != "" {
-		find(objects, func(l *Live) bool { return l.Object.GetName() == p.Workload })
+		find(objects, func(l *Object) bool { return l.Object.GetName() == p.Workload })
 	} else {
-		find(live, func(l *Live) bool { return !wanted.Has(l.Key()) })
+		find(live, func(l *Object) bool { return !wanted.Has(l.Key()) })
 	}
 	p.Before = EvaluateReadiness(deployment)
 	if p.Problem != nil {
@@ -255,25 +242,17 @@ func (p *Pool) compareLive(objects, live []Live, wanted sets.Set[Key]) {
 
 // planRollout decides which of the accepted pools change now.
 func (plan *Plan) planRollout() {
-	var stages []stage
 	var accepted []*Pool
 	for i := range plan.Pools {
-		p := &plan.Pools[i]
-		if p.Problem == nil {
+		if p := &plan.Pools[i]; p.Problem == nil {
 			accepted = append(accepted, p)
-			stages = append(stages, stage{
-				Name: p.Name, Exists: p.Before.Exists, Current: p.IsCurrent(), Ready: p.Before.Ready, Failed: p.Before.Failed,
-				Offline: p.IsOffline(),
-			})
 		}
 	}
-	for i, deferral := range scheduleRollout(stages, plan.Settings.Strategy) {
-		accepted[i].Deferral = deferral
-	}
+	scheduleRollout(accepted, plan.Settings.Strategy)
 }
 
 // planRemovals finds the pools that are no longer in the specification, and those that belong to another YurtIngress.
-func (plan *Plan) planRemovals(live map[string][]Live, listed map[string]int, wanted sets.Set[Key]) {
+func (plan *Plan) planRemovals(live map[string][]Object, listed map[string]int, wanted sets.Set[Key]) {
 	lost := sets.New[string]()
 	for i := range plan.Pools {
 		if p := &plan.Pools[i]; p.Problem != nil && p.Problem.Reason == v1alpha1.ReasonPoolConflict {
@@ -299,19 +278,19 @@ func (plan *Plan) planRemovals(live map[string][]Live, listed map[string]int, wa
 }
 
 // InDeletionOrder returns the objects of a YurtIngress that is being deleted, in the order of deletion.
-func InDeletionOrder(live []Live) []Live {
+func InDeletionOrder(live []Object) []Object {
 	objects := slices.Clone(live)
 	sortForDeletion(objects)
 	return objects
 }
 
 // sortForDeletion sorts objects: the reverse of the order of creation.
-func sortForDeletion(objects []Live) {
+func sortForDeletion(objects []Object) {
 	kinds := Kinds()
-	rank := func(l *Live) int {
+	rank := func(l *Object) int {
 		return slices.IndexFunc(kinds, func(k Kind) bool { return k.Resource == l.Resource })
 	}
-	slices.SortFunc(objects, func(a, b Live) int {
+	slices.SortFunc(objects, func(a, b Object) int {
 		if d := rank(&b) - rank(&a); d != 0 {
 			return d
 		}

@@ -66,8 +66,8 @@ func input(y *v1alpha1.YurtIngress) *Input {
 }
 
 // live returns wanted objects as they are in a cluster.
-func live(pools ...Pool) []Live {
-	var all []Live
+func live(pools ...Pool) []Object {
+	var all []Object
 	for i := range pools {
 		for _, o := range pools[i].Wanted {
 			u := o.Object.DeepCopy()
@@ -79,7 +79,7 @@ func live(pools ...Pool) []Live {
 					"readyReplicas": replicas,
 				}
 			}
-			all = append(all, Live{Resource: o.Resource, Object: u})
+			all = append(all, Object{Resource: o.Resource, Object: u})
 		}
 	}
 	return all

@@ -8,26 +8,16 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
-// stage is the stage of a pool in a roll-out.
-type stage struct {
-	Name    string
-	Exists  bool // it has a Deployment
-	Current bool // the last apply was of the wanted revision
-	Ready   bool
-	Failed  bool
-	Offline bool // it has no ready node
-}
-
 // isOutdated reports whether the pool waits for the roll-out.
-func (s *stage) isOutdated() bool { return s.Exists && !s.Current }
+func (p *Pool) isOutdated() bool { return p.Before.Exists && !p.IsCurrent() }
 
 // isStarting reports whether the pool has changed, and is not ready yet.
-func (s *stage) isStarting() bool { return s.Exists && s.Current && !s.Offline && !s.Ready }
+func (p *Pool) isStarting() bool { return p.IsCurrent() && !p.IsOffline() && !p.Before.Ready }
 
 // deferral explains why a pool does not change now. It is zero for a pool that does.
 type deferral struct{ Reason, Message string }
 
-// scheduleRollout decides which pools change now. pools are in the order of the specification.
+// scheduleRollout sets the deferrals of the pools that do not change now. pools are in the order of the specification.
 //
 //	a pool                                                   changes
 //	without a Deployment                                     now: it serves nothing yet, and may need names or ports of other pools
@@ -39,30 +29,28 @@ type deferral struct{ Reason, Message string }
 //	that has another revision and no ready node              after all others
 //
 // A pool without a ready node counts neither as failed nor as unavailable: sites are offline for days.
-func scheduleRollout(pools []stage, strategy v1alpha1.UpdateStrategy) []deferral {
+func scheduleRollout(pools []*Pool, strategy v1alpha1.UpdateStrategy) {
 	r := rollout{strategy: strategy}
-	for i := range pools {
-		if p := &pools[i]; p.isStarting() {
+	for _, p := range pools {
+		if p.isStarting() {
 			r.pending++
 			r.unready = append(r.unready, p.Name)
-			if p.Failed && r.failed == nil {
+			if p.Before.Failed && r.failed == nil {
 				r.failed = p
 			}
 		}
 	}
-	deferrals := make([]deferral, len(pools))
-	for _, turn := range []func(p *stage) bool{
-		func(p *stage) bool { return !p.Offline && !p.Ready },
-		func(p *stage) bool { return !p.Offline && p.Ready },
-		func(p *stage) bool { return p.Offline },
+	for _, turn := range []func(p *Pool) bool{
+		func(p *Pool) bool { return !p.IsOffline() && !p.Before.Ready },
+		func(p *Pool) bool { return !p.IsOffline() && p.Before.Ready },
+		func(p *Pool) bool { return p.IsOffline() },
 	} {
-		for i := range pools {
-			if p := &pools[i]; p.isOutdated() && turn(p) {
-				deferrals[i] = r.decideStage(p)
+		for _, p := range pools {
+			if p.isOutdated() && turn(p) {
+				p.Deferral = r.decidePool(p)
 			}
 		}
 	}
-	return deferrals
 }
 
 // rollout is a roll-out.
@@ -71,14 +59,14 @@ type rollout struct {
 	pending  int      // pools with the wanted revision that are not ready
 	unready  []string // those of them that had it before
 	next     []string // those of them that get it now
-	failed   *stage   // one of the pending pools that failed
+	failed   *Pool    // one of the pending pools that failed
 	waiting  []string // pools that wait for their turn
 }
 
-// decideStage decides whether the next pool changes now.
-func (r *rollout) decideStage(p *stage) deferral {
+// decidePool decides whether the next pool changes now.
+func (r *rollout) decidePool(p *Pool) deferral {
 	full := r.pending >= int(r.strategy.MaxUnavailablePools)
-	if p.Offline {
+	if p.IsOffline() {
 		full = len(r.waiting) > 0 || r.pending > 0
 	}
 	switch {
@@ -94,7 +82,7 @@ func (r *rollout) decideStage(p *stage) deferral {
 		d := deferral{Reason: v1alpha1.ReasonWaiting, Message: r.waitMessage()}
 		r.waiting = append(r.waiting, p.Name)
 		return d
-	case !p.Offline:
+	case !p.IsOffline():
 		r.pending++
 		r.next = append(r.next, p.Name)
 	}

@@ -14,54 +14,67 @@ import (
 	"fairlead.dev/pkg/ownership"
 )
 
+// rolledOut returns a pool whose Deployment was applied with a revision; the wanted one is "new".
+func rolledOut(revision string, before Readiness) Pool {
+	before.Exists, before.Revision = true, revision
+	return Pool{Revision: "new", Observed: Observed{ReadyNodes: 1}, Before: before}
+}
+
+func withoutNodes(p Pool) Pool {
+	p.Observed.ReadyNodes = 0
+	return p
+}
+
 func TestRollOut(t *testing.T) {
 	t.Parallel()
 	const waiting, stopped, paused = v1alpha1.ReasonWaiting, v1alpha1.ReasonStopped, v1alpha1.ReasonPaused
 	var (
-		absent       = stage{}
-		current      = stage{Exists: true, Current: true, Ready: true}
-		starting     = stage{Exists: true, Current: true}
-		failed       = stage{Exists: true, Current: true, Failed: true}
-		old          = stage{Exists: true, Ready: true}
-		broken       = stage{Exists: true}
-		brokenFailed = stage{Exists: true, Failed: true}
-		offline      = stage{Exists: true, Offline: true}
-		offlineReady = stage{Exists: true, Offline: true, Ready: true}
-		offlineNew   = stage{Exists: true, Offline: true, Current: true, Failed: true}
+		absent       = Pool{Revision: "new", Observed: Observed{ReadyNodes: 1}}
+		current      = rolledOut("new", Readiness{Ready: true})
+		starting     = rolledOut("new", Readiness{})
+		failed       = rolledOut("new", Readiness{Failed: true})
+		old          = rolledOut("old", Readiness{Ready: true})
+		broken       = rolledOut("old", Readiness{})
+		brokenFailed = rolledOut("old", Readiness{Failed: true})
+		offline      = withoutNodes(broken)
+		offlineReady = withoutNodes(old)
+		offlineNew   = withoutNodes(failed)
 	)
 	tests := []struct {
 		name  string
-		pools []stage
+		pools []Pool
 		max   int32
 		pause bool
 		want  []string
 	}{
-		{name: "nothing to do", pools: []stage{current, starting, failed}, want: []string{"", "", ""}},
-		{name: "all are new", pools: []stage{absent, absent}, want: []string{"", ""}},
-		{name: "one after the other", pools: []stage{old, old, old}, want: []string{"", waiting, waiting}},
-		{name: "two at a time", pools: []stage{old, old, old}, max: 2, want: []string{"", "", waiting}},
-		{name: "one has changed and starts", pools: []stage{starting, old}, want: []string{"", waiting}},
-		{name: "one has changed and is ready", pools: []stage{current, old}, want: []string{"", ""}},
-		{name: "one has changed and failed", pools: []stage{failed, old, broken}, max: 9, want: []string{"", stopped, stopped}},
-		{name: "one failed before the change", pools: []stage{old, brokenFailed}, want: []string{waiting, ""}},
-		{name: "pools that serve nothing come first", pools: []stage{old, broken, old}, want: []string{waiting, "", waiting}},
-		{name: "a new pool may need the port of an old one", pools: []stage{old, absent}, want: []string{"", ""}},
-		{name: "pools without nodes come last", pools: []stage{offline, old}, want: []string{waiting, ""}},
-		{name: "pools without nodes come at once", pools: []stage{offline, offlineReady, current}, want: []string{"", "", ""}},
-		{name: "pools without nodes wait for those that start", pools: []stage{offline, starting}, want: []string{waiting, ""}},
-		{name: "a pool without nodes stops nothing", pools: []stage{offlineNew, old}, want: []string{"", ""}},
-		{name: "paused", pools: []stage{old, absent, current}, pause: true, want: []string{paused, "", ""}},
+		{name: "nothing to do", pools: []Pool{current, starting, failed}, want: []string{"", "", ""}},
+		{name: "all are new", pools: []Pool{absent, absent}, want: []string{"", ""}},
+		{name: "one after the other", pools: []Pool{old, old, old}, want: []string{"", waiting, waiting}},
+		{name: "two at a time", pools: []Pool{old, old, old}, max: 2, want: []string{"", "", waiting}},
+		{name: "one has changed and starts", pools: []Pool{starting, old}, want: []string{"", waiting}},
+		{name: "one has changed and is ready", pools: []Pool{current, old}, want: []string{"", ""}},
+		{name: "one has changed and failed", pools: []Pool{failed, old, broken}, max: 9, want: []string{"", stopped, stopped}},
+		{name: "one failed before the change", pools: []Pool{old, brokenFailed}, want: []string{waiting, ""}},
+		{name: "pools that serve nothing come first", pools: []Pool{old, broken, old}, want: []string{waiting, "", waiting}},
+		{name: "a new pool may need the port of an old one", pools: []Pool{old, absent}, want: []string{"", ""}},
+		{name: "pools without nodes come last", pools: []Pool{offline, old}, want: []string{waiting, ""}},
+		{name: "pools without nodes come at once", pools: []Pool{offline, offlineReady, current}, want: []string{"", "", ""}},
+		{name: "pools without nodes wait for those that start", pools: []Pool{offline, starting}, want: []string{waiting, ""}},
+		{name: "a pool without nodes stops nothing", pools: []Pool{offlineNew, old}, want: []string{"", ""}},
+		{name: "paused", pools: []Pool{old, absent, current}, pause: true, want: []string{paused, "", ""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			var pools []*Pool
 			for i := range tt.pools {
 				tt.pools[i].Name = string(rune('a' + i))
+				pools = append(pools, &tt.pools[i])
 			}
-			holds := scheduleRollout(tt.pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max(tt.max, 1), Paused: tt.pause})
+			scheduleRollout(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: max(tt.max, 1), Paused: tt.pause})
 			var got []string
-			for _, h := range holds {
-				got = append(got, h.Reason)
+			for _, p := range pools {
+				got = append(got, p.Deferral.Reason)
 			}
 			assert.Equal(t, tt.want, got)
 		})
@@ -71,17 +84,17 @@ func TestRollOut(t *testing.T) {
 // TestHoldsNameThePool: who waits learns for which pools, and what ends the wait.
 func TestHoldsNameThePool(t *testing.T) {
 	t.Parallel()
-	starting, old := stage{Exists: true, Current: true}, stage{Exists: true, Ready: true}
-	named := func(s stage, name string) stage { s.Name = name; return s }
-	message := func(limit int32, pools ...stage) string {
-		holds := scheduleRollout(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
-		return holds[len(holds)-1].Message
+	starting, old := rolledOut("new", Readiness{}), rolledOut("old", Readiness{Ready: true})
+	named := func(p Pool, name string) *Pool { p.Name = name; return &p }
+	message := func(limit int32, pools ...*Pool) string {
+		scheduleRollout(pools, v1alpha1.UpdateStrategy{MaxUnavailablePools: limit})
+		return pools[len(pools)-1].Deferral.Message
 	}
 	assert.Equal(t,
 		"the roll-out waits until pool a is ready: repair it, set its replicas to 0, or raise updateStrategy.maxUnavailablePools above 1",
 		message(1, named(starting, "a"), named(old, "z")))
 	assert.Contains(t, message(2, named(starting, "a"), named(starting, "b"), named(old, "z")), "until one of pools a, b is ready")
-	var many []stage
+	var many []*Pool
 	for i := range 500 {
 		many = append(many, named(starting, strings.Repeat("x", 59)+fmt.Sprint(i)))
 	}
@@ -90,8 +103,8 @@ func TestHoldsNameThePool(t *testing.T) {
 	assert.Contains(t, bounded, "497 more")
 	assert.Equal(t, "the roll-out visits other pools first: a", message(1, named(old, "a"), named(old, "z")),
 		"the other one changes in this pass")
-	assert.Contains(t, message(1, named(starting, "a"), stage{Name: "z", Exists: true, Offline: true}), "until pool a is ready")
-	failed := named(stage{Exists: true, Current: true, Failed: true}, "a")
+	assert.Contains(t, message(1, named(starting, "a"), named(withoutNodes(rolledOut("old", Readiness{})), "z")), "until pool a is ready")
+	failed := named(rolledOut("new", Readiness{Failed: true}), "a")
 	assert.Equal(t, "the roll-out has stopped, because pool a failed: correct the specification, or repair that pool",
 		message(1, failed, named(old, "z")))
 }

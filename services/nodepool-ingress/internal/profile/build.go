@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/services/nodepool-ingress/internal/names"
@@ -25,6 +26,9 @@ func Build(install Install, pool Pool) (Built, []Problem) {
 	c, problems := b.buildController()
 	if len(problems) > 0 {
 		return Built{}, problems
+	}
+	if pool.Cache != nil {
+		c.roles = append(c.roles, b.clusterRole("cache"))
 	}
 	objects := []Object{b.ingressClass(c), b.serviceAccount()}
 	objects = append(objects, b.roleBindings(c)...)
@@ -162,7 +166,7 @@ func (b *builder) disruptionBudget() Object {
 func (b *builder) buildDeployment(c controller) Object {
 	pod := c.pod
 	pod.ServiceAccountName = b.name
-	pod.AutomountServiceAccountToken = pointerTo(b.pool.Cache == nil)
+	pod.AutomountServiceAccountToken = ptr.To(b.pool.Cache == nil)
 	pod.EnableServiceLinks = new(bool)
 	pod.PriorityClassName = b.install.PriorityClass
 	for _, secret := range b.install.PullSecrets {
@@ -248,5 +252,3 @@ func (b *builder) updateStrategy() appsv1.DeploymentStrategy {
 func (b *builder) usesHostPorts() bool {
 	return slices.Contains([]string{v1alpha1.ExposureHostPort, v1alpha1.ExposureHostNetwork}, b.pool.Exposure.Type)
 }
-
-func pointerTo[T any](v T) *T { return &v }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/services/nodepool-ingress/internal/names"
@@ -47,14 +48,6 @@ func cacheEnv() map[string]string {
 	return map[string]string{"KUBERNETES_SERVICE_HOST": cacheHost, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
 }
 
-// grantCache adds the role of the sidecar.
-func (b *builder) grantCache(c controller) controller {
-	if b.pool.Cache != nil {
-		c.roles = append(c.roles, b.clusterRole("cache"))
-	}
-	return c
-}
-
 func (b *builder) cacheImage() string {
 	if b.pool.Cache.Image != "" {
 		return b.pool.Cache.Image
@@ -90,7 +83,7 @@ func (b *builder) addCache(pod *corev1.PodSpec, env map[string]string) {
 // accountVolume has the files that Kubernetes mounts into every pod by default.
 func accountVolume() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: pointerTo(int64(tokenSeconds))}},
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To(int64(tokenSeconds))}},
 		{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
 			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
@@ -116,7 +109,7 @@ func (b *builder) cacheContainer() corev1.Container {
 		profile += "-crd"
 	}
 	c := corev1.Container{
-		Name: cacheName, Image: b.cacheImage(), RestartPolicy: pointerTo(corev1.ContainerRestartPolicyAlways),
+		Name: cacheName, Image: b.cacheImage(), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 		Args: []string{
 			"--pool=" + b.pool.Name,
 			"--pool-label-key=" + b.pool.LabelKey,
@@ -139,7 +132,7 @@ func (b *builder) cacheContainer() corev1.Container {
 			{Name: volumeData, MountPath: cacheData},
 		},
 	}
-	c.SecurityContext.ReadOnlyRootFilesystem = pointerTo(true)
+	c.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	pageProbes(&c, "/readyz", "/healthz", health)
 	c.StartupProbe = httpProbe("/readyz", health)
 	c.StartupProbe.PeriodSeconds, c.StartupProbe.FailureThreshold = 1, startSeconds

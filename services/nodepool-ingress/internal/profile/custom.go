@@ -58,7 +58,7 @@ func (b *builder) customController() (controller, []Problem) {
 		return refuse(fmt.Errorf("kind Deployment: %w", err))
 	}
 	m.cacheEnv = cacheEnv()
-	return b.grantCache(m.controller), nil
+	return m.controller, nil
 }
 
 // manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other

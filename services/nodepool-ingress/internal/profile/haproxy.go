@@ -21,7 +21,6 @@ func (b *builder) haproxyTechController() controller {
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(1042))
 	c := b.newController("haproxy.org/ingress-controller/"+b.pool.Class, container, 1000, 60)
 	c.config = map[string]string{"ssl-redirect-port": "443"}
-	b.grantLocalRole(&c)
 	return c
 }
 
@@ -44,6 +43,5 @@ func (b *builder) haproxyIngressController() controller {
 	pageProbes(&container, "/healthz", "/healthz", intstr.FromInt32(10254))
 	c := b.newController("haproxy-ingress.github.io/controller/"+b.pool.Class, container, 99, 60)
 	c.config = map[string]string{"http-port": "8000", "https-port": "8443"}
-	b.grantLocalRole(&c)
 	return c
 }

@@ -24,7 +24,6 @@ func (b *builder) f5NGINXController() controller {
 	container.ReadinessProbe = httpProbe("/nginx-ready", intstr.FromInt32(8082))
 	c := b.newController("nginx.org/ingress-controller", container, nginxUser, 60)
 	c.config = map[string]string{"server-tokens": "false"}
-	b.grantLocalRole(&c)
 	return c
 }
 
@@ -58,6 +57,5 @@ func (b *builder) ingressNGINXController() controller {
 	c.cacheEnv = nil // it has flags for the API server
 	// A snippet is code: users who may write Ingresses could read all Secrets of the cluster.
 	c.config = map[string]string{"allow-snippet-annotations": "false", "annotations-risk-level": "High"}
-	b.grantLocalRole(&c)
 	return c
 }

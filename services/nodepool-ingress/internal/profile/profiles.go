@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
@@ -131,17 +132,13 @@ func (b *builder) newContainer(memory string, args []string) corev1.Container {
 
 // newController returns a controller with the roles of its profile, and with seconds for its requests to end.
 func (b *builder) newController(class string, c corev1.Container, user, seconds int64) controller {
-	return b.grantCache(controller{
+	return controller{
 		class: class, cacheEnv: cacheEnv(), roles: []string{b.clusterRole(b.pool.Profile)},
+		local: []string{b.clusterRole(b.pool.Profile + "-local")}, // for its ConfigMap and its lock
 		pod: corev1.PodSpec{
 			Containers: []corev1.Container{c}, SecurityContext: podSecurity(user), TerminationGracePeriodSeconds: &seconds,
 		},
-	})
-}
-
-// grantLocalRole adds the role in the namespace of a profile: for its ConfigMap and its lock.
-func (b *builder) grantLocalRole(c *controller) {
-	c.local = []string{b.clusterRole(b.pool.Profile + "-local")}
+	}
 }
 
 // namespacedName returns the name of an object of the pool with its namespace.
@@ -206,7 +203,7 @@ func resourceList(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
 // podSecurity is that of the restricted Pod Security Standard, but for the user of a controller that opens low ports of its node.
 func podSecurity(user int64) *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
-		RunAsNonRoot: pointerTo(user != 0), RunAsUser: &user, RunAsGroup: &user,
+		RunAsNonRoot: ptr.To(user != 0), RunAsUser: &user, RunAsGroup: &user,
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
@@ -62,7 +63,7 @@ func requestAddresses(s *corev1.Service, addresses []string) {
 		}
 	}
 	if four && six {
-		s.Spec.IPFamilyPolicy = pointerTo(corev1.IPFamilyPolicyPreferDualStack)
+		s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 	}
 	if six && !four {
 		s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}

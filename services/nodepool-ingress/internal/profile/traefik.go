@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
@@ -45,7 +46,7 @@ func (b *builder) traefikController() controller {
 		// The program in the image has no capabilities of its own, and Kubernetes gives none to users other than root.
 		user, container.SecurityContext = 0, containerSecurity(bindLowPorts)
 	}
-	container.SecurityContext.ReadOnlyRootFilesystem = pointerTo(true)
+	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	pageProbes(&container, "/ping", "/ping", intstr.FromInt32(traefikInternal))
 	container.ReadinessProbe.HTTPGet.Host, container.LivenessProbe.HTTPGet.Host = host, host
 	// A ping is answered before the routes are read. Without the delay the first requests of a new pod get 404.
@@ -54,7 +55,7 @@ func (b *builder) traefikController() controller {
 	if b.pool.CustomResources {
 		c.servedGroupVersion = traefik.SchemeGroupVersion.String()
 	}
-	c.cacheEnv = nil // it has flags for the API server
+	c.cacheEnv, c.local = nil, nil // it has flags for the API server, and no lock
 	c.config = map[string]string{traefikFile: traefikDynamic}
 	c.pod.Volumes = []corev1.Volume{
 		{
