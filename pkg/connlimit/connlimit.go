@@ -41,14 +41,14 @@ type Limiter struct {
 
 	mu       sync.Mutex // guards the following, and the fields of connections
 	arrivals uint64
-	waiting  group
-	requests group
-	bytes    volume
+	waiting  quota
+	requests quota
+	bytes    quota
 }
 
 // New returns a Limiter without connections.
 func New(limits Limits) *Limiter {
-	l := &Limiter{waiting: newGroup(limits.Waiting), requests: newGroup(limits.Requests), bytes: newVolume(limits.Bytes)}
+	l := &Limiter{waiting: newQuota(limits.Waiting), requests: newQuota(limits.Requests), bytes: newQuota(limits.Bytes)}
 	if limits.Requests > 0 {
 		l.running = make(chan struct{}, limits.Requests)
 	}
@@ -99,9 +99,9 @@ func (l *Limiter) countBodyBytes(c *conn, n int) {
 	var displaced []*conn
 	l.mu.Lock()
 	if c.group != nil {
-		l.bytes.addBytes(c, n)
-		for l.bytes.total > l.bytes.limit {
-			most := l.bytes.largestConnection()
+		l.bytes.addAmount(c, n)
+		for l.bytes.isExceeded() {
+			most := l.bytes.nextToLeave()
 			l.dropConnection(most)
 			displaced = append(displaced, most)
 		}
@@ -129,12 +129,12 @@ func (l *Limiter) admitConnection(raw net.Conn) *conn {
 }
 
 // moveToGroup takes a connection to another group, unless it has left.
-func (l *Limiter) moveToGroup(c *conn, to *group) {
+func (l *Limiter) moveToGroup(c *conn, to *quota) {
 	l.mu.Lock()
 	var displaced *conn
 	if c.group != nil {
 		c.group.removeMember(c)
-		l.bytes.removeConnection(c) // those of the request before
+		l.bytes.removeMember(c) // those of the request before
 		displaced = l.joinGroup(c, to)
 	}
 	l.mu.Unlock()
@@ -142,10 +142,13 @@ func (l *Limiter) moveToGroup(c *conn, to *group) {
 }
 
 // joinGroup adds a connection to a group, and returns the one that it displaces, if any. The caller holds mu.
-func (l *Limiter) joinGroup(c *conn, to *group) (displaced *conn) {
+func (l *Limiter) joinGroup(c *conn, to *quota) (displaced *conn) {
 	l.arrivals++
 	c.arrival = l.arrivals
-	if displaced = to.addMember(c); displaced != nil {
+	c.group = to
+	to.addAmount(c, 1)
+	if to.isExceeded() { // the new one is the last to leave of its address
+		displaced = to.nextToLeave()
 		l.dropConnection(displaced)
 	}
 	return displaced
@@ -155,7 +158,8 @@ func (l *Limiter) joinGroup(c *conn, to *group) (displaced *conn) {
 func (l *Limiter) dropConnection(c *conn) {
 	if c.group != nil {
 		c.group.removeMember(c)
-		l.bytes.removeConnection(c)
+		c.group = nil
+		l.bytes.removeMember(c)
 		close(c.left)
 	}
 }
@@ -215,9 +219,8 @@ type conn struct {
 	left    chan struct{} // closed when the connection no longer counts
 
 	// Guarded by Limiter.mu.
-	group   *group // nil when it has left
+	group   *quota // waiting or requests; nil when it has left
 	arrival uint64 // in the group
-	bytes   int    // of the body
 }
 
 // Close implements net.Conn.

@@ -87,7 +87,7 @@ func start(t *testing.T, settings *tls.Config) *rig {
 		assert.Empty(t, r.waiting.ofAddress)
 		assert.Empty(t, r.requests.members)
 		assert.Empty(t, r.requests.ofAddress)
-		assert.Equal(t, newVolume(r.bytes.limit), r.bytes)
+		assert.Equal(t, newQuota(r.bytes.limit), r.bytes)
 	})
 	return r
 }

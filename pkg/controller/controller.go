@@ -59,27 +59,18 @@ type Params struct {
 
 // Controller is a queue with workers.
 type Controller struct {
-	name       string
-	options    Options
-	reconciler Reconciler
-	log        *zap.Logger
-	metrics    *Metrics
-	clock      clock.WithTicker
-	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	params Params
+	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
 // New returns a Controller. It accepts names immediately, and reconciles them once Run is called.
 func New(p Params) *Controller {
+	p.Log = p.Log.With(zap.String(logging.KeyController, p.Name))
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](p.FirstRetry, p.LastRetry)
 	return &Controller{
-		name:       p.Name,
-		options:    p.Options,
-		reconciler: p.Reconciler,
-		log:        p.Log.With(zap.String(logging.KeyController, p.Name)),
-		metrics:    p.Metrics,
-		clock:      p.Clock,
+		params: p,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{
-			Name: p.Name, Clock: p.Clock, MetricsProvider: p.Metrics.queueMetricsProvider(),
+			Name: p.Name, Clock: p.Clock, MetricsProvider: queueMetrics{p.Metrics},
 		}),
 	}
 }
@@ -94,7 +85,7 @@ func (c *Controller) Run(ctx, work context.Context) {
 	work, cancel := context.WithCancel(work)
 	defer cancel()
 	var workers sync.WaitGroup
-	for range c.options.Workers {
+	for range c.params.Workers {
 		workers.Go(func() {
 			for c.handleNext(ctx, work) {
 			}
@@ -105,7 +96,7 @@ func (c *Controller) Run(ctx, work context.Context) {
 	case <-work.Done():
 	}
 	c.queue.ShutDown()
-	timer := time.AfterFunc(c.options.DrainTimeout, cancel)
+	timer := time.AfterFunc(c.params.DrainTimeout, cancel)
 	defer timer.Stop()
 	workers.Wait()
 }
@@ -126,12 +117,12 @@ func (c *Controller) handleNext(ctx, work context.Context) bool {
 
 // handleName reconciles one name and enqueues it again if necessary.
 func (c *Controller) handleName(ctx context.Context, name cache.ObjectName) {
-	log := c.log.With(zap.String(logging.KeyNamespace, name.Namespace), zap.String(logging.KeyName, name.Name),
+	log := c.params.Log.With(zap.String(logging.KeyNamespace, name.Namespace), zap.String(logging.KeyName, name.Name),
 		zap.Int(logging.KeyAttempt, c.queue.NumRequeues(name)+1))
-	began := c.clock.Now()
-	err := c.reconciler.Reconcile(logging.WithContext(ctx, log), name)
-	o, took := classifyOutcome(ctx, err), c.clock.Since(began)
-	c.metrics.observeReconcile(c.name, o.result, took)
+	began := c.params.Clock.Now()
+	err := c.params.Reconciler.Reconcile(logging.WithContext(ctx, log), name)
+	o, took := classifyOutcome(ctx, err), c.params.Clock.Since(began)
+	c.params.Metrics.observeReconcile(c.params.Name, o.result, took)
 	log = log.With(zap.Duration(logging.KeyDuration, took))
 	switch o.result {
 	case conflicted, failed:

@@ -262,7 +262,7 @@ func TestRunDoesNotWaitForEver(t *testing.T) {
 		<-begun
 		before := time.Now()
 		r.stop()
-		assert.Equal(t, r.options.DrainTimeout, time.Since(before))
+		assert.Equal(t, r.params.DrainTimeout, time.Since(before))
 		assert.Equal(t, 1, r.logs.FilterMessage("Reconcile canceled: shutting down").Len())
 		assert.Zero(t, r.logs.FilterLevelExact(zapcore.ErrorLevel).Len())
 	})

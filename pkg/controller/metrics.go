@@ -49,9 +49,6 @@ func (m *Metrics) observeReconcile(controller string, r result, took time.Durati
 	m.duration.WithLabelValues(controller, r.String()).Observe(took.Seconds())
 }
 
-// queueMetricsProvider returns the metrics provider for queues.
-func (m *Metrics) queueMetricsProvider() workqueue.MetricsProvider { return queueMetrics{m} }
-
 // queueMetrics implements workqueue.MetricsProvider.
 type queueMetrics struct{ *Metrics }
 

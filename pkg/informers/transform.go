@@ -15,8 +15,8 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 		if !ok {
 			return obj, nil // already transformed, or the tombstone of a deleted object
 		}
-		typed, ok := fromUnstructured[T](u)
-		if !ok {
+		typed := new(T)
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 			}}, nil
@@ -24,12 +24,6 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 		trim(typed)
 		return typed, nil
 	}
-}
-
-// fromUnstructured returns false for an object that cannot be converted to T.
-func fromUnstructured[T any](u *unstructured.Unstructured) (*T, bool) {
-	typed := new(T)
-	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) == nil
 }
 
 // Metadata returns a Transform that keeps only the metadata, without annotations and managed fields.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,13 +64,9 @@ type OptionalInformerParams struct {
 // served, but the permission to list it is missing, the informer logs it once and retries. After ten seconds, HasSynced is true
 // without objects, unless the kind is Required. If the permission is revoked later, the informer keeps its objects.
 type OptionalInformer struct {
-	log       *zap.Logger
-	discovery ResourceDiscovery
-	resource  schema.GroupVersionResource
-	newFunc   func() cache.SharedIndexInformer
-	interval  time.Duration
-	required  bool
-	handlers  []*tracker
+	params   OptionalInformerParams
+	log      *zap.Logger
+	handlers []*tracker
 
 	current atomic.Pointer[generation]
 	synced  atomic.Bool
@@ -96,14 +93,7 @@ func NewOptionalInformer(p OptionalInformerParams) *OptionalInformer {
 	if p.PollInterval <= 0 {
 		p.PollInterval = defaultPollInterval
 	}
-	return &OptionalInformer{
-		log:       p.Log.With(zap.String(logging.KeyResource, p.Resource.String())),
-		discovery: p.Discovery,
-		resource:  p.Resource,
-		newFunc:   p.New,
-		interval:  p.PollInterval,
-		required:  p.Required,
-	}
+	return &OptionalInformer{params: p, log: p.Log.With(zap.String(logging.KeyResource, p.Resource.String()))}
 }
 
 // AddEventHandler registers h. Call it before Run. Calls to h are sequential, and every added object is deleted before it is
@@ -135,7 +125,7 @@ func (o *OptionalInformer) HasSynced() bool {
 	if o.synced.Load() {
 		return true
 	}
-	if g := o.current.Load(); g != nil && (g.hasSynced() || !o.required && g.isForbidden()) {
+	if g := o.current.Load(); g != nil && (g.hasSynced() || !o.params.Required && g.isForbidden()) {
 		o.synced.Store(true)
 	}
 	return o.synced.Load()
@@ -209,30 +199,25 @@ func (o *OptionalInformer) pollDiscovery(ctx context.Context) time.Duration {
 		o.logAbsent("Kind not served, waiting for its CRD")
 		o.synced.Store(true)
 	}
-	return wait.Jitter(o.interval, pollJitter)
+	return wait.Jitter(o.params.PollInterval, pollJitter)
 }
 
 func (o *OptionalInformer) isServed(ctx context.Context) (bool, error) {
-	list, err := o.discovery.ServerResourcesForGroupVersionWithContext(ctx, o.resource.GroupVersion().String())
+	list, err := o.params.Discovery.ServerResourcesForGroupVersionWithContext(ctx, o.params.Resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	for i := range list.APIResources {
-		if list.APIResources[i].Name == o.resource.Resource {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == o.params.Resource.Resource }), nil
 }
 
 // handleOutage handles a discovery error, which does not reveal whether the kind is served. It returns the backoff.
 func (o *OptionalInformer) handleOutage(ctx context.Context, err error) time.Duration {
 	o.absences = 0
 	if o.retry == nil {
-		o.retry = &wait.Backoff{Duration: min(firstRetry, o.interval), Factor: 2, Jitter: pollJitter, Steps: 32, Cap: o.interval}
+		o.retry = &wait.Backoff{Duration: min(firstRetry, o.params.PollInterval), Factor: 2, Jitter: pollJitter, Steps: 32, Cap: o.params.PollInterval}
 		if ctx.Err() == nil {
 			o.log.Warn("Discovery failed, kept the previous state of the kind", zap.Error(err))
 		}
@@ -242,7 +227,7 @@ func (o *OptionalInformer) handleOutage(ctx context.Context, err error) time.Dur
 
 func (o *OptionalInformer) startInformer(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	g := &generation{informer: o.newFunc(), cancel: cancel, done: make(chan struct{})}
+	g := &generation{informer: o.params.New(), cancel: cancel, done: make(chan struct{})}
 	for _, h := range o.handlers {
 		registration, err := g.informer.AddEventHandler(h)
 		if err != nil {
@@ -303,7 +288,7 @@ func (o *OptionalInformer) listFailed(ctx context.Context, r *cache.Reflector, g
 		}
 	case g.forbidden.CompareAndSwap(nil, &now):
 		message := "No permission to list kind, treating it as not served: grant list and watch"
-		if o.required {
+		if o.params.Required {
 			message = "No permission to list required kind, waiting: grant list and watch"
 		}
 		o.log.Warn(message, zap.Error(err))
@@ -326,13 +311,6 @@ func (g *generation) isForbidden() bool {
 }
 
 func (g *generation) hasSynced() bool {
-	if !g.informer.HasSynced() {
-		return false
-	}
-	for _, r := range g.registrations {
-		if !r.HasSynced() {
-			return false
-		}
-	}
-	return true
+	return g.informer.HasSynced() &&
+		!slices.ContainsFunc(g.registrations, func(r cache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
 }

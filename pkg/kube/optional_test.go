@@ -139,7 +139,7 @@ func TestRequiredKindThatMayNotBeListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, answer{resources: []string{"pods"}}, pod("a"))
-		w.informer.required = true
+		w.informer.params.Required = true
 		allow := w.forbid()
 		w.run(t)
 		time.Sleep(10 * pollInterval)
@@ -409,7 +409,7 @@ func TestStoppedInformerIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, answer{resources: []string{"pods"}})
 		shared := w.newInformer()
-		w.informer.newFunc = func() cache.SharedIndexInformer { return shared }
+		w.informer.params.New = func() cache.SharedIndexInformer { return shared }
 		w.run(t)
 		synctest.Wait()
 		w.discovery.set(answer{err: errNotFound})

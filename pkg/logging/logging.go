@@ -43,17 +43,8 @@ func FromContext(ctx context.Context) *zap.Logger {
 }
 
 func newEncoder(format string) zapcore.Encoder {
-	cfg := zapcore.EncoderConfig{
-		TimeKey:        "time",
-		LevelKey:       "level",
-		NameKey:        "logger",
-		MessageKey:     "message",
-		LineEnding:     zapcore.DefaultLineEnding,
-		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
-		EncodeLevel:    zapcore.LowercaseLevelEncoder,
-		EncodeDuration: zapcore.SecondsDurationEncoder,
-		EncodeName:     zapcore.FullNameEncoder,
-	}
+	cfg := zap.NewProductionEncoderConfig()
+	cfg.TimeKey, cfg.MessageKey, cfg.EncodeTime = "time", "message", zapcore.RFC3339NanoTimeEncoder
 	if format == FormatConsole {
 		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		cfg.EncodeDuration = zapcore.StringDurationEncoder

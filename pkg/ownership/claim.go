@@ -72,19 +72,6 @@ const (
 	below
 )
 
-// conflictsWith decides for claims of one host whose paths are related.
-func conflictsWith(c, other Claim, r relation) bool {
-	switch {
-	case c.Header == "" && other.Header == "":
-		return true
-	case c.Header == "":
-		return r != above || other.Unordered || isVersioned(c.Path)
-	case other.Header == "":
-		return r != below || c.Unordered || isVersioned(other.Path)
-	}
-	return c.Header != other.Header || c.Value == other.Value
-}
-
 // isVersioned reports whether the first element of a path is an API version: v and a digit.
 func isVersioned(path string) bool {
 	return len(path) > 2 && path[1] == 'v' && '0' <= path[2] && path[2] <= '9'

@@ -30,6 +30,19 @@ func unordered(c Claim) Claim {
 	return c
 }
 
+// conflictsWith decides for claims of one host whose paths are related. It is the model of bucket.eachConflictInBucket.
+func conflictsWith(c, other Claim, r relation) bool {
+	switch {
+	case c.Header == "" && other.Header == "":
+		return true
+	case c.Header == "":
+		return r != above || other.Unordered || isVersioned(c.Path)
+	case other.Header == "":
+		return r != below || c.Unordered || isVersioned(other.Path)
+	}
+	return c.Header != other.Header || c.Value == other.Value
+}
+
 // conflicts reports whether a request could match both claims without an order between them.
 func conflicts(c, other Claim) bool {
 	if c.Host != other.Host {
