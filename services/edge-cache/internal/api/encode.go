@@ -194,13 +194,17 @@ func jsonFrame(t string, object []byte) []byte {
 // encodeBookmark returns a bookmark as a frame of a watch.
 func (e encoder) encodeBookmark(rv uint64, annotations map[string]string) []byte {
 	apiVersion, kind := e.outputType()
-	if e.format == wire.Protobuf {
-		return wire.EncodeEvent("BOOKMARK", apiVersion, kind, wire.EncodeBookmark(rv, annotations))
-	}
-	m := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
+	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
 	m.ResourceVersion, m.Annotations = strconv.FormatUint(rv, 10), annotations
+	if e.format == wire.Protobuf {
+		raw, err := m.Marshal() // every kind has its metadata in the same field
+		if err != nil {         // strings can be encoded
+			panic(err)
+		}
+		return wire.EncodeEvent("BOOKMARK", apiVersion, kind, raw)
+	}
 	raw, err := json.Marshal(m)
-	if err != nil { // strings can be encoded
+	if err != nil {
 		panic(err)
 	}
 	return jsonFrame("BOOKMARK", raw)

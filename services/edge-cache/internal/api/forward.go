@@ -80,21 +80,21 @@ func (s *Server) forwardWrite(w http.ResponseWriter, r *http.Request, req reques
 // forwardedHeaders returns the headers that are passed on. Credentials and impersonation are not among them.
 func forwardedHeaders(h http.Header) http.Header {
 	out := http.Header{}
-	for _, name := range []string{"Accept", "Content-Type", "User-Agent"} {
-		if values := h.Values(name); len(values) > 0 {
-			out[name] = slices.Clone(values)
+	copyHeaders(out, h, "Accept", "Content-Type", "User-Agent")
+	return out
+}
+
+func copyHeaders(to, from http.Header, names ...string) {
+	for _, name := range names {
+		if values := from.Values(name); len(values) > 0 {
+			to[name] = slices.Clone(values)
 		}
 	}
-	return out
 }
 
 // relayResponse writes an answer of the API server.
 func relayResponse(w http.ResponseWriter, response *http.Response) {
-	for _, name := range []string{"Content-Type", "Retry-After", "Warning"} {
-		if values := response.Header.Values(name); len(values) > 0 {
-			w.Header()[name] = values
-		}
-	}
+	copyHeaders(w.Header(), response.Header, "Content-Type", "Retry-After", "Warning")
 	w.WriteHeader(response.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(response.Body, maxAnswer)) // the client may be gone
 }

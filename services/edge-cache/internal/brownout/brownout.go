@@ -80,18 +80,16 @@ func New() *Tracker {
 
 // SetNode records the state of a Node of the pool. It returns whether slices with endpoints on that node may look different now.
 func (k *Tracker) SetNode(n *corev1.Node, now time.Time) bool {
-	silent, ready, transition := nodeReadiness(n)
+	next := newNode(n)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := k.nodes[n.Name]
-	if known == nil {
-		k.nodes[n.Name] = &node{silent: silent, ready: ready, transition: transition}
-		return silent
+	before := k.nodes[n.Name]
+	k.nodes[n.Name] = next
+	if before == nil {
+		return next.silent
 	}
-	before := *known
-	known.silent, known.ready, known.transition = silent, ready, transition
-	known.until = before.holdUntil(known, now)
-	return before.silent != known.silent || !before.until.Equal(known.until)
+	next.until = before.holdUntil(next, now)
+	return before.silent != next.silent || !before.until.Equal(next.until)
 }
 
 // holdUntil returns the end of the time after a silence, when a Node turns from one state to the next.
@@ -117,15 +115,17 @@ func (k *Tracker) DeleteNode(name string) {
 	delete(k.nodes, name)
 }
 
-// nodeReadiness reads the Ready condition. A Node without one has not spoken yet: that is not silence.
-func nodeReadiness(n *corev1.Node) (silent, ready bool, transition time.Time) {
+// newNode reads the Ready condition. A Node without one has not spoken yet: that is not silence.
+func newNode(n *corev1.Node) *node {
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionUnknown, c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+			return &node{
+				silent: c.Status == corev1.ConditionUnknown, ready: c.Status == corev1.ConditionTrue, transition: c.LastTransitionTime.Time,
+			}
 		}
 	}
-	return false, false, time.Time{}
+	return &node{}
 }
 
 // isNodeHeld says whether endpoints of a node are held now.

@@ -105,24 +105,19 @@ func generateCredentials() (*Credentials, []byte, error) {
 }
 
 func parseCredentials(raw []byte) (*Credentials, error) {
-	c := &Credentials{}
-	certificate, rest := pem.Decode(raw)
-	if certificate == nil {
-		return nil, errors.New("credentials have no certificate")
+	var blocks [3]*pem.Block
+	for i := range blocks {
+		if blocks[i], raw = pem.Decode(raw); blocks[i] == nil {
+			return nil, errors.New("credentials have no certificate, key or token")
+		}
 	}
-	key, rest := pem.Decode(rest)
-	if key == nil {
-		return nil, errors.New("credentials have no key")
+	certificate, key, token := blocks[0], blocks[1], blocks[2]
+	if len(token.Bytes) != tokenBytes {
+		return nil, errors.New("the token of the credentials is malformed")
 	}
-	token, _ := pem.Decode(rest)
-	if token == nil || len(token.Bytes) != tokenBytes {
-		return nil, errors.New("credentials have no token")
-	}
-	c.CA = pem.EncodeToMemory(certificate)
-	c.Token = base64.RawURLEncoding.EncodeToString(token.Bytes)
+	c := &Credentials{CA: pem.EncodeToMemory(certificate), Token: base64.RawURLEncoding.EncodeToString(token.Bytes)}
 	var err error
-	c.Certificate, err = tls.X509KeyPair(c.CA, pem.EncodeToMemory(key))
-	if err != nil {
+	if c.Certificate, err = tls.X509KeyPair(c.CA, pem.EncodeToMemory(key)); err != nil {
 		return nil, fmt.Errorf("parse credentials: %w", err)
 	}
 	return c, nil

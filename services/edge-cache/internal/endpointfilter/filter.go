@@ -9,6 +9,8 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"fairlead.dev/pkg/protoscan"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -39,7 +41,7 @@ const (
 
 // Params describes the pool.
 type Params struct {
-	Members   map[string]struct{} // names of nodes
+	Members   sets.Set[string] // names of nodes
 	Unlocated Unlocated
 }
 
@@ -158,7 +160,7 @@ func (f *filter) acceptEndpoint(endpoint []byte) (bool, error) {
 	accepted := f.params.Unlocated != DropUnlocated
 	if len(node) > 0 {
 		f.nodes = append(f.nodes, HashNode(string(node)))
-		_, accepted = f.params.Members[string(node)]
+		accepted = f.params.Members.Has(string(node))
 	}
 	accepted = accepted || f.acceptAll
 	if accepted {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -84,7 +85,7 @@ func randomEndpoints(r *rand.Rand) *corev1.Endpoints { //nolint:staticcheck // o
 }
 
 func randomParams(r *rand.Rand) Params {
-	p := Params{Members: map[string]struct{}{}, Unlocated: []Unlocated{KeepUnlocated, DropUnlocated}[r.IntN(2)]}
+	p := Params{Members: sets.New[string](), Unlocated: []Unlocated{KeepUnlocated, DropUnlocated}[r.IntN(2)]}
 	for i := range nodeCount {
 		if r.IntN(2) == 0 {
 			p.Members["n"+strconv.Itoa(i)] = struct{}{}
@@ -182,7 +183,7 @@ func FuzzHostileObjects(f *testing.F) {
 	f.Add([]byte{0x0a, 0x03, 0x0a, 0x01, 'a', 0x10, 0x01, 0x12, 0x02, 0x32})
 	f.Fuzz(func(t *testing.T, give []byte) {
 		before := bytes.Clone(give)
-		p := Params{Members: map[string]struct{}{"n0": {}}, Unlocated: KeepUnlocated}
+		p := Params{Members: sets.New("n0"), Unlocated: KeepUnlocated}
 		for _, filter := range []func([]byte, Params) (Result, error){FilterSlice, FilterEndpoints} {
 			got, err := filter(give, p)
 			if err != nil {

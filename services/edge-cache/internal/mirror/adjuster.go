@@ -49,7 +49,10 @@ func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
 	a.Replacer.SetNode(n)
 	changed := a.Tracker.SetNode(n, time.Now())
 	if changed {
-		wakeLoop(a.holdsChanged)
+		select {
+		case a.holdsChanged <- struct{}{}:
+		default:
+		}
 	}
 	return changed
 }
@@ -89,16 +92,11 @@ func (m *Mirror) runAdjuster(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { m.params.Adjuster.Run(ctx, m) })
 	group.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-m.nodes.signal:
-				for _, name := range m.nodes.drainNames() {
-					m.ReprojectNode(name)
-				}
+		m.nodes.Run(ctx, func(nodes []string) {
+			for _, name := range nodes {
+				m.ReprojectNode(name)
 			}
-		}
+		})
 	})
 	group.Wait()
 }

@@ -58,9 +58,11 @@ type Mirror struct {
 	collections []*collection
 	byID        map[string]*store.Store
 	endpoints   projection.EndpointProjection
-	nodes       *nodeChanges
-	freshness   *nodeFreshness
-	fetches     chan references.Target // objects that a projection wants now
+	// nodes are those whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not wait for
+	// the lock of another store.
+	nodes     *nodepool.Changes
+	freshness *nodeFreshness
+	fetches   chan references.Target // objects that a projection wants now
 	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects
 	// that could not be read; references that were logged.
 	absent, unreadable map[references.Target]bool
@@ -79,7 +81,7 @@ type collection struct {
 // New creates the stores and reflectors. Restore fills them, and Run starts them.
 func New(p Params) *Mirror {
 	m := &Mirror{
-		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: newNodeChanges(),
+		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: nodepool.NewChanges(0),
 		fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
 		endpoints: projection.EndpointProjection{
 			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Metrics: p.Metrics,

@@ -2,9 +2,6 @@ package mirror
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
-	"sync"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -14,41 +11,6 @@ import (
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
 )
-
-// nodeChanges collects nodes whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not
-// wait for the lock of another store.
-type nodeChanges struct {
-	mu     sync.Mutex
-	names  map[string]struct{}
-	signal chan struct{}
-}
-
-func newNodeChanges() *nodeChanges {
-	return &nodeChanges{names: map[string]struct{}{}, signal: make(chan struct{}, 1)}
-}
-
-func (n *nodeChanges) addNode(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.names[name] = struct{}{}
-	wakeLoop(n.signal)
-}
-
-// wakeLoop wakes the goroutine that reads from a channel with room for one signal.
-func wakeLoop(signal chan<- struct{}) {
-	select {
-	case signal <- struct{}{}:
-	default:
-	}
-}
-
-func (n *nodeChanges) drainNames() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	names := slices.Sorted(maps.Keys(n.names))
-	clear(n.names)
-	return names
-}
 
 // updateNodes tells the adjuster the state of changed Nodes.
 func (m *Mirror) updateNodes(changed map[string][]byte) {
@@ -63,7 +25,7 @@ func (m *Mirror) updateNodes(changed map[string][]byte) {
 			continue
 		}
 		if m.params.Adjuster.UpdateNode(node) {
-			m.nodes.addNode(name)
+			m.nodes.AddNodes(name)
 		}
 	}
 }
@@ -167,7 +129,7 @@ func (m *Mirror) reprojectNodes(nodes []string) {
 			m.log.Error("Could not filter nodes again", zap.Error(err))
 		}
 		for _, node := range nodes { // the store has forgotten those that were not in the pool
-			if _, member := m.params.Pool.Members()[node]; member {
+			if m.params.Pool.Members().Has(node) {
 				m.enqueueFetch(references.Target{Kind: allowlist.Nodes, Key: node})
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // coalesceInterval is the time for which changes are collected. A pool of 50 nodes that is labeled by a script is one change.
@@ -24,23 +25,22 @@ var ErrUnknown = errors.New("the node pool has no nodes yet: check the pool's na
 // Pool is the set of members.
 type Pool struct {
 	log     *zap.Logger
-	members atomic.Pointer[map[string]struct{}]
+	changes *Changes
 
-	mu       sync.Mutex
-	observed map[string]struct{}
-	changed  map[string]struct{}
-	signal   chan struct{}
+	mu       sync.Mutex // guards changes of members
+	observed sets.Set[string]
+	members  atomic.Pointer[sets.Set[string]]
 }
 
 // New returns a pool without members.
 func New(log *zap.Logger) *Pool {
-	p := &Pool{log: log, observed: map[string]struct{}{}, changed: map[string]struct{}{}, signal: make(chan struct{}, 1)}
-	p.members.Store(&map[string]struct{}{})
+	p := &Pool{log: log, observed: sets.New[string](), changes: NewChanges(coalesceInterval)}
+	p.members.Store(&sets.Set[string]{})
 	return p
 }
 
 // Members returns the names of the members. The caller must not change the set.
-func (p *Pool) Members() map[string]struct{} { return *p.members.Load() }
+func (p *Pool) Members() sets.Set[string] { return *p.members.Load() }
 
 // CheckReady returns ErrUnknown if the pool has never had a member.
 func (p *Pool) CheckReady() error {
@@ -56,9 +56,9 @@ func (p *Pool) UpdateMembership(membership map[string]bool) {
 	defer p.mu.Unlock()
 	for name, is := range membership {
 		if is {
-			p.observed[name] = struct{}{}
+			p.observed.Insert(name)
 		} else {
-			delete(p.observed, name)
+			p.observed.Delete(name)
 		}
 	}
 	p.publishMembers()
@@ -68,63 +68,24 @@ func (p *Pool) UpdateMembership(membership map[string]bool) {
 func (p *Pool) ReplaceMembers(names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	clear(p.observed)
-	for _, name := range names {
-		p.observed[name] = struct{}{}
-	}
+	p.observed = sets.New(names...)
 	p.publishMembers()
 }
 
 // publishMembers makes the actual members effective. The caller has the lock.
 func (p *Pool) publishMembers() {
-	before := p.Members()
-	if len(p.observed) == 0 {
+	before, after := p.Members(), p.observed.Clone()
+	if len(after) == 0 {
 		if len(before) > 0 {
 			p.log.Warn("Node pool became empty: keeping its last members", zap.Int("members", len(before)))
 		}
 		return
 	}
-	after := make(map[string]struct{}, len(p.observed))
-	for name := range p.observed {
-		after[name] = struct{}{}
-		if _, was := before[name]; !was {
-			p.changed[name] = struct{}{}
-		}
-	}
-	for name := range before {
-		if _, is := after[name]; !is {
-			p.changed[name] = struct{}{}
-		}
-	}
 	p.members.Store(&after)
-	if len(p.changed) > 0 {
-		select {
-		case p.signal <- struct{}{}:
-		default:
-		}
-	}
+	p.changes.AddNodes(after.SymmetricDifference(before).UnsortedList()...)
 }
 
 // Run calls reproject with the nodes whose membership changed, until ctx ends.
 func (p *Pool) Run(ctx context.Context, reproject func(nodes []string)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.signal:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(coalesceInterval):
-		}
-		p.mu.Lock()
-		nodes := make([]string, 0, len(p.changed))
-		for name := range p.changed {
-			nodes = append(nodes, name)
-		}
-		clear(p.changed)
-		p.mu.Unlock()
-		reproject(nodes)
-	}
+	p.changes.Run(ctx, reproject)
 }

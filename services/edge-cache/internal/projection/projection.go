@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
@@ -16,7 +17,7 @@ import (
 )
 
 // members returns the names of the nodes of the pool.
-type members interface{ Members() map[string]struct{} }
+type members interface{ Members() sets.Set[string] }
 
 // Adjuster changes an EndpointSlice of the pool before it is shown: it holds endpoints of a silent node, and replaces dead addresses. It
 // must neither block nor do I/O.
@@ -99,8 +100,7 @@ func (e EndpointProjection) ProjectEndpoints(_ string, object []byte) ([]byte, [
 // MemberNodes returns the projection of Nodes for a pool that is not a label: only members are visible.
 func MemberNodes(m members) store.Projection {
 	return func(key string, object []byte) ([]byte, []uint32, bool, error) {
-		_, member := m.Members()[key]
-		return object, nil, member, nil
+		return object, nil, m.Members().Has(key), nil
 	}
 }
 

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"io"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,13 +84,4 @@ func EncodeEvent(typ, apiVersion, kind string, raw []byte) []byte {
 	out = protowire.AppendVarint(appendTag(out, rawRaw), uint64(sealed))
 	out = appendEnvelopeStart(out, apiVersion, kind, len(raw))
 	return appendEnvelopeEnd(append(out, raw...))
-}
-
-// EncodeBookmark returns the encoding of an object with only a resourceVersion and annotations.
-func EncodeBookmark(rv uint64, annotations map[string]string) []byte {
-	meta := appendString(nil, metaResourceVersion, strconv.FormatUint(rv, 10))
-	for key, value := range annotations {
-		meta = AppendField(meta, metaAnnotations, appendString(appendString(nil, mapKey, key), mapValue, value))
-	}
-	return AppendField(nil, fieldMetadata, meta)
 }
