@@ -223,10 +223,10 @@ func (e encoder) encodeError(err error) []byte {
 }
 
 // writeList writes a list. It encodes one item at a time, so that a long list takes no more memory than a short one.
-func (e encoder) writeList(to io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+func (e encoder) writeList(to io.Writer, objects []*store.Object, listMeta metav1.ListMeta) error {
 	w := bufio.NewWriterSize(to, 32<<10)
 	apiVersion, kind := e.outputType()
-	meta.APIVersion, meta.Kind = apiVersion, kind+"List"
+	meta := wire.ListMeta{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind + "List"}, ListMeta: listMeta}
 	var err error
 	if e.format == wire.Protobuf {
 		err = e.writeProtobufList(w, objects, meta)
@@ -260,13 +260,7 @@ func (e encoder) writeProtobufList(w io.Writer, objects []*store.Object, meta wi
 }
 
 func (e encoder) writeJSONList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {
-	head, err := json.Marshal(struct {
-		metav1.TypeMeta `json:",inline"`
-		ListMeta        metav1.ListMeta `json:"metadata"`
-	}{
-		metav1.TypeMeta{Kind: meta.Kind, APIVersion: meta.APIVersion},
-		metav1.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue},
-	})
+	head, err := json.Marshal(meta)
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/upstream"
-	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
 // versionWait is the longest wait for a version, or for the newest state, as in the API server.
@@ -35,7 +35,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, p storedRead)
 	if err != nil {
 		return err
 	}
-	objects, meta := []*store.Object{}, wire.ListMeta{ResourceVersion: strconv.FormatUint(snapshot.RV, 10)}
+	var objects []*store.Object
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(snapshot.RV, 10)}
 	for i := start; i < len(snapshot.Objects); i++ {
 		o := snapshot.Objects[i]
 		matches, err := p.selector.matchesObject(o)

@@ -73,7 +73,7 @@ func (j *Journal) compactionDue() bool {
 	if j.writer != nil {
 		size += j.writer.size
 	}
-	return j.degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
+	return j.status.Degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
 }
 
 // writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
@@ -107,16 +107,16 @@ func (j *Journal) beginSnapshot() (gen, failures uint64, err error) {
 	if j.closed {
 		return 0, 0, ErrClosed
 	}
-	if j.degraded {
+	if j.status.Degraded {
 		j.abandonLocked()
 	}
 	if j.writer == nil || j.writer.gen != j.attempt || j.erase.attempt != j.erase.requested {
 		if err := j.rotateLocked(j.writer == nil); err != nil {
-			return 0, j.failures, fmt.Errorf("create log: %w", err)
+			return 0, j.status.Failures, fmt.Errorf("create log: %w", err)
 		}
 	}
 	j.attempt, j.erase.attempt = j.writer.gen, j.erase.requested
-	return j.writer.gen, j.failures, nil
+	return j.writer.gen, j.status.Failures, nil
 }
 
 // writeSnapshot makes the snapshot of a generation durable.
@@ -138,7 +138,7 @@ func (j *Journal) writeSnapshot(gen, failures uint64) (size int64, err error) {
 		return 0, err
 	}
 	j.mu.Lock()
-	if j.failures == failures {
+	if j.status.Failures == failures {
 		f.logEnd = uint64(j.writer.size)
 		err = j.waitForSyncLocked(failures)
 	} else {
@@ -202,7 +202,7 @@ func (j *Journal) checkInterrupted(failures uint64) error {
 	switch {
 	case j.closed:
 		return ErrClosed
-	case j.failures != failures:
+	case j.status.Failures != failures:
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
 	return nil
@@ -218,11 +218,11 @@ func (j *Journal) finishSnapshot(gen, failures uint64, size int64) {
 	j.chain.broken, j.erase.done = false, j.erase.attempt
 	j.base, j.attempt = base{gen: gen, size: size}, 0
 	j.status.Compactions++
-	if j.failures == failures {
-		if j.degraded {
+	if j.status.Failures == failures {
+		if j.status.Degraded {
 			j.log.Info("Persistence repaired", zap.Duration("degraded", time.Since(j.status.Since)))
 		}
-		j.degraded, j.status.Reason = false, ""
+		j.status.Degraded, j.status.Since, j.status.Reason = false, time.Time{}, ""
 	}
 	j.mu.Unlock()
 	j.removeFiles(previous, gen)
@@ -231,7 +231,7 @@ func (j *Journal) finishSnapshot(gen, failures uint64, size int64) {
 // abortSnapshot notes why there is no snapshot. A log that continues nothing is worthless without it.
 func (j *Journal) abortSnapshot(gen uint64, err error) {
 	j.mu.Lock()
-	degraded := j.degraded
+	degraded := j.status.Degraded
 	if degraded {
 		j.abandonLocked()
 	} else {

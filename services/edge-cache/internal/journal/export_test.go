@@ -9,8 +9,8 @@ func (j *Journal) Sync() error {
 	switch {
 	case j.closed || !j.started:
 		return ErrClosed
-	case j.degraded:
+	case j.status.Degraded:
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
-	return j.waitForSyncLocked(j.failures)
+	return j.waitForSyncLocked(j.status.Failures)
 }

@@ -108,7 +108,7 @@ type Journal struct {
 	chain    chain // what Replay reads
 
 	mu       sync.Mutex
-	synced   *sync.Cond // on mu: syncDone, failures or closed changed
+	synced   *sync.Cond // on mu: syncDone, status.Failures or closed changed
 	started  bool
 	closed   bool
 	source   Source
@@ -124,8 +124,6 @@ type Journal struct {
 	nextGen  uint64
 	attempt  uint64 // generation of a snapshot that failed: the next attempt needs no other log
 	erase    erasure
-	failures uint64 // errors of the disk; a snapshot that sees it change is dropped
-	degraded bool
 	status   Status
 
 	wakeSync    chan struct{}
@@ -154,7 +152,7 @@ type Status struct {
 	SlowestSync   time.Duration // the longest time from a write to the end of its fsync
 	Syncs         uint64
 	Compactions   uint64
-	Failures      uint64
+	Failures      uint64 // errors of the disk; a snapshot that sees it change is dropped
 }
 
 // Start begins a new log and the work in the background. The state of source must be what Replay delivered. The error is ErrDegraded if the
@@ -176,7 +174,7 @@ func (j *Journal) Start(source Source) error {
 	go j.syncLoop()
 	go j.compactLoop()
 	j.signalCompactLocked()
-	if j.degraded && !j.chain.broken {
+	if j.status.Degraded && !j.chain.broken {
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
 	return nil
@@ -221,7 +219,7 @@ func (j *Journal) checkLogSizeLocked() error {
 	if size > maxLogFactor*limit && j.status.Reason != "" {
 		j.failLocked(fmt.Errorf("logs exceed %d bytes and the last compaction failed: %s", maxLogFactor*limit, j.status.Reason))
 	}
-	if j.degraded {
+	if j.status.Degraded {
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
 	return nil
@@ -241,10 +239,10 @@ func (r *Record) validate() error {
 
 // failLocked makes the journal degraded: the log is abandoned, because after a failed write or fsync its content on disk is unknown.
 func (j *Journal) failLocked(err error) {
-	j.failures++
+	j.status.Failures++
 	j.abandonLocked()
-	if !j.degraded {
-		j.degraded = true
+	if !j.status.Degraded {
+		j.status.Degraded = true
 		j.status.Since = time.Now()
 		j.log.Warn("Persistence degraded: serving from memory, and repairing the journal with a new snapshot as soon as the disk "+
 			"accepts it", zap.Error(err))
@@ -270,14 +268,11 @@ func (j *Journal) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.status
-	s.Degraded, s.Failures, s.SnapshotBytes, s.LogBytes = j.degraded, j.failures, j.base.size, j.base.log
-	if !s.Degraded {
-		s.Since = time.Time{}
-	}
+	s.SnapshotBytes, s.LogBytes = j.base.size, j.base.log
 	if j.writer != nil {
 		s.LogBytes += j.writer.size
 	}
-	if j.appended > j.durable && !j.degraded {
+	if j.appended > j.durable && !s.Degraded {
 		s.Unsynced = time.Since(j.oldest)
 	}
 	return s

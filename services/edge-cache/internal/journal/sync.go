@@ -48,13 +48,13 @@ func (j *Journal) waitForBatches() bool {
 func (j *Journal) syncNow() error {
 	j.mu.Lock()
 	current, retired, dirNew := j.writer, j.retired, j.dirNew
-	failures, target, want := j.failures, j.appended, j.syncWant
+	failures, target, want := j.status.Failures, j.appended, j.syncWant
 	oldest, waiting, start := j.oldest, j.appended > j.durable, time.Now()
 	j.mu.Unlock()
 	err := j.syncFiles(current, retired, dirNew)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.failures != failures {
+	if j.status.Failures != failures {
 		return ErrDegraded // the journal has given these files up
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (j *Journal) waitForSyncLocked(failures uint64) error {
 	wakeLoop(j.syncAtOnce)
 	for j.syncDone < want {
 		switch {
-		case j.failures != failures:
+		case j.status.Failures != failures:
 			return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 		case j.closed:
 			return ErrClosed

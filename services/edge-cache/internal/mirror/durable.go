@@ -77,20 +77,13 @@ func OpenDurableState(dir, keyFile string, log *zap.Logger) (*DurableState, erro
 // requestErasure notes that a Secret was removed, and is still on the disk.
 func (d *DurableState) requestErasure() { d.erasureDue.Store(true) }
 
-// restoredState is what the journal holds.
-type restoredState struct {
-	identity string
-	damaged  error
-}
-
-// restoreState fills the stores and the response cache.
-func (d *DurableState) restoreState(stores map[string]*store.Store, responses *responsecache.Cache) (restoredState, error) {
-	var out restoredState
-	err := d.Replay(func(r journal.Record) error {
+// restoreState fills the stores and the response cache. damaged is why the journal is not complete, nil if it is.
+func (d *DurableState) restoreState(stores map[string]*store.Store, responses *responsecache.Cache) (identity string, damaged, err error) {
+	err = d.Replay(func(r journal.Record) error {
 		record := store.Record{Type: r.Type, Key: strings.Clone(r.Key), Value: bytes.Clone(r.Value)}
 		switch r.Type {
 		case recordIdentity:
-			out.identity = string(record.Value)
+			identity = string(record.Value)
 			return nil
 		case responsecache.RecordType:
 			return responses.RestoreRecord(record)
@@ -102,13 +95,13 @@ func (d *DurableState) restoreState(stores map[string]*store.Store, responses *r
 		return nil // of a store that the flags no longer ask for
 	})
 	if err != nil {
-		return out, fmt.Errorf("read the journal: %w", err)
+		return "", nil, fmt.Errorf("read the journal: %w", err)
 	}
 	if r := d.Recovery(); r.Damaged {
-		out.damaged = errors.New("the journal is not complete: " + r.Reason)
+		damaged = errors.New("the journal is not complete: " + r.Reason)
 		d.log.Warn("Journal is not complete", zap.String("reason", r.Reason), zap.Int64("lostBytes", r.LostBytes))
 	}
-	return out, nil
+	return identity, damaged, nil
 }
 
 func identityRecord(uid string) store.Record {

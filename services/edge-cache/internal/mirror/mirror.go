@@ -222,11 +222,11 @@ func (m *Mirror) dependencyWait(r allowlist.Resource) func(context.Context) erro
 // on them.
 func (m *Mirror) Restore() error {
 	p, start := m.params, time.Now()
-	state, err := p.Journal.restoreState(m.byID, p.Responses)
+	identity, damaged, err := p.Journal.restoreState(m.byID, p.Responses)
 	if err != nil {
 		return err
 	}
-	p.Connection.SetIdentity(state.identity, m.onClusterChange)
+	p.Connection.SetIdentity(identity, m.onClusterChange)
 	// Before FinishRestore, which issues versions: they must be in the journal.
 	if err := p.Journal.Start(m.yieldState); err != nil {
 		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
@@ -236,7 +236,7 @@ func (m *Mirror) Restore() error {
 			if c.restoreOrder() != order {
 				continue
 			}
-			if err := c.store.FinishRestore(state.damaged); err != nil {
+			if err := c.store.FinishRestore(damaged); err != nil {
 				return fmt.Errorf("restore %s: %w", c.store.ID(), err)
 			}
 		}

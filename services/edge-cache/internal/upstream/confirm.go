@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"fairlead.dev/services/edge-cache/internal/store"
@@ -100,30 +99,21 @@ func (r *Reflector) confirmByList(ctx context.Context) error {
 
 // listVersions returns the versions of all objects at the API server now.
 func (r *Reflector) listVersions(ctx context.Context) (store.Versions, error) {
-	response, err := r.readCollection(ctx, r.selectorQuery(), metadataList)
-	if err != nil {
-		return store.Versions{}, err
-	}
-	defer response.Body.Close()
 	versions := store.Versions{Objects: map[string]uint64{}}
-	meta, err := wire.ReadList(response.Body, wire.ListParams{
-		Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-			if len(versions.Objects) >= maxObjects {
-				return fmt.Errorf("the API server has more than %d objects", maxObjects)
-			}
-			key, rv, err := wire.ParseVersion(r.params.Store.Format(), item)
-			if err == nil {
-				versions.Objects[key] = rv
-			}
-			return err
-		},
+	meta, rv, err := r.readList(ctx, r.selectorQuery(), metadataList, func(item []byte) error {
+		if len(versions.Objects) >= maxObjects {
+			return fmt.Errorf("the API server has more than %d objects", maxObjects)
+		}
+		key, rv, err := wire.ParseVersion(r.params.Store.Format(), item)
+		if err == nil {
+			versions.Objects[key] = rv
+		}
+		return err
 	})
 	if err != nil {
 		return store.Versions{}, err
 	}
-	if !strings.HasSuffix(meta.Kind, "List") || meta.Continue != "" {
-		return store.Versions{}, fmt.Errorf("list of metadata: the answer is a %q with continue %q", meta.Kind, meta.Continue)
-	}
-	versions.RV, err = wire.ParseRV(meta.ResourceVersion)
+	versions.RV = rv
+	_, err = itemKind(meta)
 	return versions, err
 }

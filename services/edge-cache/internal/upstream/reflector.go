@@ -312,17 +312,35 @@ func (r *Reflector) currentVersion(ctx context.Context) (uint64, error) {
 	defer cancel()
 	q := r.selectorQuery()
 	q.Set("limit", "1")
-	response, err := r.readCollection(ctx, q, "")
+	_, rv, err := r.readList(ctx, q, "", func([]byte) error { return nil })
+	return rv, err
+}
+
+// readList reads a list of the resource, item by item, and returns its version.
+func (r *Reflector) readList(
+	ctx context.Context, q url.Values, suffix string, item func(item []byte) error,
+) (meta wire.ListMeta, rv uint64, err error) {
+	response, err := r.readCollection(ctx, q, suffix)
 	if err != nil {
-		return 0, err
+		return meta, 0, err
 	}
 	defer response.Body.Close()
-	meta, err := wire.ReadList(response.Body,
-		wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: func([]byte) error { return nil }})
-	if err != nil {
-		return 0, err
+	if meta, err = wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: item}); err != nil {
+		return meta, 0, err
 	}
-	return wire.ParseRV(meta.ResourceVersion)
+	if rv, err = wire.ParseRV(meta.ResourceVersion); err != nil {
+		return meta, 0, fmt.Errorf("list: %w", err)
+	}
+	return meta, rv, nil
+}
+
+// itemKind returns the kind of the items of a whole list.
+func itemKind(meta wire.ListMeta) (string, error) {
+	kind, isList := strings.CutSuffix(meta.Kind, "List")
+	if !isList || meta.Continue != "" {
+		return "", fmt.Errorf("list: the answer is a %q with continue %q", meta.Kind, meta.Continue)
+	}
+	return kind, nil
 }
 
 // listObjects replaces the content of the store.
@@ -331,28 +349,17 @@ func (r *Reflector) listObjects(ctx context.Context) (uint64, error) {
 	defer cancel()
 	idle := time.AfterFunc(initialEventTimeout, cancel)
 	defer idle.Stop()
-	response, err := r.readCollection(ctx, r.selectorQuery(), "")
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
 	replacement := r.params.Store.BeginReplacement()
-	meta, err := wire.ReadList(response.Body, wire.ListParams{
-		Format: r.params.Store.Format(), MaxItem: maxObject, Item: func(item []byte) error {
-			idle.Reset(initialEventTimeout)
-			return r.addObject(replacement, item)
-		},
+	meta, rv, err := r.readList(ctx, r.selectorQuery(), "", func(item []byte) error {
+		idle.Reset(initialEventTimeout)
+		return r.addObject(replacement, item)
 	})
 	if err != nil {
 		return 0, err
 	}
-	rv, err := wire.ParseRV(meta.ResourceVersion)
+	kind, err := itemKind(meta)
 	if err != nil {
-		return 0, fmt.Errorf("list: %w", err)
-	}
-	kind, isList := strings.CutSuffix(meta.Kind, "List")
-	if !isList || meta.Continue != "" {
-		return 0, fmt.Errorf("list: the answer is a %q with continue %q", meta.Kind, meta.Continue)
+		return 0, err
 	}
 	idle.Stop()
 	return rv, r.commitReplacement(ctx, replacement, rv, [2]string{meta.APIVersion, kind})

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // InitialEventsEnd is the annotation of the bookmark after the initial events of a watch.
@@ -46,7 +45,7 @@ func ItemSize(size int) int { return sizeField(fieldItems, size) }
 
 // NewListWriter writes the start of a list whose items take itemsSize bytes: the sum of ItemSize.
 func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
-	meta, err := (&metav1.ListMeta{ResourceVersion: m.ResourceVersion, Continue: m.Continue}).Marshal()
+	meta, err := m.ListMeta.Marshal()
 	if err == nil {
 		head := AppendField(nil, fieldMetadata, meta)
 		_, err = w.Write(append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...))

@@ -130,12 +130,7 @@ func (m *ListMeta) readJSONField(d *json.Decoder, name string) error {
 	case "apiVersion":
 		err = d.Decode(&m.APIVersion)
 	case "metadata":
-		var meta struct {
-			ResourceVersion string `json:"resourceVersion"`
-			Continue        string `json:"continue"`
-		}
-		err = d.Decode(&meta)
-		m.ResourceVersion, m.Continue = meta.ResourceVersion, meta.Continue
+		err = d.Decode(&m.ListMeta)
 	default:
 		var ignored rawJSON
 		err = d.Decode(&ignored)

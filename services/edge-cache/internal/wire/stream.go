@@ -26,7 +26,8 @@ var errTooLarge = errors.New("message exceeds the limit")
 
 // ListMeta is the type and the metadata of a list.
 type ListMeta struct {
-	APIVersion, Kind, ResourceVersion, Continue string
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
 }
 
 // ListParams are the arguments of ReadList.
@@ -116,7 +117,9 @@ func (l *listReader) readRaw(size uint64) error {
 		}
 		switch tag {
 		case fieldMetadata:
-			err = l.meta.parseMetadata(content)
+			if err = l.meta.ListMeta.Unmarshal(content); err != nil {
+				err = fmt.Errorf("decode metadata: %w", err)
+			}
 		case fieldItems:
 			err = l.params.Item(content)
 		}
@@ -124,15 +127,6 @@ func (l *listReader) readRaw(size uint64) error {
 			return err
 		}
 	}
-	return nil
-}
-
-func (m *ListMeta) parseMetadata(content []byte) error {
-	var meta metav1.ListMeta
-	if err := meta.Unmarshal(content); err != nil {
-		return fmt.Errorf("decode metadata: %w", err)
-	}
-	m.ResourceVersion, m.Continue = meta.ResourceVersion, meta.Continue
 	return nil
 }
 
