@@ -92,8 +92,15 @@ func Set(before *metav1.Condition, next metav1.Condition, now time.Time) metav1.
 	if before != nil && before.Status == next.Status && !before.LastTransitionTime.IsZero() {
 		next.LastTransitionTime = before.LastTransitionTime
 	}
-	if len(next.Message) > maxMessage {
-		next.Message = strings.ToValidUTF8(next.Message[:maxMessage-len("...")], "") + "..."
-	}
+	next.Message = TruncateMessage(next.Message, maxMessage)
 	return next
+}
+
+// TruncateMessage truncates a message to a number of bytes, after a whole character.
+func TruncateMessage(message string, limit int) string {
+	const ellipsis = "..."
+	if len(message) <= limit {
+		return message
+	}
+	return strings.ToValidUTF8(message[:limit-len(ellipsis)], "") + ellipsis
 }

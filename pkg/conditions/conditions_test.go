@@ -138,3 +138,24 @@ func TestSetCutsLongMessages(t *testing.T) {
 		assert.True(t, utf8.ValidString(message))
 	}
 }
+
+func TestTruncateMessage(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, give, want string }{
+		{name: "empty"},
+		{name: "short", give: "why", want: "why"},
+		{name: "the maximum", give: strings.Repeat("a", 1024), want: strings.Repeat("a", 1024)},
+		{name: "one more", give: strings.Repeat("a", 1025), want: strings.Repeat("a", 1021) + "..."},
+		{name: "within a character", give: strings.Repeat("a", 1019) + strings.Repeat("€", 3), want: strings.Repeat("a", 1019) + "..."},
+		{name: "after a character", give: strings.Repeat("a", 1018) + strings.Repeat("€", 3), want: strings.Repeat("a", 1018) + "€..."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := TruncateMessage(tt.give, 1024)
+			assert.Equal(t, tt.want, got)
+			assert.LessOrEqual(t, len(got), 1024)
+			assert.True(t, utf8.ValidString(got))
+		})
+	}
+}

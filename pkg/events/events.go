@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/conditions"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
 )
@@ -84,7 +84,7 @@ func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message st
 			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),
 			Name:      util.GenerateEventName(about.Name, now.UnixNano()),
 		},
-		InvolvedObject: *about, Type: kind, Reason: reason, Message: truncateMessage(message), Count: 1, FirstTimestamp: now,
+		InvolvedObject: *about, Type: kind, Reason: reason, Message: conditions.TruncateMessage(message, maxMessage), Count: 1, FirstTimestamp: now,
 		LastTimestamp: now, Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
 	}
 	select {
@@ -165,13 +165,4 @@ func (r *Recorder) reportLost(event *corev1.Event, err error) {
 	r.log.Log(level, "Dropped Event", zap.String(logging.KeyKind, event.InvolvedObject.Kind),
 		zap.String(logging.KeyNamespace, event.InvolvedObject.Namespace), zap.String(logging.KeyName, event.InvolvedObject.Name),
 		zap.String(logging.KeyReason, event.Reason), zap.Error(err))
-}
-
-// truncateMessage truncates a message to the limit of the API, after a whole character.
-func truncateMessage(message string) string {
-	const ellipsis = "..."
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-len(ellipsis)], "") + ellipsis
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -94,6 +93,13 @@ func TestEventIsWritten(t *testing.T) {
 	assert.True(t, strings.HasPrefix(e.Name, "chat."), e.Name)
 	assert.True(t, r.clock.Now().Equal(e.FirstTimestamp.Time))
 	assert.True(t, r.clock.Now().Equal(e.LastTimestamp.Time))
+}
+
+func TestLongMessageIsTruncated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.warn("NoDomain", strings.Repeat("a", 2000))
+	assert.Equal(t, strings.Repeat("a", 1021)+"...", (<-r.queue).Message)
 }
 
 func TestEventAboutClusterScopedObject(t *testing.T) {
@@ -197,25 +203,4 @@ func TestRunEndsWhileItRetries(t *testing.T) {
 	cancel()
 	<-done
 	assert.Zero(t, r.logs.Len())
-}
-
-func TestCut(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ name, give, want string }{
-		{name: "empty"},
-		{name: "short", give: "why", want: "why"},
-		{name: "the maximum", give: strings.Repeat("a", 1024), want: strings.Repeat("a", 1024)},
-		{name: "one more", give: strings.Repeat("a", 1025), want: strings.Repeat("a", 1021) + "..."},
-		{name: "within a character", give: strings.Repeat("a", 1019) + strings.Repeat("€", 3), want: strings.Repeat("a", 1019) + "..."},
-		{name: "after a character", give: strings.Repeat("a", 1018) + strings.Repeat("€", 3), want: strings.Repeat("a", 1018) + "€..."},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got := truncateMessage(tt.give)
-			assert.Equal(t, tt.want, got)
-			assert.LessOrEqual(t, len(got), 1024)
-			assert.True(t, utf8.ValidString(got))
-		})
-	}
 }

@@ -54,7 +54,7 @@ type Store struct {
 	params   Params
 	own      *tls.Certificate // self-signed; nil if the certificate comes from files
 	current  atomic.Pointer[material]
-	follower *follow.Follower[*files] // nil without files
+	follower *follow.Follower[*files]
 }
 
 // material is one set of files, parsed.
@@ -130,13 +130,7 @@ func (s *Store) verifySibling(c tls.ConnectionState) error {
 func (s *Store) Expiry() time.Time { return s.current.Load().certificate.Leaf.NotAfter }
 
 // Run reloads the files when they change, until ctx ends.
-func (s *Store) Run(ctx context.Context) {
-	if s.follower == nil {
-		<-ctx.Done()
-		return
-	}
-	s.follower.Run(ctx)
-}
+func (s *Store) Run(ctx context.Context) { s.follower.Run(ctx) }
 
 // followed are the files of a Store, as a source to follow.
 type followed struct{ *Store }

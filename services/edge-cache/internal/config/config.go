@@ -2,6 +2,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -157,10 +158,7 @@ func (c *Client) addFlags(fs *pflag.FlagSet) {
 
 // IngressClassName returns the IngressClass of the controller.
 func (c *Config) IngressClassName() string {
-	if c.Client.IngressClass != "" {
-		return c.Client.IngressClass
-	}
-	return c.Pool.Name
+	return cmp.Or(c.Client.IngressClass, c.Pool.Name)
 }
 
 // isServer reports whether text is the address of an API server. Plain text, with the token of the pod, goes only to the loopback

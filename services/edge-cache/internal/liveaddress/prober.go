@@ -3,6 +3,7 @@ package liveaddress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -192,17 +193,7 @@ type pod struct {
 }
 
 // serviceIdentity is the same for pods whose requests may be exchanged.
-func (p *pod) serviceIdentity() string {
-	return p.namespace + "/" + strings.Join(p.services, ",") + ":" + portsText(p.ports)
-}
-
-func portsText(ports []int) string {
-	var texts []string
-	for _, port := range ports {
-		texts = append(texts, strconv.Itoa(port))
-	}
-	return strings.Join(texts, ",")
-}
+func (p *pod) serviceIdentity() string { return fmt.Sprint(p.namespace, p.services, p.ports) }
 
 // knownPods returns the pods of the ranges, sorted. A pod with two addresses in two slices is in a change, and left out.
 func (p *Prober) knownPods() ([]*pod, []netip.Prefix) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/references"
@@ -59,7 +60,7 @@ func (m *Mirror) missingObjects() []references.Target {
 	wanted := m.wantedObjects()
 	m.forgetUnwanted(wanted)
 	for _, w := range wanted {
-		if !m.absent[w] && !m.isStored(w) {
+		if m.unfetched[w] != references.Missing && !m.isStored(w) {
 			missing = append(missing, w)
 		}
 	}
@@ -90,12 +91,10 @@ func (m *Mirror) referenceProblem(w references.Target) references.Problem {
 	switch {
 	case m.findCollection(w) == nil:
 		return references.NotCached
-	case m.absent[w] && !m.isStored(w):
-		return references.Missing
-	case m.unreadable[w] && !m.isStored(w):
-		return references.Unreadable
+	case m.isStored(w):
+		return ""
 	}
-	return ""
+	return m.unfetched[w]
 }
 
 // maxReported limits the log lines of a check: a tenant can write any number of references.
@@ -135,13 +134,8 @@ func (m *Mirror) reportReferences() {
 
 // forgetUnwanted removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
 func (m *Mirror) forgetUnwanted(wanted []references.Target) {
-	still := make(map[references.Target]bool, len(wanted))
-	for _, w := range wanted {
-		still[w] = true
-	}
-	gone := func(w references.Target, _ bool) bool { return !still[w] }
-	maps.DeleteFunc(m.absent, gone)
-	maps.DeleteFunc(m.unreadable, gone)
+	still := sets.New(wanted...)
+	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
 }
 
 // findCollection returns the collection of a wanted object, nil if its store keeps all objects.
@@ -161,11 +155,10 @@ func (m *Mirror) fetchObject(ctx context.Context, w references.Target) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	delete(m.absent, w) // it may exist by now; a failure must not hide it for ever
-	delete(m.unreadable, w)
+	delete(m.unfetched, w) // it may exist by now; a failure must not hide it for ever
 	err := c.store.AddFetched(w.Key, func() ([]byte, error) { return m.readObject(ctx, w) })
 	if err != nil {
-		m.unreadable[w] = true
+		m.unfetched[w] = references.Unreadable
 		m.log.Debug("Could not read an object that the controller should see",
 			zap.String("kind", string(w.Kind)), zap.String("key", w.Key), zap.Error(err))
 	}
@@ -190,7 +183,7 @@ func (m *Mirror) readObject(ctx context.Context, w references.Target) ([]byte, e
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
-		m.absent[w] = true
+		m.unfetched[w] = references.Missing
 		return nil, nil
 	}
 	if response.StatusCode != http.StatusOK {

@@ -98,9 +98,7 @@ func TestSlicesWaitForNodes(t *testing.T) {
 func TestForget(t *testing.T) {
 	t.Parallel()
 	gone, wanted := references.Target{Kind: allowlist.Secrets, Key: "a/gone"}, references.Target{Kind: allowlist.Secrets, Key: "a/wanted"}
-	both := func() map[references.Target]bool { return map[references.Target]bool{gone: true, wanted: true} }
-	m := Mirror{absent: both(), unreadable: both()}
+	m := Mirror{unfetched: map[references.Target]references.Problem{gone: references.Missing, wanted: references.Unreadable}}
 	m.forgetUnwanted([]references.Target{wanted})
-	assert.Equal(t, map[references.Target]bool{wanted: true}, m.absent)
-	assert.Equal(t, map[references.Target]bool{wanted: true}, m.unreadable)
+	assert.Equal(t, map[references.Target]references.Problem{wanted: references.Unreadable}, m.unfetched)
 }

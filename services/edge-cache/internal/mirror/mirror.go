@@ -63,10 +63,10 @@ type Mirror struct {
 	nodes     *nodepool.Changes
 	freshness *nodeFreshness
 	fetches   chan references.Target // objects that a projection wants now
-	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event; objects
-	// that could not be read; references that were logged.
-	absent, unreadable map[references.Target]bool
-	reported           map[references.Reference]bool
+	// These belong to the goroutine that fetches: objects that were not found when they were wanted, whose creation is an event, or that could
+	// not be read; references that were logged.
+	unfetched map[references.Target]references.Problem
+	reported  map[references.Reference]bool
 }
 
 // collection is a resource in a namespace: its store and its reflector.
@@ -82,7 +82,7 @@ type collection struct {
 func New(p Params) *Mirror {
 	m := &Mirror{
 		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: nodepool.NewChanges(0),
-		fetches: make(chan references.Target, 1024), absent: map[references.Target]bool{}, unreadable: map[references.Target]bool{},
+		fetches: make(chan references.Target, 1024), unfetched: map[references.Target]references.Problem{},
 		endpoints: projection.EndpointProjection{
 			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Metrics: p.Metrics,
 		},

@@ -106,9 +106,7 @@ func (s *Store) stateRecord(key string, state []byte) Record {
 	return Record{Type: RecordState, Key: s.params.ID + keySeparator + key, Value: state}
 }
 
-// position is what the store must know after a restart to go on where it was.
-type position struct{ rv, last uint64 }
-
+// positionRecord has what the store must know after a restart to go on where it was.
 func (s *Store) positionRecord() Record {
 	value := make([]byte, 0, 64)
 	value = binary.AppendUvarint(value, s.rv)

@@ -116,7 +116,7 @@ type Store struct {
 	keys           []string // sorted keys of visible objects, nil after a change of the set
 	rv             uint64   // upstream position
 	last           uint64   // last virtual version
-	logged         position // what the journal knows
+	logged         uint64   // last, as the journal knows it
 	synced         bool
 	newHistory     bool  // the next list is of another history
 	denied         error // answer of the API server that replaces all reads
@@ -236,7 +236,7 @@ func (s *Store) advertiseVersion() uint64 {
 		return s.rv
 	}
 	s.last = max(s.rv*scale, s.last)
-	if s.last > s.logged.last {
+	if s.last > s.logged {
 		s.appendRecords(s.positionRecord())
 	}
 	return s.last
@@ -250,7 +250,7 @@ func (s *Store) appendRecords(records ...Record) {
 	if err := s.params.Journal.Append(records...); err != nil {
 		s.params.Log.Debug("Change is not on disk", zap.String("store", s.params.ID), zap.Error(err))
 	}
-	s.logged = position{rv: s.rv, last: s.last}
+	s.logged = s.last
 }
 
 // commitChanges makes changes visible: first in the journal, then in memory, then to readers. The caller has the lock.

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/profile"
 	"fairlead.dev/services/nodepool-ingress/internal/status"
 )
 
@@ -169,16 +170,11 @@ func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	kind, name := wanted.Object.GetKind(), wanted.Object.GetName()
 	if errors.Is(err, errDeleting) {
 		p.requestRequeue(recheckInterval, "the event of a deletion comes first")
-		return &plan.Problem{
-			Reason: v1alpha1.ReasonRemoving, Message: fmt.Sprintf("%s %s is being deleted, and will be created again", kind, name),
-		}
+		return profile.NewProblem(v1alpha1.ReasonRemoving, "%s %s is being deleted, and will be created again", kind, name)
 	}
 	if errors.Is(err, apply.ErrForeign) {
 		p.requestRequeue(recheckInterval, "an object of another owner sends no event")
-		return &plan.Problem{
-			Reason:  v1alpha1.ReasonNameConflict,
-			Message: fmt.Sprintf("%s %s exists and has another owner: delete or rename it", kind, name),
-		}
+		return profile.NewProblem(v1alpha1.ReasonNameConflict, "%s %s exists and has another owner: delete or rename it", kind, name)
 	}
 	if errors.Is(err, apply.ErrContested) {
 		return failureOf(err)

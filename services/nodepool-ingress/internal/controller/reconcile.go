@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/nodepool-ingress/internal/metrics"
 	"fairlead.dev/services/nodepool-ingress/internal/observe"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
+	"fairlead.dev/services/nodepool-ingress/internal/profile"
 	"fairlead.dev/services/nodepool-ingress/internal/status"
 )
 
@@ -236,11 +237,10 @@ func (r *Reconciler) reportBlockedDeletion(ctx context.Context, object *v1alpha1
 // failureOf describes an error to users.
 func failureOf(err error) *plan.Problem {
 	if name, found := webhookOf(err); found {
-		return &plan.Problem{Reason: v1alpha1.ReasonAdmissionRejected, Message: fmt.Sprintf(
-			"admission webhook %s rejects a write: %v. If it is a webhook of OpenYurt's former operator, delete its "+
-				"configuration", name, err)}
+		return profile.NewProblem(v1alpha1.ReasonAdmissionRejected,
+			"admission webhook %s rejects a write: %v. If it is a webhook of OpenYurt's former operator, delete its configuration", name, err)
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonNotWritten, Message: err.Error()}
+	return profile.NewProblem(v1alpha1.ReasonNotWritten, "%v", err)
 }
 
 // reportStatus writes the status of a YurtIngress if it has changed, and creates Events for the change.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -127,9 +126,8 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	}
 	problems = slices.Concat(plan.Settings.Problems, problems)
 	if listed > 1 {
-		problems = append(problems, Problem{
-			Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("pool %s is listed %d times", quoteInput(spec.Name), listed),
-		})
+		problems = append(problems,
+			*profile.NewProblem(v1alpha1.ReasonInvalid, "pool %s is listed %d times", quoteInput(spec.Name), listed))
 	}
 	if in.Object.Spec.CustomManifest != nil && len(problems) == 0 {
 		settings.Manifest, problems = in.Manifest.profileManifest()
@@ -144,10 +142,8 @@ func (plan *Plan) planPool(in *Input, spec *v1alpha1.IngressPool, listed int) Po
 	case claimed != nil:
 		p.Problem = claimed
 	case !observed.Exists:
-		p.Problem = &Problem{
-			Reason:  v1alpha1.ReasonPoolNotFound,
-			Message: fmt.Sprintf("neither NodePool %s nor a node with the label %s=%s exists", spec.Name, settings.LabelKey, spec.Name),
-		}
+		p.Problem = profile.NewProblem(v1alpha1.ReasonPoolNotFound,
+			"neither NodePool %s nor a node with the label %s=%s exists", spec.Name, settings.LabelKey, spec.Name)
 	}
 	return p
 }
@@ -190,7 +186,7 @@ func (p *Pool) buildObjects(in *Input, settings *profile.Pool) []Problem {
 	var err error
 	p.Wanted, p.Revision, err = completeObjects(in.Object, p.Name, in.Policy.Install.Namespace, built.Objects)
 	if err != nil {
-		return []Problem{{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
+		return []Problem{*profile.NewProblem(v1alpha1.ReasonInvalid, "%v", err)}
 	}
 	return nil
 }
@@ -204,15 +200,11 @@ func (p *Pool) claimPool(in *Input) *Problem {
 		p.Owned = true
 		return nil
 	case !found && claim.Class.Exists:
-		return &Problem{
-			Reason:  v1alpha1.ReasonNameConflict,
-			Message: fmt.Sprintf("IngressClass %s exists, and is not of a pool: delete it, or rename the pool", p.Class),
-		}
+		return profile.NewProblem(v1alpha1.ReasonNameConflict,
+			"IngressClass %s exists, and is not of a pool: delete it, or rename the pool", p.Class)
 	}
-	return &Problem{
-		Reason:  v1alpha1.ReasonPoolConflict,
-		Message: fmt.Sprintf("YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner)),
-	}
+	return profile.NewProblem(v1alpha1.ReasonPoolConflict,
+		"YurtIngress %s has the pool: remove the pool from one of both", claim.NameOf(winner))
 }
 
 // compareLive finds the Deployment of the pool, and objects that are no longer wanted.

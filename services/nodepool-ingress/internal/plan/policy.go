@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 
 	"fairlead.dev/services/nodepool-ingress/internal/profile"
@@ -54,8 +55,5 @@ type Problem = profile.Problem
 
 // DefaultImage returns the image of pools without an image of their own.
 func (p *Policy) DefaultImage(s *Settings) string {
-	if s.Image != "" {
-		return s.Image
-	}
-	return p.Install.Images[s.Profile]
+	return cmp.Or(s.Image, p.Install.Images[s.Profile])
 }

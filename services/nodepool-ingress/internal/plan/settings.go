@@ -33,7 +33,7 @@ type Settings struct {
 type problems []Problem
 
 func (p *problems) addProblem(reason, format string, args ...any) {
-	*p = append(*p, Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	*p = append(*p, *profile.NewProblem(reason, format, args...))
 }
 
 func (p *problems) addInvalid(format string, args ...any) {

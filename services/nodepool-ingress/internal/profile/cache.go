@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,10 +50,7 @@ func cacheEnv() map[string]string {
 }
 
 func (b *builder) cacheImage() string {
-	if b.pool.Cache.Image != "" {
-		return b.pool.Cache.Image
-	}
-	return b.install.CacheImage
+	return cmp.Or(b.pool.Cache.Image, b.install.CacheImage)
 }
 
 // addCache adds the sidecar to a pod, and points its first container to it.
@@ -96,10 +94,7 @@ func accountVolume() *corev1.ProjectedVolumeSource {
 
 // cacheContainer is a native sidecar: it is ready before the controller starts, and stops after it.
 func (b *builder) cacheContainer() corev1.Container {
-	server := serviceServer
-	if b.install.CacheUpstream != "" {
-		server = b.install.CacheUpstream
-	}
+	server := cmp.Or(b.install.CacheUpstream, serviceServer)
 	address, host := "", ""
 	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
 		address, host = cacheHost, cacheHost // not reachable from outside the node

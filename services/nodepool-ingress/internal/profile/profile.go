@@ -4,6 +4,8 @@
 package profile
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,6 +73,11 @@ type Object interface {
 type Problem struct {
 	Reason  string
 	Message string
+}
+
+// NewProblem returns a problem.
+func NewProblem(reason, format string, args ...any) *Problem {
+	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Built holds the objects of a pool.

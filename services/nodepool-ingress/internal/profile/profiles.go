@@ -1,9 +1,8 @@
 package profile
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,26 +47,24 @@ const (
 // checkPool returns the problems that do not depend on the profile.
 func (b *builder) checkPool() []Problem {
 	var problems []Problem
+	refuse := func(format string, args ...any) {
+		problems = append(problems, *NewProblem(v1alpha1.ReasonInvalid, format, args...))
+	}
 	if _, known := images[b.pool.Profile]; !known && b.pool.Profile != v1alpha1.ProfileCustom {
-		problems = append(problems,
-			Problem{Reason: v1alpha1.ReasonInvalid, Message: "profile " + strconv.Quote(b.pool.Profile) + " does not exist"})
+		refuse("profile %q does not exist", b.pool.Profile)
 	}
 	onNetwork := b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork
 	if onNetwork && b.pool.Profile != v1alpha1.ProfileTraefik && b.pool.Profile != v1alpha1.ProfileCustom {
-		problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: "exposure HostNetwork: profile " + b.pool.Profile +
-			" would take further ports of the nodes; use the exposure HostPort, or the profile traefik or custom"})
+		refuse("exposure HostNetwork: profile %s would take further ports of the nodes; use the exposure HostPort, or the profile traefik or "+
+			"custom", b.pool.Profile)
 	}
 	for _, port := range b.internalPorts() {
 		if onNetwork && (b.pool.Exposure.HTTPPort == port || b.pool.Exposure.HTTPSPort == port) {
-			problems = append(problems, Problem{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
-				"exposure HostNetwork: the pod itself needs port %d of the nodes; use another one", port)})
+			refuse("exposure HostNetwork: the pod itself needs port %d of the nodes; use another one", port)
 		}
 	}
 	if b.pool.Cache != nil && b.cacheImage() == "" {
-		problems = append(problems,
-			Problem{
-				Reason: v1alpha1.ReasonInvalid, Message: "cacheSidecar: no image; set --cache-image of the operator, or cacheSidecar.image",
-			})
+		refuse("cacheSidecar: no image; set --cache-image of the operator, or cacheSidecar.image")
 	}
 	return problems
 }
@@ -103,13 +100,7 @@ func (b *builder) buildController() (controller, []Problem) {
 
 // controllerImage returns the image of the controller.
 func (b *builder) controllerImage() string {
-	if b.pool.Image != "" {
-		return b.pool.Image
-	}
-	if image := b.install.Images[b.pool.Profile]; image != "" {
-		return image
-	}
-	return images[b.pool.Profile]
+	return cmp.Or(b.pool.Image, b.install.Images[b.pool.Profile], images[b.pool.Profile])
 }
 
 // clusterRole returns the name of a ClusterRole of the chart.

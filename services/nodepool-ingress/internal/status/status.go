@@ -173,17 +173,10 @@ func setFalse(reason, message string, targets ...*metav1.Condition) {
 	}
 }
 
-func truncateMessage(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-len("...")], "") + "..."
-}
-
 // completeConditions completes conditions of this generation.
 func (in *Input) completeConditions(before []metav1.Condition, next ...metav1.Condition) []metav1.Condition {
 	for i := range next {
-		next[i].Message = truncateMessage(next[i].Message)
+		next[i].Message = conditions.TruncateMessage(next[i].Message, maxMessage)
 		next[i].ObservedGeneration = in.Object.Generation
 		next[i] = conditions.Set(meta.FindStatusCondition(before, next[i].Type), next[i], in.Now)
 	}
@@ -239,7 +232,7 @@ func nodeCount(n int) int32 {
 
 // ReplaceCondition replaces a condition in a list.
 func ReplaceCondition(current []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
-	next.Message = truncateMessage(next.Message)
+	next.Message = conditions.TruncateMessage(next.Message, maxMessage)
 	next = conditions.Set(meta.FindStatusCondition(current, next.Type), next, now)
 	if old := meta.FindStatusCondition(current, next.Type); old != nil {
 		*old = next
