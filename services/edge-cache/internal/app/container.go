@@ -205,7 +205,7 @@ type httpParts struct {
 
 func newHTTPServer(p httpParts) *httpserver.Server {
 	metrics.RegisterStores(p.Registry, p.Mirror.Stores())
-	metrics.RegisterDurability(p.Registry, p.State.Status, p.Adjuster)
+	metrics.RegisterDurability(p.Registry, p.State.Status, p.Adjuster.HeldEndpoints, p.Adjuster.ReplacedAddresses)
 	return httpserver.New(httpserver.Params{
 		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry,
 		Ready: []httpserver.Check{

@@ -8,14 +8,9 @@ import (
 	"fairlead.dev/services/edge-cache/internal/journal"
 )
 
-// AdjustmentCounts says what is shown differently from what the API server says.
-type AdjustmentCounts interface {
-	HeldEndpoints() int
-	ReplacedAddresses() int
-}
-
-// RegisterDurability registers the state of the journal and of the adjuster, which are measured when Prometheus asks.
-func RegisterDurability(r prometheus.Registerer, status func() journal.Status, a AdjustmentCounts) {
+// RegisterDurability registers the state of the journal and the numbers of endpoints that are held and of addresses that are replaced, which
+// are measured when Prometheus asks.
+func RegisterDurability(r prometheus.Registerer, status func() journal.Status, held, replaced func() int) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fairlead_edgecache_" + name, Help: help}, value))
 	}
@@ -45,7 +40,7 @@ func RegisterDurability(r prometheus.Registerer, status func() journal.Status, a
 	gauge("held_endpoints",
 		"Endpoints that are shown as ready although the API server says otherwise, because their node is silent or was a short time "+
 			"ago.",
-		func() float64 { return float64(a.HeldEndpoints()) })
+		func() float64 { return float64(held()) })
 	gauge("replaced_addresses", "Addresses of pods that are replaced by live ones, because the node restarted.",
-		func() float64 { return float64(a.ReplacedAddresses()) })
+		func() float64 { return float64(replaced()) })
 }

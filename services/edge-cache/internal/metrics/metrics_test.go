@@ -11,17 +11,12 @@ import (
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
-type adjuster struct{}
-
-func (adjuster) HeldEndpoints() int     { return 1 }
-func (adjuster) ReplacedAddresses() int { return 2 }
-
 func TestPageHasAllMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
 	RegisterStores(r, []*store.Store{store.New(store.Params{ID: "v1/services"})})
-	RegisterDurability(r, func() journal.Status { return journal.Status{} }, adjuster{})
+	RegisterDurability(r, func() journal.Status { return journal.Status{} }, func() int { return 1 }, func() int { return 2 })
 	m.AddReceivedBytes("v1/services", "wire", 100)
 	m.AddReceivedBytes("v1/services", "decoded", 1000)
 	m.SetOnline(true)

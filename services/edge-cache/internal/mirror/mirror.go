@@ -3,6 +3,7 @@
 // It creates a store with a reflector for each resource and namespace of the allow-list, and connects them:
 //
 //   - which store waits for which before its first list, and before each slice that would turn an endpoint unready (freshness.go)
+//   - what the controller sees of a slice, a Node and a Secret (projection.go)
 //   - what is projected again when the pool, a Node, a reference to a Secret, a hold or a live address changes (reproject.go, adjuster.go)
 //   - which single objects are fetched, because a projection wants them now and their store has dropped them (fetch.go)
 //   - what the journal holds, and in which order stores are restored from it (durable.go)
@@ -23,10 +24,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/allowlist"
 	"fairlead.dev/services/edge-cache/internal/api"
 	"fairlead.dev/services/edge-cache/internal/config"
-	"fairlead.dev/services/edge-cache/internal/endpointfilter"
 	"fairlead.dev/services/edge-cache/internal/metrics"
 	"fairlead.dev/services/edge-cache/internal/nodepool"
-	"fairlead.dev/services/edge-cache/internal/projection"
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/responsecache"
 	"fairlead.dev/services/edge-cache/internal/store"
@@ -57,7 +56,6 @@ type Mirror struct {
 	log         *zap.Logger
 	collections []*collection
 	byID        map[string]*store.Store
-	endpoints   projection.EndpointProjection
 	// nodes are those whose slices must be projected again. A change of a Node arrives with the lock of its store, which must not wait for
 	// the lock of another store.
 	nodes     *nodepool.Changes
@@ -83,11 +81,8 @@ func New(p Params) *Mirror {
 	m := &Mirror{
 		params: p, log: p.Log.Named("caches"), byID: map[string]*store.Store{}, nodes: nodepool.NewChanges(0),
 		fetches: make(chan references.Target, 1024), unfetched: map[references.Target]references.Problem{},
-		endpoints: projection.EndpointProjection{
-			Members: p.Pool, Adjuster: p.Adjuster, Unlocated: endpointfilter.Unlocated(p.PoolConfig.Unlocated), Metrics: p.Metrics,
-		},
 	}
-	m.freshness = &nodeFreshness{turnsUnready: m.endpoints.TurnsUnready, log: m.log}
+	m.freshness = &nodeFreshness{turnsUnready: m.turnsUnready, log: m.log}
 	for _, r := range p.Resources {
 		for _, ns := range m.namespacesOf(r) {
 			m.addCollection(r, ns)
@@ -144,14 +139,14 @@ func (m *Mirror) addCollection(r allowlist.Resource, ns string) *collection {
 func (m *Mirror) setProjection(params *store.Params, r allowlist.Resource) {
 	switch {
 	case r.Filter == allowlist.EndpointSlices:
-		params.Virtual, params.Projection, params.Companion = true, m.endpoints.ProjectSlice, m.params.Adjuster
+		params.Virtual, params.Projection, params.Companion = true, m.projectSlice, m.params.Adjuster
 	case r.Filter == allowlist.Endpoints:
-		params.Virtual, params.Projection = true, m.endpoints.ProjectEndpoints
+		params.Virtual, params.Projection = true, m.projectEndpoints
 	case r.Filter == allowlist.Secrets, r.Filter == allowlist.ConfigMaps:
-		params.Virtual, params.Discard, params.Projection = true, true, projection.ReferencedObjects(m.params.References, r.Filter)
+		params.Virtual, params.Discard, params.Projection = true, true, m.projectReferenced(r.Filter)
 		params.OnRemove = m.params.Journal.requestErasure
 	case r.Filter == allowlist.Nodes && m.params.PoolConfig.Membership == config.NodePool:
-		params.Virtual, params.Discard, params.Projection = true, true, projection.MemberNodes(m.params.Pool)
+		params.Virtual, params.Discard, params.Projection = true, true, m.projectNode
 		params.OnChange = m.updateNodes
 	case r.Filter == allowlist.Nodes:
 		params.OnChange = m.onNodesChange

@@ -3,7 +3,10 @@ package store
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
@@ -11,14 +14,14 @@ import (
 // Replacement collects the objects of a list. Readers see nothing of it until it is committed.
 type Replacement struct {
 	store          *Store
-	seen           map[string]struct{}
+	seen           sets.Set[string]
 	pending        map[string]*incoming
 	noFreeVersions bool // removed objects have no versions of their own
 }
 
 // BeginReplacement begins a replacement of all objects.
 func (s *Store) BeginReplacement() *Replacement {
-	return &Replacement{store: s, seen: map[string]struct{}{}, pending: map[string]*incoming{}}
+	return &Replacement{store: s, seen: sets.New[string](), pending: map[string]*incoming{}}
 }
 
 // Len returns the number of objects.
@@ -30,7 +33,7 @@ func (r *Replacement) AddObject(object []byte) error {
 	if err != nil {
 		return err
 	}
-	r.seen[in.key] = struct{}{}
+	r.seen.Insert(in.key)
 	delete(r.pending, in.key)
 	r.store.mu.Lock()
 	old := r.store.objects[in.key]
@@ -40,7 +43,7 @@ func (r *Replacement) AddObject(object []byte) error {
 		return nil
 	}
 	if r.store.params.Discard && !r.isVisible(in) {
-		delete(r.seen, in.key)
+		r.seen.Delete(in.key)
 		return nil
 	}
 	in.value = r.store.packObject(in.object)
@@ -55,7 +58,7 @@ func (r *Replacement) DropObject(object []byte) error {
 	if err != nil {
 		return err
 	}
-	delete(r.seen, meta.ObjectKey())
+	r.seen.Delete(meta.ObjectKey())
 	delete(r.pending, meta.ObjectKey())
 	return nil
 }
@@ -139,11 +142,7 @@ func (r *Replacement) wentBack(rv uint64) bool {
 // reader whose connection ends between them.
 func (r *Replacement) planChanges(rv uint64) ([]change, error) {
 	s := r.store
-	pending := make([]*incoming, 0, len(r.pending))
-	for _, in := range r.pending {
-		pending = append(pending, in)
-	}
-	slices.SortFunc(pending, func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
+	pending := slices.SortedFunc(maps.Values(r.pending), func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
 	changes := make([]change, 0, len(pending))
 	for _, in := range pending {
 		c, err := s.planChange(in)
@@ -154,7 +153,7 @@ func (r *Replacement) planChanges(rv uint64) ([]change, error) {
 	}
 	var gone []string
 	for key := range s.objects {
-		if _, kept := r.seen[key]; !kept {
+		if !r.seen.Has(key) {
 			gone = append(gone, key)
 		}
 	}
@@ -192,13 +191,13 @@ func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
 		}
 		return versions
 	}
-	taken := make(map[uint64]struct{}, len(r.pending))
+	taken := sets.New[uint64]()
 	for _, in := range r.pending {
-		taken[in.rv] = struct{}{}
+		taken.Insert(in.rv)
 	}
 	free := rv
 	for i := count - 1; i >= 0; i-- {
-		for _, is := taken[free]; is; _, is = taken[free] {
+		for taken.Has(free) {
 			free--
 		}
 		if free <= r.store.rv {

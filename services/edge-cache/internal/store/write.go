@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // ErrWentBack is returned for events that are older than the position of the store: the API server lost its history or lies. The reflector
@@ -155,14 +157,8 @@ func (s *Store) ReprojectNodes(nodes ...uint32) (int, error) {
 
 // ReprojectKeys projects objects again.
 func (s *Store) ReprojectKeys(keys ...string) (int, error) {
-	wanted := make(map[string]struct{}, len(keys))
-	for _, key := range keys {
-		wanted[key] = struct{}{}
-	}
-	return s.reprojectWhere(func(key string, _ *entry) bool {
-		_, found := wanted[key]
-		return found
-	})
+	wanted := sets.New(keys...)
+	return s.reprojectWhere(func(key string, _ *entry) bool { return wanted.Has(key) })
 }
 
 func (s *Store) reprojectWhere(affected func(key string, e *entry) bool) (int, error) {
