@@ -72,11 +72,11 @@ func (s *Server) listSnapshot(ctx context.Context, p storedRead) (store.Snapshot
 	if err := s.waitForRequested(ctx, p); err != nil {
 		return store.Snapshot{}, 0, err
 	}
-	list := p.served.Store.List
 	if o.isExact() {
-		list = func() (store.Snapshot, error) { return p.served.Store.ListAt(o.rv) }
+		snapshot, err := p.served.Store.ListAt(o.rv)
+		return snapshot, 0, err
 	}
-	snapshot, err := list()
+	snapshot, _, err := p.served.Store.ListAndWatch()
 	return snapshot, 0, err
 }
 

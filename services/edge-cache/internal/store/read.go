@@ -76,16 +76,6 @@ func (s *Store) checkReadable() error {
 	return nil
 }
 
-// List returns all visible objects.
-func (s *Store) List() (Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.checkReadable(); err != nil {
-		return Snapshot{}, err
-	}
-	return s.currentSnapshot(), nil
-}
-
 // ListAt returns all visible objects as they were at a version of the history. It returns ErrExpired for older versions.
 func (s *Store) ListAt(rv uint64) (Snapshot, error) {
 	s.mu.Lock()

@@ -238,7 +238,7 @@ func (w *world) check() {
 			want["ns/"+key] = node + "@" + strconv.FormatUint(w.rvs[key], 10)
 		}
 	}
-	listed, err := w.store.List()
+	listed, _, err := w.store.ListAndWatch()
 	require.NoError(w.t, err)
 	require.Equal(w.t, want, w.texts(slices.Values(listed.Objects)), "list")
 	require.Equal(w.t, want, w.texts(maps.Values(w.seen)), "reader")

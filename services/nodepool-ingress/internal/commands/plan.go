@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -173,19 +174,19 @@ func (p *planner) planPool(name string, pool *plan.Pool, live []plan.Object) {
 	for i := range pool.Wanted {
 		wanted := &pool.Wanted[i]
 		p.wanted = append(p.wanted, wanted.Object)
-		index := slices.IndexFunc(live, func(l plan.Object) bool { return l.Key() == wanted.Key() })
+		existing := plan.FindObject(live, wanted.Key())
 		description := wanted.Object.GetKind() + " " + wanted.Object.GetName()
 		switch {
-		case index < 0:
+		case existing == nil:
 			p.printDifference(name, pool.Name, description+" would be created")
 			p.diffs = append(p.diffs, dryrun.Diff(&unstructured.Unstructured{Object: map[string]any{}}, wanted.Object))
-		case apply.Differs(wanted.Object, live[index].Object):
+		case apply.Differs(wanted.Object, existing):
 			verb := "changed"
-			if plan.MustReplace(wanted, live[index].Object) {
+			if plan.MustReplace(wanted, existing) {
 				verb = "deleted and created again"
 			}
 			p.printDifference(name, pool.Name, description+" would be "+verb)
-			p.diffs = append(p.diffs, dryrun.Diff(live[index].Object, wanted.Object))
+			p.diffs = append(p.diffs, dryrun.Diff(existing, wanted.Object))
 		}
 	}
 	for i := range pool.Stale {
@@ -213,11 +214,7 @@ func (p *planner) printResult(out io.Writer, format string, diff bool) error {
 	var err error
 	switch {
 	case diff:
-		for _, text := range p.diffs {
-			if _, err = io.WriteString(out, text); err != nil {
-				break
-			}
-		}
+		_, err = io.WriteString(out, strings.Join(p.diffs, ""))
 	case format == "json":
 		err = dryrun.WriteList(out, p.wanted...)
 	default:

@@ -68,7 +68,7 @@ func (p *pass) applyPools(ctx context.Context) {
 	for i := range p.plan.Pools {
 		pool := &p.plan.Pools[i]
 		results[i] = status.Pool{
-			Plan: pool, Readiness: pool.Before, Addresses: addressesOf(p.findLive(plan.Key{Resource: plan.Services, Name: pool.Service})),
+			Plan: pool, Readiness: pool.Before, Addresses: addressesOf(plan.FindObject(p.live, plan.Key{Resource: plan.Services, Name: pool.Service})),
 		}
 		switch {
 		case !pool.CanChange():
@@ -117,7 +117,7 @@ func (p *pass) applyPool(ctx context.Context, pool *plan.Pool, result *status.Po
 
 // applyObject applies one object, and returns it as it is stored.
 func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructured.Unstructured, error) {
-	live := p.findLive(wanted.Key())
+	live := plan.FindObject(p.live, wanted.Key())
 	if c, found := p.state.contested[wanted.Key()]; found && c.generation == p.object.Generation &&
 		p.reconciler.Clock.Now().Before(c.until) {
 		p.requestRequeue(c.until.Sub(p.reconciler.Clock.Now()), "an admission webhook changes an object")
@@ -190,16 +190,6 @@ func (p *pass) recordFailure(wanted *plan.Object, err error) *plan.Problem {
 	return failureOf(err)
 }
 
-// findLive returns an existing object of the YurtIngress, nil if it does not exist.
-func (p *pass) findLive(key plan.Key) *unstructured.Unstructured {
-	for i := range p.live {
-		if p.live[i].Key() == key {
-			return p.live[i].Object
-		}
-	}
-	return nil
-}
-
 // deleteRemovedPools deletes the objects of pools that are no longer in the specification.
 func (p *pass) deleteRemovedPools(ctx context.Context) {
 	for i := range p.plan.Removed {
@@ -209,15 +199,10 @@ func (p *pass) deleteRemovedPools(ctx context.Context) {
 			result.Failure = failureOf(err)
 			p.errs = append(p.errs, err)
 		}
-		if !p.hasPool(r.Name) {
+		if !slices.ContainsFunc(p.plan.Pools, func(listed plan.Pool) bool { return listed.Name == r.Name }) {
 			p.pools = append(p.pools, result)
 		}
 	}
-}
-
-// hasPool reports whether the specification lists a pool.
-func (p *pass) hasPool(pool string) bool {
-	return slices.ContainsFunc(p.plan.Pools, func(listed plan.Pool) bool { return listed.Name == pool })
 }
 
 // requestRequeue requests another reconcile after the given time at the latest.

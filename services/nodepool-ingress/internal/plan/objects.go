@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,9 +36,17 @@ func (o *Object) Key() Key { return Key{Resource: o.Resource, Name: o.Object.Get
 // PoolName returns the pool that an object was written for.
 func (o *Object) PoolName() string { return o.Object.GetLabels()[v1alpha1.LabelPool] }
 
+// FindObject returns the object with a key, nil if there is none.
+func FindObject(objects []Object, key Key) *unstructured.Unstructured {
+	if i := slices.IndexFunc(objects, func(o Object) bool { return o.Key() == key }); i >= 0 {
+		return objects[i].Object
+	}
+	return nil
+}
+
 // completeObjects converts the objects of a pool, adds the metadata that all objects share, and returns the revision of the pool. The
 // Deployment has the revision as an annotation.
-func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built []profile.Object) ([]Object, string, error) {
+func completeObjects(owner *v1alpha1.YurtIngress, pool string, built []profile.Object) ([]Object, string, error) {
 	objects := make([]Object, 0, len(built))
 	for _, typed := range built {
 		kind, known := kindOf(typed.GetObjectKind().GroupVersionKind())
@@ -52,7 +60,7 @@ func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built 
 		u := &unstructured.Unstructured{Object: content}
 		delete(content, "status")
 		removeNulls(content)
-		setMetadata(u, owner, pool, namespace, kind)
+		addMetadata(u, owner, pool)
 		objects = append(objects, Object{Resource: kind.Resource, Object: u})
 	}
 	revision, err := revisionOf(objects)
@@ -72,25 +80,13 @@ func completeObjects(owner *v1alpha1.YurtIngress, pool, namespace string, built 
 	return objects, revision, nil
 }
 
-// setMetadata replaces the metadata of an object except its name, labels and annotations.
-func setMetadata(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool, namespace string, kind Kind) {
-	labels := maps.Clone(u.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
+// addMetadata adds the labels and the owner that all objects have.
+func addMetadata(u *unstructured.Unstructured, owner *v1alpha1.YurtIngress, pool string) {
+	labels := u.GetLabels()
 	labels[v1alpha1.LabelManagedBy] = v1alpha1.Manager
 	labels[v1alpha1.LabelOwner] = string(owner.UID)
 	labels[v1alpha1.LabelPool] = pool
-	name, annotations := u.GetName(), u.GetAnnotations()
-	u.Object["metadata"] = map[string]any{}
-	u.SetName(name)
 	u.SetLabels(labels)
-	if len(annotations) > 0 {
-		u.SetAnnotations(annotations)
-	}
-	if kind.Namespaced {
-		u.SetNamespace(namespace)
-	}
 	u.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(owner.Name, owner.UID)})
 }
 

@@ -184,7 +184,7 @@ func (p *Pool) buildObjects(in *Input, settings *profile.Pool) []Problem {
 	}
 	p.Image, p.Workload, p.Service = built.Image, built.Workload, built.Service
 	var err error
-	p.Wanted, p.Revision, err = completeObjects(in.Object, p.Name, in.Policy.Install.Namespace, built.Objects)
+	p.Wanted, p.Revision, err = completeObjects(in.Object, p.Name, built.Objects)
 	if err != nil {
 		return []Problem{*profile.NewProblem(v1alpha1.ReasonInvalid, "%v", err)}
 	}

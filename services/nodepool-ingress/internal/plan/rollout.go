@@ -14,6 +14,9 @@ func (p *Pool) isOutdated() bool { return p.Before.Exists && !p.IsCurrent() }
 // isStarting reports whether the pool has changed, and is not ready yet.
 func (p *Pool) isStarting() bool { return p.IsCurrent() && !p.IsOffline() && !p.Before.Ready }
 
+// maxNames is the number of pools that the message of another pool names.
+const maxNames = 3
+
 // deferral explains why a pool does not change now. It is zero for a pool that does.
 type deferral struct{ Reason, Message string }
 
@@ -101,7 +104,7 @@ func (p *Pool) StopRollout(other string) {
 func (r *rollout) waitMessage() string {
 	switch len(r.unready) {
 	case 0:
-		return "the roll-out visits other pools first: " + joinNames(append(slices.Clone(r.next), r.waiting...))
+		return "the roll-out visits other pools first: " + JoinNames(append(slices.Clone(r.next), r.waiting...), maxNames)
 	case 1:
 		return fmt.Sprintf("the roll-out waits until pool %s is ready: repair it, set its replicas to 0, or raise "+
 			"updateStrategy.maxUnavailablePools above %d",
@@ -109,12 +112,11 @@ func (r *rollout) waitMessage() string {
 	}
 	return fmt.Sprintf("the roll-out waits until one of pools %s is ready: repair it, set its replicas to 0, or raise "+
 		"updateStrategy.maxUnavailablePools above %d",
-		joinNames(r.unready), r.strategy.MaxUnavailablePools)
+		JoinNames(r.unready, maxNames), r.strategy.MaxUnavailablePools)
 }
 
-// joinNames returns names for a message, and the number of those that it leaves out.
-func joinNames(names []string) string {
-	const most = 3
+// JoinNames returns names for a message, most of them at the utmost, and the number of those that it leaves out.
+func JoinNames(names []string, most int) string {
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}

@@ -49,7 +49,7 @@ func ResolveSettings(spec *v1alpha1.YurtIngressSpec, policy *Policy) Settings {
 	var found problems
 	s := Settings{
 		Profile:  cmp.Or(spec.Profile, policy.DefaultProfile),
-		LabelKey: cmp.Or(spec.PoolLabelKey, firstKey(policy.LabelKeys)),
+		LabelKey: cmp.Or(slices.Concat([]string{spec.PoolLabelKey}, policy.LabelKeys)...),
 		Image:    resolveAlias(&found, "ingress_controller_image", "ingressControllerImage", spec.Image, spec.ImageCamel),
 		Replicas: resolveReplicas(&found, spec),
 		Strategy: resolveStrategy(&found, spec.UpdateStrategy),
@@ -88,13 +88,6 @@ func checkProfile(found *problems, name string, policy *Policy) {
 		found.addForbidden("profile %s is not allowed: --allowed-profiles of the operator has %s", name,
 			strings.Join(policy.Profiles, ", "))
 	}
-}
-
-func firstKey(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
 }
 
 // resolveAlias returns the value of a field with two names.

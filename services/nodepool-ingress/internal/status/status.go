@@ -90,10 +90,10 @@ func (in *Input) objectConditions(waiting, failed []string) []metav1.Condition {
 	case len(waiting)+len(failed) > 0:
 		var parts []string
 		if len(failed) > 0 {
-			parts = append(parts, "failed: "+joinNames(failed))
+			parts = append(parts, "failed: "+plan.JoinNames(failed, maxNames))
 		}
 		if len(waiting) > 0 {
-			parts = append(parts, "pending: "+joinNames(waiting))
+			parts = append(parts, "pending: "+plan.JoinNames(waiting, maxNames))
 		}
 		setFalse(v1alpha1.ReasonPoolsNotReady, strings.Join(parts, "; "), &ready)
 	}
@@ -106,13 +106,6 @@ func joinMessages(problems []plan.Problem) string {
 		messages = append(messages, p.Message)
 	}
 	return strings.Join(messages, "; ")
-}
-
-func joinNames(pools []string) string {
-	if len(pools) > maxNames {
-		return fmt.Sprintf("%s and %d more", strings.Join(pools[:maxNames], ", "), len(pools)-maxNames)
-	}
-	return strings.Join(pools, ", ")
 }
 
 // poolStatus returns the status of a pool.

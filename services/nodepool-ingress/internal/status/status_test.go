@@ -112,7 +112,7 @@ func TestWhole(t *testing.T) {
 	for i := range 12 {
 		many = append(many, fmt.Sprint(i))
 	}
-	assert.Equal(t, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more", joinNames(many))
+	assert.Equal(t, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more", plan.JoinNames(many, maxNames))
 
 	in = &Input{Object: &v1alpha1.YurtIngress{}, Now: at, Settings: plan.Settings{Notes: []string{"x has no effect"}}}
 	s = Build(in)
