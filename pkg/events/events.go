@@ -55,9 +55,7 @@ type Params struct {
 
 // Recorder writes Events.
 type Recorder struct {
-	client     kube.Clientset
-	log        *zap.Logger
-	clock      clock.PassiveClock
+	params     Params
 	source     corev1.EventSource
 	queue      chan *corev1.Event
 	correlator *record.EventCorrelator
@@ -67,8 +65,9 @@ type Recorder struct {
 // New returns a Recorder. Run starts it.
 func New(p Params) *Recorder {
 	host, _ := os.Hostname() // Events without an instance are valid
+	p.Log = p.Log.Named("events")
 	return &Recorder{
-		client: p.Client, log: p.Log.Named("events"), clock: p.Clock,
+		params:     p,
 		source:     corev1.EventSource{Component: p.Controller, Host: cmp.Or(p.Instance, host)},
 		queue:      make(chan *corev1.Event, maxQueued),
 		correlator: record.NewEventCorrelator(p.Clock),
@@ -78,7 +77,7 @@ func New(p Params) *Recorder {
 
 // Event queues an Event about an object. kind is Normal or Warning; reason is one of a fixed set. It never blocks.
 func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message string) {
-	now := metav1.NewTime(r.clock.Now())
+	now := metav1.NewTime(r.params.Clock.Now())
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),
@@ -138,7 +137,7 @@ func (r *Recorder) recordEvent(ctx context.Context, event *corev1.Event) error {
 func (r *Recorder) writeEvent(ctx context.Context, next *record.EventCorrelateResult) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	client := r.client.CoreV1().Events(next.Event.Namespace)
+	client := r.params.Client.CoreV1().Events(next.Event.Namespace)
 	if next.Event.Count > 1 {
 		written, err := client.Patch(ctx, next.Event.Name, types.StrategicMergePatchType, next.Patch, metav1.PatchOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -162,7 +161,7 @@ func (r *Recorder) reportLost(event *corev1.Event, err error) {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		level = zap.DebugLevel // the object is about to go
 	}
-	r.log.Log(level, "Dropped Event", zap.String(logging.KeyKind, event.InvolvedObject.Kind),
+	r.params.Log.Log(level, "Dropped Event", zap.String(logging.KeyKind, event.InvolvedObject.Kind),
 		zap.String(logging.KeyNamespace, event.InvolvedObject.Namespace), zap.String(logging.KeyName, event.InvolvedObject.Name),
 		zap.String(logging.KeyReason, event.Reason), zap.Error(err))
 }

@@ -52,12 +52,15 @@ type Rule struct {
 	Own         bool // only in the controller's own namespace
 }
 
+// Rules are those of one list.
+type Rules []Rule
+
 // List is the allow-list of a controller.
 type List struct {
 	Resources []Resource
-	Writes    []Rule
-	// Read kinds have no store: a get is passed on, and its answer cached.
-	Read []Rule
+	Writes    Rules
+	// Reads are of kinds without a store: a get is passed on, and its answer cached.
+	Reads Rules
 	// SecretFields are where the controller finds the names of Secrets, besides spec.tls of Ingresses and fields of custom resources.
 	SecretFields SecretFields
 	// NamespaceSetting names the setting with which the controller lists each of some namespaces alone.
@@ -130,7 +133,7 @@ var profiles = map[string]List{
 	},
 	"haproxy-ingress": {
 		Resources: slices.Concat(base, []Resource{endpoints, configMaps, namespaces, ownPods}),
-		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Reads: []Rule{readLeases},
 		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
 		SecretFields: SecretFields{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "secure-crt-secret", "secure-verify-ca-secret"},
@@ -139,7 +142,7 @@ var profiles = map[string]List{
 	},
 	"nginx-f5": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, pods}),
-		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Reads: []Rule{readLeases},
 		NamespaceSetting: "set the controller's -watch-namespace to the same namespaces",
 		SecretFields: SecretFields{
 			Annotations: []string{"basic-auth-secret", "jwt-key"},
@@ -148,7 +151,7 @@ var profiles = map[string]List{
 	},
 	"ingress-nginx": {
 		Resources: slices.Concat(base, []Resource{configMaps, namespaces, ownPods}),
-		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Read: []Rule{readLeases},
+		Writes:    []Rule{ingressStatus, events, newEvents, leases}, Reads: []Rule{readLeases},
 		NamespaceSetting: "the controller lists one namespace or all: give one to --namespaces and to its --watch-namespace, or neither",
 		SecretFields: SecretFields{
 			Annotations: []string{"auth-secret", "auth-tls-secret", "proxy-ssl-secret", "secure-verify-ca-secret"},
@@ -246,16 +249,6 @@ func isCore(group string) bool {
 	}, group)
 }
 
-// CanWrite reports whether a write may be passed on.
-func (l *List) CanWrite(group, resource, verb string, in Scope) bool {
-	return isPermitted(l.Writes, group, resource, verb, in)
-}
-
-// CanRead reports whether a get may be passed on and its answer cached.
-func (l *List) CanRead(group, resource, verb string, in Scope) bool {
-	return isPermitted(l.Read, group, resource, verb, in)
-}
-
 // Scope is the namespace of a request, relative to the controller.
 type Scope uint8
 
@@ -264,8 +257,9 @@ const (
 	OwnNamespace
 )
 
-func isPermitted(rules []Rule, group, resource, verb string, in Scope) bool {
-	return slices.ContainsFunc(rules, func(w Rule) bool {
-		return w.Group == group && w.Name == resource && slices.Contains(w.Verbs, verb) && (!w.Own || in == OwnNamespace)
+// Permit reports whether one of the rules allows a request to be passed on.
+func (r Rules) Permit(group, resource, verb string, in Scope) bool {
+	return slices.ContainsFunc(r, func(rule Rule) bool {
+		return rule.Group == group && rule.Name == resource && slices.Contains(rule.Verbs, verb) && (!rule.Own || in == OwnNamespace)
 	})
 }

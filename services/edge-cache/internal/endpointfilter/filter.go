@@ -68,7 +68,7 @@ func FilterSlice(object []byte, p Params) (Result, error) {
 	// Every pool reaches the API server, or knows that it does not.
 	isAPIServer := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
 	f := filter{params: p, nodeField: endpointNodeName, acceptAll: isAPIServer}
-	f.out = make([]byte, 0, min(len(object), 1024))
+	f.Object = make([]byte, 0, min(len(object), 1024))
 	fields := protoscan.Scan(object)
 	for fields.Next() {
 		if fields.Tag == sliceEndpoints {
@@ -78,9 +78,9 @@ func FilterSlice(object []byte, p Params) (Result, error) {
 				continue
 			}
 		}
-		f.out = append(f.out, fields.Encoding()...)
+		f.Object = append(f.Object, fields.Encoding()...)
 	}
-	return f.buildResult(), fields.Err()
+	return f.completeResult(), fields.Err()
 }
 
 // FilterEndpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
@@ -90,11 +90,11 @@ func FilterEndpoints(object []byte, p Params) (Result, error) {
 		return Result{}, err
 	}
 	f := filter{params: p, nodeField: addressNodeName, acceptAll: meta.Namespace == apiServerHomeSpace && meta.Name == apiServerService}
-	f.out = make([]byte, 0, min(len(object), 1024))
+	f.Object = make([]byte, 0, min(len(object), 1024))
 	fields := protoscan.Scan(object)
 	for fields.Next() {
 		if fields.Tag != subsets {
-			f.out = append(f.out, fields.Encoding()...)
+			f.Object = append(f.Object, fields.Encoding()...)
 			continue
 		}
 		subset, err := f.filterSubset(fields.Bytes)
@@ -102,25 +102,24 @@ func FilterEndpoints(object []byte, p Params) (Result, error) {
 			return Result{}, err
 		}
 		if subset != nil {
-			f.out = wire.AppendField(f.out, subsets, subset)
+			f.Object = wire.AppendField(f.Object, subsets, subset)
 		}
 	}
-	return f.buildResult(), fields.Err()
+	return f.completeResult(), fields.Err()
 }
 
 type filter struct {
+	Result
+
 	params    Params
 	nodeField protoscan.Tag
 	acceptAll bool
-	out       []byte
-	nodes     []uint32
-	kept      int
-	dropped   int
 }
 
-func (f *filter) buildResult() Result {
-	slices.Sort(f.nodes)
-	return Result{Object: slices.Clip(f.out), Nodes: slices.Clip(slices.Compact(f.nodes)), Kept: f.kept, Dropped: f.dropped}
+func (f *filter) completeResult() Result {
+	slices.Sort(f.Nodes)
+	f.Object, f.Nodes = slices.Clip(f.Object), slices.Clip(slices.Compact(f.Nodes))
+	return f.Result
 }
 
 // filterSubset returns the remaining part of a subset, or nil.
@@ -159,14 +158,14 @@ func (f *filter) acceptEndpoint(endpoint []byte) (bool, error) {
 	}
 	accepted := f.params.Unlocated != DropUnlocated
 	if len(node) > 0 {
-		f.nodes = append(f.nodes, HashNode(string(node)))
+		f.Nodes = append(f.Nodes, HashNode(string(node)))
 		accepted = f.params.Members.Has(string(node))
 	}
 	accepted = accepted || f.acceptAll
 	if accepted {
-		f.kept++
+		f.Kept++
 	} else {
-		f.dropped++
+		f.Dropped++
 	}
 	return accepted, nil
 }

@@ -5,6 +5,8 @@
 package references
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -94,11 +96,7 @@ func (r *Index) IsWanted(t Target) bool {
 func (r *Index) WantedTargets() []Target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	targets := make([]Target, 0, len(r.count))
-	for t := range r.count {
-		targets = append(targets, t)
-	}
-	return targets
+	return slices.Collect(maps.Keys(r.count))
 }
 
 // FindUnfollowed returns the references that do not lead to an object, with their problems. problem is asked for those that could be
