@@ -239,7 +239,7 @@ func (e encoder) writeList(to io.Writer, objects []*store.Object, listMeta metav
 	return w.Flush()
 }
 
-func (e encoder) writeProtobufList(w io.Writer, objects []*store.Object, meta wire.ListMeta) error {
+func (e encoder) writeProtobufList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {
 	size := 0
 	for _, o := range objects {
 		raw, err := e.encodeProtobuf(o.Data)
@@ -248,15 +248,19 @@ func (e encoder) writeProtobufList(w io.Writer, objects []*store.Object, meta wi
 		}
 		size += wire.ItemSize(len(raw))
 	}
-	l := wire.NewListWriter(w, meta, size)
+	if err := wire.WriteListStart(w, meta, size); err != nil {
+		return err
+	}
 	for _, o := range objects {
 		raw, err := e.encodeProtobuf(o.Data)
 		if err != nil {
 			return err
 		}
-		l.WriteItem(raw)
+		if err := wire.WriteListItem(w, raw); err != nil {
+			return err
+		}
 	}
-	return l.Close()
+	return wire.WriteListEnd(w)
 }
 
 func (e encoder) writeJSONList(w *bufio.Writer, objects []*store.Object, meta wire.ListMeta) error {

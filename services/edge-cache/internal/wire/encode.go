@@ -1,8 +1,9 @@
 package wire
 
 import (
+	"bufio"
 	"encoding/binary"
-	"io"
+	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -34,42 +35,31 @@ func appendEnvelopeEnd(b []byte) []byte {
 	return append(b, 3<<3|byte(protowire.BytesType), 0, 4<<3|byte(protowire.BytesType), 0)
 }
 
-// ListWriter writes a list item by item, in protobuf. The size of all items must be known before the first one.
-type ListWriter struct {
-	w   io.Writer
-	err error
-}
-
 // ItemSize returns the size that an item of a list adds to it.
 func ItemSize(size int) int { return sizeField(fieldItems, size) }
 
-// NewListWriter writes the start of a list whose items take itemsSize bytes: the sum of ItemSize.
-func NewListWriter(w io.Writer, m ListMeta, itemsSize int) *ListWriter {
+// WriteListStart writes the start of a list in protobuf whose items take itemsSize bytes: the sum of ItemSize.
+func WriteListStart(w *bufio.Writer, m ListMeta, itemsSize int) error {
 	meta, err := m.ListMeta.Marshal()
-	if err == nil {
-		head := AppendField(nil, fieldMetadata, meta)
-		_, err = w.Write(append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...))
+	if err != nil {
+		return fmt.Errorf("encode metadata: %w", err)
 	}
-	return &ListWriter{w: w, err: err}
+	head := AppendField(nil, fieldMetadata, meta)
+	_, err = w.Write(append(appendEnvelopeStart(nil, m.APIVersion, m.Kind, len(head)+itemsSize), head...))
+	return err
 }
 
-// WriteItem writes one item.
-func (l *ListWriter) WriteItem(item []byte) {
-	if l.err != nil {
-		return
-	}
-	head := protowire.AppendVarint(appendTag(make([]byte, 0, 12), fieldItems), uint64(len(item)))
-	if _, l.err = l.w.Write(head); l.err == nil {
-		_, l.err = l.w.Write(item)
-	}
+// WriteListItem writes one item.
+func WriteListItem(w *bufio.Writer, item []byte) error {
+	_, _ = w.Write(protowire.AppendVarint(appendTag(make([]byte, 0, 12), fieldItems), uint64(len(item)))) // the next write has the error
+	_, err := w.Write(item)
+	return err
 }
 
-// Close writes the end of the list, and returns the first error.
-func (l *ListWriter) Close() error {
-	if l.err == nil {
-		_, l.err = l.w.Write(appendEnvelopeEnd(nil))
-	}
-	return l.err
+// WriteListEnd writes the end of a list.
+func WriteListEnd(w *bufio.Writer) error {
+	_, err := w.Write(appendEnvelopeEnd(nil))
+	return err
 }
 
 // EncodeEvent returns a frame of a watch in protobuf.
