@@ -36,7 +36,7 @@ type memoryFS struct {
 // writeFile encodes batches of records.
 func writeFile(h header, keys Keys, batches ...[]Record) []byte {
 	var out bytes.Buffer
-	if !keys.isEmpty() {
+	if len(keys) > 0 {
 		h.sealed, h.keyID = true, keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, keys)
@@ -62,10 +62,10 @@ var someBatches = [][]Record{
 // FuzzFile reads any content as a log and as a snapshot: it must not panic, must not take more memory than the content justifies, and what
 // it reads must survive being written again.
 func FuzzFile(f *testing.F) {
-	keys := Keys{secrets: [][]byte{bytes.Repeat([]byte{7}, keySize)}}
-	f.Add(writeFile(newHeader(kindLog, 1), Keys{}, someBatches...))
+	keys := Keys{bytes.Repeat([]byte{7}, keySize)}
+	f.Add(writeFile(newHeader(kindLog, 1), nil, someBatches...))
 	f.Add(writeFile(newHeader(kindLog, 1), keys, someBatches...))
-	f.Add(writeFile(newHeader(kindSnapshot, 1), Keys{}, someBatches...))
+	f.Add(writeFile(newHeader(kindSnapshot, 1), nil, someBatches...))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		fs := memoryFS{content: content, names: []string{logName(1), snapshotName(1), logName(2)}}
@@ -121,7 +121,7 @@ func FuzzRecords(f *testing.F) {
 
 // TestDamagedLength claims 16 MiB in a small file: the reader does not allocate them.
 func TestDamagedLength(t *testing.T) {
-	content := writeFile(newHeader(kindLog, 1), Keys{}, someBatches...)
+	content := writeFile(newHeader(kindLog, 1), nil, someBatches...)
 	content[headerSize+6] = 0xff // the third byte of the length
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -135,8 +135,8 @@ func TestDamagedLength(t *testing.T) {
 // TestStaleFrames puts frames of another file with the same generation behind a header, as a disk that reuses blocks can.
 func TestStaleFrames(t *testing.T) {
 	t.Parallel()
-	one := writeFile(newHeader(kindLog, 1), Keys{}, someBatches...)
-	other := writeFile(newHeader(kindLog, 1), Keys{}, someBatches...)
+	one := writeFile(newHeader(kindLog, 1), nil, someBatches...)
+	other := writeFile(newHeader(kindLog, 1), nil, someBatches...)
 	mixed := append(bytes.Clone(one[:headerSize]), other[headerSize:]...)
 	j, err := Open(memoryFS{content: mixed, names: []string{logName(1)}}, Options{})
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestStaleFrames(t *testing.T) {
 // TestLaterVersion is a directory of a later release, after a roll-back: the cache starts empty.
 func TestLaterVersion(t *testing.T) {
 	t.Parallel()
-	content := writeFile(newHeader(kindLog, 1), Keys{}, someBatches...)
+	content := writeFile(newHeader(kindLog, 1), nil, someBatches...)
 	content[8]++
 	binary.LittleEndian.PutUint32(content[64:], crc32.Checksum(content[:64], crcTable))
 	j, err := Open(memoryFS{content: content, names: []string{logName(1)}}, Options{})

@@ -25,27 +25,25 @@ const (
 type keyID [8]byte
 
 // Keys are the encryption keys of a journal. The first one encrypts; all of them decrypt, so that keys can be rotated.
-type Keys struct {
-	secrets [][]byte
-}
+type Keys [][]byte
 
 // ReadKeys reads a key file: one key a line, 32 bytes in base64. `head -c 32 /dev/urandom | base64` makes one.
 func ReadKeys(path string) (Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Keys{}, fmt.Errorf("read encryption keys: %w", err)
+		return nil, fmt.Errorf("read encryption keys: %w", err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
-		return Keys{}, fmt.Errorf("read encryption keys: %w", err)
+		return nil, fmt.Errorf("read encryption keys: %w", err)
 	}
 	if len(content) > maxKeyFile {
-		return Keys{}, fmt.Errorf("read encryption keys: %s has more than %d bytes", path, maxKeyFile)
+		return nil, fmt.Errorf("read encryption keys: %s has more than %d bytes", path, maxKeyFile)
 	}
 	keys, err := parseKeys(content)
 	if err != nil {
-		return Keys{}, fmt.Errorf("read encryption keys from %s: %w", path, err)
+		return nil, fmt.Errorf("read encryption keys from %s: %w", path, err)
 	}
 	return keys, nil
 }
@@ -61,23 +59,21 @@ func parseKeys(content []byte) (Keys, error) {
 		secret := make([]byte, base64.StdEncoding.DecodedLen(len(line)))
 		n, err := base64.StdEncoding.Decode(secret, line)
 		if err != nil || n != keySize {
-			return Keys{}, fmt.Errorf("line %d is not %d bytes in base64", number+1, keySize)
+			return nil, fmt.Errorf("line %d is not %d bytes in base64", number+1, keySize)
 		}
-		if len(keys.secrets) == maxKeys {
-			return Keys{}, fmt.Errorf("more than %d keys", maxKeys)
+		if len(keys) == maxKeys {
+			return nil, fmt.Errorf("more than %d keys", maxKeys)
 		}
-		keys.secrets = append(keys.secrets, secret[:n])
+		keys = append(keys, secret[:n])
 	}
-	if len(keys.secrets) == 0 {
-		return Keys{}, fmt.Errorf("no key: expected a line of %d bytes in base64", keySize)
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no key: expected a line of %d bytes in base64", keySize)
 	}
 	return keys, nil
 }
 
-func (k Keys) isEmpty() bool { return len(k.secrets) == 0 }
-
 // currentID returns the ID of the key that encrypts.
-func (k Keys) currentID() keyID { return deriveKeyID(k.secrets[0]) }
+func (k Keys) currentID() keyID { return deriveKeyID(k[0]) }
 
 func deriveKeyID(secret []byte) keyID {
 	var id keyID
@@ -95,7 +91,7 @@ func deriveKey(secret, salt []byte, info string, size int) []byte {
 
 // fileCipher returns the cipher of a file.
 func (k Keys) fileCipher(h *header) (cipher.AEAD, error) {
-	for _, secret := range k.secrets {
+	for _, secret := range k {
 		if deriveKeyID(secret) != h.keyID {
 			continue
 		}

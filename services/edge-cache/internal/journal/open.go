@@ -151,7 +151,7 @@ func (j *Journal) findState() error {
 
 // isOutdated means that a file has not the encryption that is configured now.
 func (j *Journal) isOutdated(h header) bool {
-	if j.options.Keys.isEmpty() {
+	if len(j.options.Keys) == 0 {
 		return h.sealed
 	}
 	return !h.sealed || h.keyID != j.options.Keys.currentID()

@@ -20,7 +20,7 @@ const maxIdleBuffer = targetFrame + 256<<10
 
 // createFile creates a file with its header.
 func (j *Journal) createFile(name string, h header) (*writer, error) {
-	if !j.options.Keys.isEmpty() {
+	if len(j.options.Keys) > 0 {
 		h.sealed, h.keyID = true, j.options.Keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, j.options.Keys)

@@ -209,16 +209,11 @@ func (p *Pool) claimPool(in *Input) *Problem {
 
 // compareLive finds the Deployment of the pool, and objects that are no longer wanted.
 func (p *Pool) compareLive(objects, live []Object, wanted sets.Set[Key]) {
-	var deployment *unstructured.Unstructured
-	find := func(objects []Object, found func(*Object) bool) {
-		if i := slices.IndexFunc(objects, func(l Object) bool { return l.Resource == Deployments && found(&l) }); i >= 0 {
-			deployment = objects[i].Object
+	deployment := FindObject(objects, Key{Resource: Deployments, Name: p.Workload})
+	if p.Workload == "" {
+		if i := slices.IndexFunc(live, func(l Object) bool { return l.Resource == Deployments && !wanted.Has(l.Key()) }); i >= 0 {
+			deployment = live[i].Object
 		}
-	}
-	if p.Workload != "" {
-		find(objects, func(l *Object) bool { return l.Object.GetName() == p.Workload })
-	} else {
-		find(live, func(l *Object) bool { return !wanted.Has(l.Key()) })
 	}
 	p.Before = EvaluateReadiness(deployment)
 	if p.Problem != nil {
