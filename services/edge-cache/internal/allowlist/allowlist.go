@@ -257,8 +257,8 @@ const (
 	OwnNamespace
 )
 
-// Permit reports whether one of the rules allows a request to be passed on.
-func (r Rules) Permit(group, resource, verb string, in Scope) bool {
+// AllowsRequest reports whether one of the rules allows a request to be passed on.
+func (r Rules) AllowsRequest(group, resource, verb string, in Scope) bool {
 	return slices.ContainsFunc(r, func(rule Rule) bool {
 		return rule.Group == group && rule.Name == resource && slices.Contains(rule.Verbs, verb) && (!rule.Own || in == OwnNamespace)
 	})

@@ -37,8 +37,8 @@ func TestProfilesAllowWhatTheyList(t *testing.T) {
 		list, err := ForProfile(name, []string{"v1/configmaps@own"})
 		require.NoError(t, err)
 		for _, verb := range []string{"create", "update", "patch", "delete", "get"} {
-			assert.False(t, list.Writes.Permit("", "secrets", verb, OwnNamespace), "%s may %s Secrets", name, verb)
-			assert.False(t, list.Writes.Permit("coordination.k8s.io", "leases", verb, OtherNamespace), "%s may %s Leases elsewhere", name, verb)
+			assert.False(t, list.Writes.AllowsRequest("", "secrets", verb, OwnNamespace), "%s may %s Secrets", name, verb)
+			assert.False(t, list.Writes.AllowsRequest("coordination.k8s.io", "leases", verb, OtherNamespace), "%s may %s Leases elsewhere", name, verb)
 		}
 		assert.Contains(t, list.Resources, nodes, name)
 		assert.Contains(t, list.Resources, configMaps, name)
@@ -55,10 +55,10 @@ func TestWritable(t *testing.T) {
 	t.Parallel()
 	list, err := ForProfile("ingress-nginx", nil)
 	require.NoError(t, err)
-	assert.True(t, list.Writes.Permit("networking.k8s.io", "ingresses/status", "patch", OtherNamespace))
-	assert.False(t, list.Writes.Permit("networking.k8s.io", "ingresses", "patch", OtherNamespace))
-	assert.False(t, list.Writes.Permit("networking.k8s.io", "ingresses/status", "delete", OtherNamespace))
-	assert.True(t, list.Writes.Permit("coordination.k8s.io", "leases", "update", OwnNamespace))
-	assert.True(t, list.Reads.Permit("coordination.k8s.io", "leases", "get", OwnNamespace))
-	assert.False(t, list.Reads.Permit("coordination.k8s.io", "leases", "get", OtherNamespace))
+	assert.True(t, list.Writes.AllowsRequest("networking.k8s.io", "ingresses/status", "patch", OtherNamespace))
+	assert.False(t, list.Writes.AllowsRequest("networking.k8s.io", "ingresses", "patch", OtherNamespace))
+	assert.False(t, list.Writes.AllowsRequest("networking.k8s.io", "ingresses/status", "delete", OtherNamespace))
+	assert.True(t, list.Writes.AllowsRequest("coordination.k8s.io", "leases", "update", OwnNamespace))
+	assert.True(t, list.Reads.AllowsRequest("coordination.k8s.io", "leases", "get", OwnNamespace))
+	assert.False(t, list.Reads.AllowsRequest("coordination.k8s.io", "leases", "get", OtherNamespace))
 }

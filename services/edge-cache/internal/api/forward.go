@@ -40,7 +40,7 @@ func (s *Server) acquireBuffer(ctx context.Context) (release func(), err error) 
 
 // forwardWrite passes on a write.
 func (s *Server) forwardWrite(w http.ResponseWriter, r *http.Request, req request) error {
-	if !s.params.Allow.Writes.Permit(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)) {
+	if !s.params.Allow.Writes.AllowsRequest(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)) {
 		return s.notAllowedError(req)
 	}
 	if !s.params.Backend.IsOnline() {

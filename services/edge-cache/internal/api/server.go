@@ -173,7 +173,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, req reques
 		return s.forwardWrite(w, r, req)
 	case req.subresource == "" && s.stores[req.resourcePath()] != nil:
 		return s.serveStored(w, r, req)
-	case req.verb == "get" && s.params.Allow.Reads.Permit(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)):
+	case req.verb == "get" && s.params.Allow.Reads.AllowsRequest(req.group, req.withSubresource(), req.verb, s.namespaceScope(req)):
 		return s.serveThroughCache(w, r, req)
 	}
 	return s.notAllowedError(req)

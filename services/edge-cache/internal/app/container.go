@@ -204,7 +204,7 @@ type httpParts struct {
 }
 
 func newHTTPServer(p httpParts) *httpserver.Server {
-	metrics.RegisterStores(p.Registry, p.Mirror.Stores())
+	metrics.RegisterStores(p.Registry, p.Mirror.AllStores())
 	metrics.RegisterDurability(p.Registry, p.State.Status, p.Adjuster.HeldEndpoints, p.Adjuster.ReplacedAddresses)
 	return httpserver.New(httpserver.Params{
 		Options: p.Config.HTTP, Log: p.Log, Gatherer: p.Registry,

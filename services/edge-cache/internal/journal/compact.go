@@ -73,7 +73,8 @@ func (j *Journal) compactionDue() bool {
 	if j.writer != nil {
 		size += j.writer.size
 	}
-	return j.status.Degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs || size > max(j.options.CompactBytes, j.base.size)
+	return j.status.Degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs ||
+		size > max(j.options.CompactBytes, j.base.size)
 }
 
 // writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.

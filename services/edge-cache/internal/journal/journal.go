@@ -64,10 +64,10 @@ type Record struct {
 	Value []byte
 }
 
-// Source yields the whole state as records with values. The journal calls it from a goroutine of its own, beside calls of Append. Every value must
-// have been appended before, and must be at least as new as the last Append that returned before the call. Values of different keys need
-// not be of one moment: the log since the beginning of the call is replayed on top. Source must not call the journal. It returns the error
-// of yield.
+// Source yields the whole state as records with values. The journal calls it from a goroutine of its own, beside calls of Append. Every
+// value must have been appended before, and must be at least as new as the last Append that returned before the call. Values of different
+// keys need not be of one moment: the log since the beginning of the call is replayed on top. Source must not call the journal. It returns
+// the error of yield.
 type Source func(yield func(Record) error) error
 
 // Options are settings of a journal. The zero value of a field means the value in its comment.

@@ -61,8 +61,8 @@ type Mirror struct {
 	nodes     *nodepool.Changes
 	freshness *nodeFreshness
 	fetches   chan references.Target // objects that a projection wants now
-	// These belong to the goroutine that fetches: objects that were not found when they were wanted, whose creation is an event, or that could
-	// not be read; references that were logged.
+	// These belong to the goroutine that fetches: objects that did not exist when they were wanted, whose creation is an event, or that
+	// could not be read; references that were logged.
 	unfetched map[references.Target]references.Problem
 	reported  map[references.Reference]bool
 }
@@ -300,8 +300,8 @@ func (m *Mirror) ServedStores() []api.ServedStore {
 	return served
 }
 
-// Stores returns all stores.
-func (m *Mirror) Stores() []*store.Store { return slices.Collect(maps.Values(m.byID)) }
+// AllStores returns all stores, in any order.
+func (m *Mirror) AllStores() []*store.Store { return slices.Collect(maps.Values(m.byID)) }
 
 // CheckSynced returns an error that names the stores that have neither listed nor restored their objects. Custom kinds may not exist.
 func (m *Mirror) CheckSynced() error {

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/store"
 )
 
-// Projections decide what the ingress controller sees: the endpoints of the pool, and the Secrets that its objects name. A projection is pure
-// CPU work: it runs with the lock of its store.
+// Projections decide what the ingress controller sees: the endpoints of the pool, and the Secrets that its objects name. A projection is
+// pure CPU work: it runs with the lock of its store.
 
 // projectSlice returns the projection of EndpointSlices.
 func (m *Mirror) projectSlice(key string, object []byte) ([]byte, []uint32, bool, error) {

@@ -142,7 +142,9 @@ func (r *Replacement) wentBack(rv uint64) bool {
 // reader whose connection ends between them.
 func (r *Replacement) planChanges(rv uint64) ([]change, error) {
 	s := r.store
-	pending := slices.SortedFunc(maps.Values(r.pending), func(a, b *incoming) int { return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key)) })
+	pending := slices.SortedFunc(maps.Values(r.pending), func(a, b *incoming) int {
+		return cmp.Or(cmp.Compare(a.rv, b.rv), cmp.Compare(a.key, b.key))
+	})
 	changes := make([]change, 0, len(pending))
 	for _, in := range pending {
 		c, err := s.planChange(in)

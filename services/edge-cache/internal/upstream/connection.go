@@ -143,8 +143,8 @@ func (c *Connection) setOnline() {
 	c.params.Log.Info("API server is online")
 }
 
-// setOffline ends all requests: those on a dead connection would wait for their time limits, and not use a new connection. It is called with
-// the lock.
+// setOffline ends all requests: those on a dead connection would wait for their time limits, and not use a new connection. It is called
+// with the lock.
 func (c *Connection) setOffline(cause error) {
 	c.cancelRequests()
 	c.requestContext, c.cancelRequests = context.WithCancel(context.Background())

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -325,7 +324,8 @@ func (r *Reflector) readList(
 		return meta, 0, err
 	}
 	defer response.Body.Close()
-	if meta, err = wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: item}); err != nil {
+	meta, err = wire.ReadList(response.Body, wire.ListParams{Format: r.params.Store.Format(), MaxItem: maxObject, Item: item})
+	if err != nil {
 		return meta, 0, err
 	}
 	if rv, err = wire.ParseRV(meta.ResourceVersion); err != nil {
@@ -397,11 +397,4 @@ func (r *Reflector) commitReplacement(ctx context.Context, replacement *store.Re
 	}
 	r.params.Log.Debug("Listed", zap.Int("objects", count), zap.Uint64("resourceVersion", rv))
 	return nil
-}
-
-func watchQuery(q url.Values) url.Values {
-	q.Set("watch", "true")
-	q.Set("allowWatchBookmarks", "true")
-	q.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(300)))
-	return q
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,13 @@ import (
 	"fairlead.dev/services/edge-cache/internal/store"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
+
+func watchQuery(q url.Values) url.Values {
+	q.Set("watch", "true")
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(300)))
+	return q
+}
 
 // watchList replaces the content of the store by a stream of all objects, and goes on with the events after them.
 func (r *Reflector) watchList(ctx context.Context) error {
