@@ -217,7 +217,8 @@ func (o *OptionalInformer) isServed(ctx context.Context) (bool, error) {
 func (o *OptionalInformer) handleOutage(ctx context.Context, err error) time.Duration {
 	o.absences = 0
 	if o.retry == nil {
-		o.retry = &wait.Backoff{Duration: min(firstRetry, o.params.PollInterval), Factor: 2, Jitter: pollJitter, Steps: 32, Cap: o.params.PollInterval}
+		longest := o.params.PollInterval
+		o.retry = &wait.Backoff{Duration: min(firstRetry, longest), Factor: 2, Jitter: pollJitter, Steps: 32, Cap: longest}
 		if ctx.Err() == nil {
 			o.log.Warn("Discovery failed, kept the previous state of the kind", zap.Error(err))
 		}

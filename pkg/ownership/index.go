@@ -109,7 +109,7 @@ func (b *bucket) removeFromBucket(a *ask) {
 	delete(b.unordered, a)
 }
 
-// eachConflictInBucket calls f with each claim of another owner that conflicts with a. The table in the package comment lists the conflicts.
+// eachConflictInBucket calls f with each claim of another owner that conflicts with a, by the table in the package comment.
 func (b *bucket) eachConflictInBucket(a *ask, r relation, f func(*ask)) {
 	switch {
 	case b == nil:

@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/edge-cache/internal/journal"
 )
 
-// RegisterDurability registers the state of the journal, and the numbers of held endpoints and of replaced addresses. They are measured when
-// Prometheus asks.
+// RegisterDurability registers the state of the journal, and the numbers of held endpoints and of replaced addresses. They are measured
+// when Prometheus asks.
 func RegisterDurability(r prometheus.Registerer, status func() journal.Status, held, replaced func() int) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fairlead_edgecache_" + name, Help: help}, value))

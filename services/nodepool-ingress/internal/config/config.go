@@ -83,7 +83,8 @@ func (p *Policy) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.DefaultProfile, "default-profile", p.DefaultProfile,
 		"Profile of a YurtIngress without spec.profile: "+strings.Join(v1alpha1.Profiles(), ", ")+".")
 	fs.StringSliceVar(&p.Profiles, "allowed-profiles", p.Profiles, "Profiles that a YurtIngress may use. Each needs its ClusterRoles.")
-	fs.StringToStringVar(&p.Install.Images, "images", p.Install.Images, "Images of profiles, as profile=image, that replace the built-in ones.")
+	fs.StringToStringVar(&p.Install.Images, "images", p.Install.Images,
+		"Images of profiles, as profile=image, that replace the built-in ones.")
 	fs.StringSliceVar(&p.AllowedImages, "allowed-images", p.AllowedImages,
 		"Repositories of images that a YurtIngress may name. An entry that ends with a slash permits all repositories below it. "+
 			"Empty: none.")
@@ -249,5 +250,7 @@ func (p *Policy) parseRanges() (plan.Policy, error) {
 
 // InformerOptions returns the options of package informers.
 func (p *Policy) InformerOptions() informers.Options {
-	return informers.Options{Namespace: p.Install.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik)}
+	return informers.Options{
+		Namespace: p.Install.Namespace, LabelKeys: p.LabelKeys, Traefik: slices.Contains(p.Profiles, v1alpha1.ProfileTraefik),
+	}
 }

@@ -68,7 +68,8 @@ func (p *pass) applyPools(ctx context.Context) {
 	for i := range p.plan.Pools {
 		pool := &p.plan.Pools[i]
 		results[i] = status.Pool{
-			Plan: pool, Readiness: pool.Before, Addresses: addressesOf(plan.FindObject(p.live, plan.Key{Resource: plan.Services, Name: pool.Service})),
+			Plan: pool, Readiness: pool.Before,
+			Addresses: addressesOf(plan.FindObject(p.live, plan.Key{Resource: plan.Services, Name: pool.Service})),
 		}
 		switch {
 		case !pool.CanChange():

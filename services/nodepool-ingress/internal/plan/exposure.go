@@ -71,11 +71,7 @@ func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	onNode := e.Type == v1alpha1.ExposureHostPort || e.Type == v1alpha1.ExposureHostNetwork
 	if onNode {
 		e.HTTPPort, e.HTTPSPort = cmp.Or(e.HTTPPort, 80), cmp.Or(e.HTTPSPort, 443)
-		for _, port := range []int32{e.HTTPPort, e.HTTPSPort} {
-			if !policy.allowsHostPort(port) {
-				found.addForbidden("exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
-			}
-		}
+		checkHostPorts(found, policy, e.HTTPPort, e.HTTPSPort)
 	}
 	if (e.HTTPPort != 0 || e.HTTPSPort != 0) && !onNode && e.Type != v1alpha1.ExposureNodePort {
 		found.addInvalid("exposure %s has no httpPort and no httpsPort", e.Type)
@@ -85,6 +81,14 @@ func checkPorts(found *problems, e *v1alpha1.Exposure, policy *Policy) {
 	}
 	if e.HTTPPort != 0 && e.HTTPPort == e.HTTPSPort {
 		found.addInvalid("exposure: httpPort and httpsPort are both %d", e.HTTPPort)
+	}
+}
+
+func checkHostPorts(found *problems, policy *Policy, ports ...int32) {
+	for _, port := range ports {
+		if !policy.allowsHostPort(port) {
+			found.addForbidden("exposure: port %d of the nodes is not allowed: add it to --allowed-host-ports of the operator", port)
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ const (
 	maxDocuments = 16
 )
 
-// manifest is a controller from the documents of a custom manifest: the decisions that a built-in profile makes in code. Everything else comes
-// from the YurtIngress and from the builder, as with built-in profiles.
+// manifest is a controller from the documents of a custom manifest: the decisions that a built-in profile makes in code. Everything else
+// comes from the YurtIngress and from the builder, as with built-in profiles.
 type manifest struct {
 	controller
 

@@ -24,8 +24,8 @@ func documentOf(fields fieldSet) fieldSet {
 	return fields
 }
 
-// podFields omits fields that would let a manifest leave its pod, its pool or its ServiceAccount: volumes of nodes and of Secrets, namespaces
-// of the node, other accounts, privileges, other nodes.
+// podFields omits fields that would let a manifest leave its pod, its pool or its ServiceAccount: volumes of nodes and of Secrets,
+// namespaces of the node, other accounts, privileges, other nodes.
 var podFields = fieldSet{
 	"containers": containerFields, "initContainers": containerFields, "terminationGracePeriodSeconds": nil,
 	"volumes":         {"name": nil, "emptyDir": {}, "configMap": {}}, // the ConfigMap is that of the manifest
