@@ -84,7 +84,8 @@ func (r *Recorder) Event(about *corev1.ObjectReference, kind, reason, message st
 			Name:      util.GenerateEventName(about.Name, now.UnixNano()),
 		},
 		InvolvedObject: *about, Type: kind, Reason: reason, Message: conditions.TruncateMessage(message, maxMessage), Count: 1,
-		FirstTimestamp: now, LastTimestamp: now, Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
+		FirstTimestamp: now, LastTimestamp: now,
+		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
 	}
 	select {
 	case r.queue <- event:

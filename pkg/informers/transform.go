@@ -17,6 +17,7 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 		}
 		typed := new(T)
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
+			//nolint:nilerr // its identity is enough
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 			}}, nil
