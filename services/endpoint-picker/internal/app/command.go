@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,6 +41,7 @@ func NewCommand(args []string, out, log io.Writer) *cobra.Command {
 	root.Args = noArguments
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(service.FlagError(cmd.Flags(), err)) })
 	root.Flags().SortFlags = false
+	root.Example = "  endpoint-picker --servers=http://10.0.0.1:8000,http://10.0.0.2:8000 --proxy-bind-address=:8080"
 	root.Flags().Bool("version", false, "Print the version and exit.")
 	root.AddCommand(newReplay())
 	root.SetArgs(config.DoubleDashes(root.Flags(), args))
@@ -50,6 +52,9 @@ func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		if args[0] == "true" || args[0] == "false" {
 			return usageError(fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0]))
+		}
+		if strings.Contains(args[0], "://") {
+			return usageError(fmt.Errorf("unexpected argument %q: --servers takes all URLs with commas between them, and no spaces", args[0]))
 		}
 		return usageError(fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0]))
 	}

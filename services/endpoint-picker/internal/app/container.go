@@ -221,7 +221,7 @@ func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
 	listener := grpcserver.New(grpcserver.Params{
-		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Ledger: p.Ledger, Options: options.ServerOptions(),
+		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Closed: cfg.GRPC.Closed, Ledger: p.Ledger, Options: options.ServerOptions(),
 		MessageTimeout: replyTimeout, SendTimeout: replyTimeout, Register: s.Register,
 	})
 	metrics.RegisterGateways(p.Registry, listener.GatewayStats)
@@ -239,9 +239,10 @@ const (
 
 func newHealthListener(cfg *config.Config, log *zap.Logger, h *grpcserver.HealthServer) healthListener {
 	return healthListener{grpcserver.New(grpcserver.Params{
-		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Register: h.Register,
-		Options: grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
-		Ledger:  limits.NewLedger(limits.Limits{Connections: grpcserver.MaxConnections, Streams: maxHealthStreams, Bytes: maxHealthBytes}),
+		Log: log.Named("grpc"), Flag: config.FlagGRPCHealthPort, Port: cfg.GRPC.HealthPort, Closed: cfg.GRPC.HealthClosed,
+		Register: h.Register,
+		Options:  grpcserver.Options{MaxReceive: maxHealthMessage}.ServerOptions(),
+		Ledger:   limits.NewLedger(limits.Limits{Connections: grpcserver.MaxConnections, Streams: maxHealthStreams, Bytes: maxHealthBytes}),
 	})}
 }
 

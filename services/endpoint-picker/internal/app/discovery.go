@@ -25,9 +25,9 @@ type clients struct {
 	config *rest.Config
 }
 
-// newClients creates no client, and reads no kubeconfig, when a file contains the endpoints.
+// newClients creates no client, and reads no kubeconfig, when the endpoints come from a file or from URLs.
 func newClients(cfg *config.Config) (*clients, error) {
-	if cfg.Pool.File != "" {
+	if cfg.Pool.IsLocal() {
 		return &clients{}, nil
 	}
 	restConfig, err := cfg.Kube.RESTConfig(userAgent())

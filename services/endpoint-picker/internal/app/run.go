@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"sync"
 	"time"
 
@@ -33,12 +35,29 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		p.closeListeners()
 		return err
 	}
-	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()))
+	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()),
+		zap.String("debugPage", p.debugPageURL()))
 	if err := p.runParts(ctx); err != nil {
 		return err
 	}
 	log.Info("Stopped")
 	return nil
+}
+
+// debugPageURL returns where a browser on this host finds the debug page, empty without a metrics address.
+func (p *parts) debugPageURL() string {
+	host, port, err := net.SplitHostPort(p.HTTP.MetricsAddress())
+	if err != nil {
+		return ""
+	}
+	page := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/debug/pools.html"}
+	if ip := net.ParseIP(host); ip.IsUnspecified() {
+		page.Host = net.JoinHostPort("localhost", port)
+	}
+	if p.Config.Metrics.CertDir != "" {
+		page.Scheme = "https"
+	}
+	return page.String()
 }
 
 // openListeners opens all ports before any part starts, so that a port in use is an error at start.

@@ -90,8 +90,10 @@ type Config struct {
 type GRPC struct {
 	Port       int
 	HealthPort int
-	Secure     bool
-	CertPath   string
+	// Closed and HealthClosed close these ports, which nobody has asked for.
+	Closed, HealthClosed bool
+	Secure               bool
+	CertPath             string
 	// ClientCAFile contains the authorities of required client certificates, and ClientNames the accepted names.
 	ClientCAFile string
 	ClientNames  []string
@@ -159,20 +161,28 @@ func Default() *Config {
 // Complete applies what depends on several flags, after they were parsed. It returns all problems with their fixes.
 func (c *Config) Complete(fs *pflag.FlagSet) error {
 	c.Pool.addNamespaces()
+	if servers := &c.Pool.Servers; fs.Changed(flagServers) && len(servers.URLs) == 0 {
+		servers.URLs = []string{""} // a URL that is missing
+	}
 	c.Metrics.flagGiven = fs.Changed(flagMetricsAuth)
-	if c.Pool.File != "" && !c.Metrics.flagGiven {
+	if c.Pool.IsLocal() && !c.Metrics.flagGiven {
 		c.Metrics.Auth = false // no API server to ask
 	}
-	return errors.Join(c.applyUpstreamFlags(fs), c.Validate())
+	if len(c.Pool.Servers.URLs) > 0 && (c.Proxy.Address != "" || c.Decision.IsEnabled()) {
+		c.GRPC.closeUnasked(fs)
+	}
+	return errors.Join(c.applyUpstreamFlags(fs), c.Pool.Servers.validateSourceFlags(fs), c.Validate())
 }
 
 // AddFlags binds the configuration to its flags.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	c.Logging.AddFlags(fs)
-	c.Kube.AddFlags(fs)
-	c.HTTP.AddFlags(fs)
-
+	c.Pool.Servers.addFlags(fs)
+	c.Proxy.addFlags(fs)
 	c.Pool.addFlags(fs)
+
+	c.Logging.AddFlags(fs)
+	c.HTTP.AddFlags(fs)
+	c.Kube.AddFlags(fs)
 
 	fs.IntVar(&c.GRPC.Port, FlagGRPCPort, c.GRPC.Port, "Port of the ext_proc server, for gateways. 0: any free port.")
 	fs.IntVar(&c.GRPC.HealthPort, FlagGRPCHealthPort, c.GRPC.HealthPort, "Port of the gRPC health server. 0: any free port.")
@@ -187,7 +197,6 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 			"them is enough.")
 
 	c.ExtProc.addFlags(fs)
-	c.Proxy.addFlags(fs)
 
 	addScrapingFlags(fs, &c.Scraping)
 	addSourceFlags(fs)

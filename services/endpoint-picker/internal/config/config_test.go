@@ -87,7 +87,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		give []string
 		want string
 	}{
-		{name: "no pool", want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file"},
+		{name: "no pool", want: "--pool-name is missing: give the name of the InferencePool to serve, or else --servers, --endpoint-selector or --endpoints-file"},
 		{name: "no namespace", give: []string{"--pool-name=p", "--pool-namespace="}, want: "--pool-namespace is empty: give the namespace of the InferencePool or the pods, or leave the flag out"},
 		{name: "no pools at most", give: []string{"--picker-service=p", "--max-pools=0"}, want: "--max-pools is 0: give a number from 1 to 1000"},
 		{name: "too many pools", give: []string{"--picker-service=p", "--max-pools=1001"}, want: "--max-pools is 1001: give a number from 1 to 1000"},
@@ -137,7 +137,7 @@ func TestParseSaysWhatIsWrongAndHowToMendIt(t *testing.T) {
 		{name: "key without ConfigMap", give: []string{"--pool-name=p", "--config-map-key=k"}, want: "--config-map-key has no effect without --config-map: leave it out"},
 		{name: "ConfigMap without name", give: []string{"--pool-name=p", "--config-map=ns/"}, want: `--config-map: "ns/" is not namespace/name`},
 		{name: "ConfigMap of too many parts", give: []string{"--pool-name=p", "--config-map=a/b/c"}, want: `--config-map: "a/b/c" is not namespace/name`},
-		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file\n--drain-delay -1s is negative: give 0 for no delay"},
+		{name: "two at once", give: []string{"--grpc-port=0", "--drain-delay=-1s"}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --servers, --endpoint-selector or --endpoints-file\n--drain-delay -1s is negative: give 0 for no delay"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,8 +36,11 @@ const maxPools = 1000
 // defaultMaxPools bounds what people who may create InferencePools take of the picker: each pool reads the metrics of its pods.
 const defaultMaxPools = 64
 
+// localTitle is the name of a pool without a cluster, as in metrics: wherever its servers are listed, its series stay the same.
+const localTitle = "servers"
+
 // Pool names the source of endpoints: exactly one of an InferencePool, several of them, those that refer to a Service, a
-// selector of pods, and a file.
+// selector of pods, a file, and URLs.
 type Pool struct {
 	Group       string
 	Name        cache.ObjectName // the name is empty for the other sources
@@ -49,13 +52,14 @@ type Pool struct {
 	File        string           // of endpoints, without a cluster
 	Once        bool             // read the file at the start only
 	Discovered  bool             // the configuration of the plugins names the file, not a flag
+	Servers     Servers          // without a cluster
 }
 
 // String describes the pool for people.
 func (p Pool) String() string {
 	switch {
-	case p.File != "":
-		return p.File
+	case p.IsLocal():
+		return localTitle
 	case p.Selector.Selector != nil:
 		return p.Name.Namespace + "/" + p.Selector.String()
 	case len(p.Names) > 0:
@@ -72,8 +76,8 @@ func defaultPool() Pool {
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Name.Name, flagPoolName, p.Name.Name,
-		"Name of the InferencePool. Exactly one of --pool-name, --"+flagPool+", --"+flagPickerService+", --"+flagSelector+" and --"+
-			flagEndpointsFile+" is required.")
+		"Name of the InferencePool. Exactly one of --"+flagServers+", --pool-name, --"+flagPool+", --"+flagPickerService+", --"+
+			flagSelector+" and --"+flagEndpointsFile+" is required.")
 	fs.StringVar(&p.Name.Namespace, flagPoolNamespace, p.Name.Namespace,
 		"Namespace of the InferencePool and its pods. Defaults to $NAMESPACE, then to default.")
 	fs.StringVar(&p.Group, flagPoolGroup, p.Group, "API group of the InferencePool.")
@@ -93,8 +97,11 @@ func (p *Pool) addFlags(fs *pflag.FlagSet) {
 
 // HasSource reports whether the flags name a source of endpoints.
 func (p *Pool) HasSource() bool {
-	return p.Name.Name != "" || p.IsMultiPool() || p.Selector.Selector != nil || p.File != ""
+	return p.Name.Name != "" || p.IsMultiPool() || p.Selector.Selector != nil || p.IsLocal()
 }
+
+// IsLocal reports whether the endpoints come from a file or from URLs, without a cluster.
+func (p *Pool) IsLocal() bool { return p.File != "" || len(p.Servers.URLs) > 0 }
 
 // IsMultiPool reports whether the picker serves the pools that streams select.
 func (p *Pool) IsMultiPool() bool { return len(p.Names) > 0 || p.Service.Name != "" }
@@ -123,7 +130,7 @@ func (p *Pool) validateFlags(plugins Plugins) error {
 	for _, flag := range []struct {
 		flag  string
 		given bool
-	}{{flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""},
+	}{{flagServers, len(p.Servers.URLs) > 0}, {flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""},
 		{flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
 		if flag.given {
 			given = append(given, "--"+flag.flag)
@@ -132,21 +139,22 @@ func (p *Pool) validateFlags(plugins Plugins) error {
 	if len(given) == 0 && plugins.AtStart() {
 		return nil
 	}
-	return p.validateGiven(given)
+	_, err := p.Servers.Parse()
+	return errors.Join(p.validateGiven(given), err)
 }
 
 func (p *Pool) validateGiven(given []string) error {
 	switch {
 	case len(given) == 0:
-		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s or --%s", flagPoolName, flagSelector,
-			flagEndpointsFile)
+		return fmt.Errorf("--%s is missing: give the name of the InferencePool to serve, or else --%s, --%s or --%s", flagPoolName,
+			flagServers, flagSelector, flagEndpointsFile)
 	case len(given) > 1:
 		return fmt.Errorf("%s are mutually exclusive: give only one of them", strings.Join(given, " and "))
 	case p.Selector.Selector != nil && len(p.TargetPorts) == 0:
 		return fmt.Errorf("--%s is missing: give the ports of the pods that --%s selects", flagTargetPorts, flagSelector)
 	case p.Selector.Selector == nil && len(p.TargetPorts) > 0:
 		return fmt.Errorf("--%s has no effect with %s, which sets the ports: leave it out", flagTargetPorts, given[0])
-	case p.File == "" && p.Name.Namespace == "":
+	case !p.IsLocal() && p.Name.Namespace == "":
 		return fmt.Errorf("--%s is empty: give the namespace of the InferencePool or the pods, or leave the flag out", flagPoolNamespace)
 	case p.repeatedName() != "":
 		return fmt.Errorf("--%s %s is given twice: leave one of them out", flagPool, p.repeatedName())

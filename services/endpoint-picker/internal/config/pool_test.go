@@ -25,7 +25,7 @@ func TestWhereEndpointsComeFrom(t *testing.T) {
 
 	c, err = parseFlags([]string{"--endpoints-file=/etc/endpoints.yaml", "--pool-namespace="}, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, "/etc/endpoints.yaml", c.Pool.String())
+	assert.Equal(t, "servers", c.Pool.String(), "a name, and no path")
 }
 
 func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
@@ -39,7 +39,7 @@ func TestEndpointsComeFromExactlyOnePlace(t *testing.T) {
 		{name: "pool and selector", give: []string{"--pool-name=p", selector, ports}, want: "--pool-name and --endpoint-selector are mutually exclusive: give only one of them"},
 		{name: "pool and file", give: []string{"--pool-name=p", "--endpoints-file=/f"}, want: "--pool-name and --endpoints-file are mutually exclusive: give only one of them"},
 		{name: "all three", give: []string{"--pool-name=p", "--endpoints-file=/f", selector}, want: "--pool-name and --endpoint-selector and --endpoints-file are mutually exclusive: give only one of them"},
-		{name: "only ports", give: []string{ports}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --endpoint-selector or --endpoints-file"},
+		{name: "only ports", give: []string{ports}, want: "--pool-name is missing: give the name of the InferencePool to serve, or else --servers, --endpoint-selector or --endpoints-file"},
 		{name: "selector without ports", give: []string{selector}, want: "--endpoint-target-ports is missing: give the ports of the pods that --endpoint-selector selects"},
 		{name: "pool with ports", give: []string{"--pool-name=p", ports}, want: "--endpoint-target-ports has no effect with --pool-name, which sets the ports: leave it out"},
 		{name: "file and metrics for some", give: []string{"--endpoints-file=/f", "--metrics-endpoint-auth"}, want: "--metrics-endpoint-auth needs the API server, which --endpoints-file does not use: leave one of them out"},

@@ -87,9 +87,12 @@ func (m *MetricsEndpoint) addFlags(fs *pflag.FlagSet) {
 }
 
 func (m *MetricsEndpoint) validateFlags(p Pool) error {
-	if m.Auth && p.File != "" {
-		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + flagEndpointsFile +
-			" does not use: leave one of them out")
+	if m.Auth && p.IsLocal() {
+		source := flagEndpointsFile
+		if p.File == "" {
+			source = flagServers
+		}
+		return errors.New("--" + flagMetricsAuth + " needs the API server, which --" + source + " does not use: leave one of them out")
 	}
 	if m.ClientCAFile != "" && m.CertDir == "" {
 		return errors.New("--" + flagMetricsCA + " has no effect without --" + flagMetricsCerts + ": give both")

@@ -1,4 +1,5 @@
-// Package discovery finds the endpoints of pools: from the pods of a cluster (PodSource, podendpoints.go), or from a file (FileSource).
+// Package discovery finds the endpoints of pools: from the pods of a cluster (PodSource, podendpoints.go), from a file (FileSource),
+// or from URLs (ServerSource).
 //
 // A Namespace watches the objects that the picker reads from a cluster: pods, the InferencePools that select them, and
 // the rules for requests (see Rules).

@@ -142,9 +142,7 @@ func (p *parser) parseAddress(path string, value *scalar) netip.Addr {
 	}
 	ip, err := netip.ParseAddr(bare)
 	ip = ip.Unmap()
-	// Link-local addresses are those of services of the node, such as the metadata of clouds, which clients of the proxy listener must not
-	// reach.
-	if err != nil || ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() {
+	if err != nil || !isHostAddress(ip) {
 		p.Errorf(path, "%.60q is not the IP address of a host: give one such as 10.0.0.1 or fd00::1", text)
 		return netip.Addr{}
 	}

@@ -24,6 +24,7 @@
 package endpoint
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Description struct {
 	Labels map[string]string // of its pod; read-only
 	// MetricsPort is the port of the metrics page; 0 is that of the configuration, the engine, or Address, in this order.
 	MetricsPort uint16
+	TLS         *tls.Config // of connections to the server, with its name; nil: plain HTTP, or for its page what the configuration says
 }
 
 // A Server contains the properties of an endpoint for schedulers. It is never changed.

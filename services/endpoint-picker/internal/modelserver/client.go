@@ -80,7 +80,7 @@ func (d dialer) openConnection(ctx context.Context, address netip.AddrPort, secu
 	}
 	if secure != nil {
 		config := secure.Clone()
-		config.ServerName = address.Addr().String()
+		config.ServerName = cmp.Or(config.ServerName, address.Addr().String())
 		client := tls.Client(conn, config)
 		if err := client.HandshakeContext(limited); err != nil {
 			return nil, errors.Join(fmt.Errorf("shake hands: %w", err), conn.Close())

@@ -192,13 +192,14 @@ func CompilePlan(s Settings, o Options) (*Plan, error) {
 		return p, nil
 	}
 	var err error
-	if p.tls, err = s.Source.tlsConfig(); err != nil {
+	if p.tls, err = s.Source.TLSConfig(); err != nil {
 		return nil, fmt.Errorf("prepare scraping: %w", err)
 	}
 	return p, nil
 }
 
-func (s *Source) tlsConfig() (*tls.Config, error) {
+// TLSConfig returns the settings of connections with TLS, for HTTP/1.1.
+func (s *Source) TLSConfig() (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: s.skipsVerification(), //nolint:gosec // as configured; upstream's default

@@ -69,7 +69,7 @@ func (w *worker) sampleTokens(now time.Time) {
 	s.triesLeft--
 	s.pace.recordFailure()
 	s.due = now.Add(s.pace.scrapeInterval(w.plan.interval, watched))
-	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.plan.tls, model: unescaper.Replace(s.model),
+	q := sampleQuestion{dial: w.dial, target: w.described.Address, tls: w.secure, model: unescaper.Replace(s.model),
 		timeout: w.params.Options.Timeout}
 	s.busy.Store(true)
 	w.scrapes.Go(func() {

@@ -1,7 +1,9 @@
 package modelserver
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,6 +29,7 @@ type worker struct {
 	engine    *matcher
 	request   []byte
 	target    netip.AddrPort
+	secure    *tls.Config // nil for http
 	reading   *reading
 	conn      *connection
 	sampling  sampling
@@ -100,7 +103,7 @@ func (w *worker) refreshTarget() {
 		w.params.Log.Warn("Could not find engine of endpoint, used the default", append(w.logFields(),
 			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.Name))...)
 	}
-	w.plan, w.described = p, d
+	w.plan, w.described, w.secure = p, d, cmp.Or(d.TLS, p.tls)
 	target := p.pageAddress(d, engine)
 	if engine == w.engine && target == w.target {
 		return
@@ -121,10 +124,10 @@ func (w *worker) readPage() (endpoint.Gauges, error) {
 		reused := w.conn != nil
 		if !reused {
 			w.worked += workOfConnection
-			if w.plan.tls != nil {
+			if w.secure != nil {
 				w.worked += workOfHandshake
 			}
-			conn, err := w.dial.openConnection(w.ctx, w.target, w.plan.tls, deadline)
+			conn, err := w.dial.openConnection(w.ctx, w.target, w.secure, deadline)
 			if err != nil {
 				return endpoint.Gauges{}, fmt.Errorf("get metrics page: %w", err)
 			}

@@ -140,6 +140,32 @@ func TestPagesOverTLS(t *testing.T) {
 	}
 }
 
+// TestPagesOfServersWithTLS has an endpoint that says how connections to it are secured, which the configuration does not.
+func TestPagesOfServersWithTLS(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]float64{"127.0.0.1": 1, "vllm.example.com": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				certificate := newCertificate(t)
+				server := startModelServer(t, text("vllm:num_requests_running 1\n"), certificate)
+				server.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes that the scraper ends
+				s, _ := newScraper(t)
+				e := server.endpoint()
+				d := *e.Description()
+				source := Source{CACertPath: authorityFile(t, certificate)}
+				var err error
+				d.TLS, err = source.TLSConfig()
+				require.NoError(t, err)
+				d.TLS.ServerName = name
+				e.UpdateDescription(d)
+				newWorker(t, s, e).scrapeOnce(time.Now())
+				assert.InDelta(t, want, e.Load().Running, 0)
+			})
+		})
+	}
+}
+
 // authorityFile writes a certificate that is its own authority.
 func authorityFile(t *testing.T, certificate tls.Certificate) string {
 	t.Helper()

@@ -24,7 +24,7 @@ import (
 type Pool struct {
 	*pick.Balancer
 
-	title     string // for people: namespace/name, or the selector or file of the endpoints
+	title     string // for people: namespace/name, the selector of the endpoints, or "servers"
 	source    poolSource
 	rules     *pool.Rules
 	store     *pool.Store

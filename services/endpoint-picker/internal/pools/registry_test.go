@@ -99,9 +99,9 @@ func TestOnlyPoolGetsAllRequests(t *testing.T) {
 		require.ErrorIs(t, r.CheckReady(), pool.ErrNotSynced)
 		assert.Same(t, r.only, r.FindPool(t.Context()))
 		assert.Same(t, r.only, r.FindHost("any.example.com:80"))
-		assert.Same(t, r.only, r.FindTitle(r.params.Config.Pool.File))
+		assert.Same(t, r.only, r.FindTitle("servers"))
 		assert.Nil(t, r.FindTitle("other"))
-		assert.Equal(t, "endpoints.yaml", r.DebugPools()[0].Title)
+		assert.Equal(t, "servers", r.DebugPools()[0].Title)
 		r.params.Events.Event(corev1.EventTypeNormal, "Reason", "no InferencePool") // goes nowhere
 
 		run(t, r.Run)

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -35,19 +36,24 @@ type Clients struct {
 
 // poolSource provides the endpoints of one pool.
 type poolSource interface {
-	ReadPool() *pool.SourceState
-	WaitForSync(ctx context.Context) bool
-	// OnChange registers a function to call after changes.
-	OnChange(changed func())
+	endpointSource
 	// Reference returns the reference to the InferencePool, if there is one.
 	Reference() (corev1.ObjectReference, bool)
 }
 
-// fileSource is the source of a file, which has no InferencePool.
-type fileSource struct{ *discovery.FileSource }
+// localSource is the source of a file or of URLs, which has no InferencePool.
+type localSource struct{ endpointSource }
+
+// endpointSource is a poolSource that knows no InferencePool.
+type endpointSource interface {
+	ReadPool() *pool.SourceState
+	WaitForSync(ctx context.Context) bool
+	// OnChange registers a function to call after changes.
+	OnChange(changed func())
+}
 
 // Reference returns nothing.
-func (fileSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
+func (localSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
 
 // poolNamespace contains the caches of one namespace.
 type poolNamespace struct {
@@ -56,10 +62,19 @@ type poolNamespace struct {
 	rules *discovery.Rules // nil without InferencePools, because objectives and rewrites refer to one
 }
 
-// addOnlyPool adds the pool of all streams: that of an endpoints file, of a selector of pods, or of an InferencePool.
+// addOnlyPool adds the pool of all streams: that of URLs, of an endpoints file, of a selector of pods, or of an
+// InferencePool.
 func (r *Registry) addOnlyPool() (*Pool, error) {
 	from := r.params.Config.Pool
-	if from.File != "" {
+	switch {
+	case len(from.Servers.URLs) > 0:
+		source, err := r.newServerSource(&from.Servers)
+		if err != nil {
+			return nil, err
+		}
+		r.sources = append(r.sources, source.Run)
+		return r.addPool(from.String(), localSource{source}), nil
+	case from.File != "":
 		source, err := discovery.NewFileSource(discovery.FileParams{
 			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once,
 			Observer: metrics.NewEndpointsFile(r.params.Registry),
@@ -68,7 +83,7 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 			return nil, err
 		}
 		r.sources = append(r.sources, source.Run)
-		return r.addPool(from.String(), fileSource{source}), nil
+		return r.addPool(from.String(), localSource{source}), nil
 	}
 	caches := discovery.NamespaceParams{Namespace: from.Name.Namespace}
 	if from.Selector.Selector != nil {
@@ -85,6 +100,19 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 	}
 	added, _ := r.addInferencePool(from.Name.AsNamespacedName())
 	return added, nil
+}
+
+func (r *Registry) newServerSource(from *config.Servers) (*discovery.ServerSource, error) {
+	servers, err := from.Parse()
+	if err != nil {
+		return nil, err
+	}
+	certificates := from.TLS()
+	secure, err := certificates.TLSConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--servers-ca-file: %w", err)
+	}
+	return discovery.NewServerSource(discovery.ServerParams{Log: r.params.Log.Named("servers"), Servers: servers, TLS: secure}), nil
 }
 
 // addNamespaces prepares for the InferencePools that streams select.

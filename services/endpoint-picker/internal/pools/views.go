@@ -1,8 +1,6 @@
 package pools
 
 import (
-	"path/filepath"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -28,11 +26,7 @@ func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
 func (r *Registry) DebugPools() []debugpage.Pool {
 	var views []debugpage.Pool
 	for _, p := range r.sortedPools() {
-		title := p.title
-		if r.params.Config.Pool.File != "" {
-			title = filepath.Base(title)
-		}
-		views = append(views, debugpage.Pool{Title: title, Snapshots: p.store, Estimator: p.estimator, Picks: p.picks})
+		views = append(views, debugpage.Pool{Title: p.title, Snapshots: p.store, Estimator: p.estimator, Picks: p.picks})
 	}
 	return views
 }

@@ -36,6 +36,7 @@ type Params struct {
 	Log    *zap.Logger
 	Flag   string // that sets the port, for messages
 	Port   int
+	Closed bool // the port stays closed
 	Ledger *limits.Ledger
 
 	MessageTimeout time.Duration // maximum time from the head of a message to its end; 0 for no limit
@@ -58,7 +59,7 @@ type Server struct {
 	work             sync.WaitGroup
 	stopped          chan struct{}
 	stopOnce         sync.Once
-	listener         net.Listener // nil until OpenListener
+	listener         net.Listener // nil until OpenListener, and if the port stays closed
 
 	mu        sync.Mutex // guards the following, and client.grpcServer
 	clients   map[netip.Addr]*client
@@ -78,6 +79,9 @@ func New(p Params) *Server {
 
 // OpenListener opens the port.
 func (s *Server) OpenListener() error {
+	if s.params.Closed {
+		return nil
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(s.params.Port)))
 	if err != nil {
 		return fmt.Errorf("listen on --%s %d: %w", s.params.Flag, s.params.Port, err)
@@ -89,11 +93,19 @@ func (s *Server) OpenListener() error {
 // AttachListener makes Run serve the connections of a listener.
 func (s *Server) AttachListener(l net.Listener) { s.listener = l }
 
-// ListenAddress returns the address of the server.
-func (s *Server) ListenAddress() string { return s.listener.Addr().String() }
+// ListenAddress returns the address of the server, empty if its port stays closed.
+func (s *Server) ListenAddress() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
 
 // Run accepts connections until DrainStreams or Close has ended, and returns nil then. Both may be called first.
 func (s *Server) Run() error {
+	if s.listener == nil {
+		return nil
+	}
 	s.params.Log.Info("Started listening", zap.String(logging.KeyAddress, s.ListenAddress()), zap.String("flag", s.params.Flag))
 	s.mu.Lock()
 	if s.stopping {

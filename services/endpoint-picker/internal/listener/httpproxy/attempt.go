@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -32,7 +33,7 @@ var (
 // forwardRequest sends the request to the picked server, or to the next one, and relays the response.
 func (t *transfer) forwardRequest() (complete bool) {
 	rc, s := &t.requestContext, t.server
-	candidates := t.candidateAddresses()
+	candidates := t.candidateEndpoints()
 	to := s.upstream.reserveServer(candidates[0])
 	if to == nil {
 		return t.refuseRequest(rc.RefuseRequest(request.Exhausted(errFull)))
@@ -85,22 +86,22 @@ func (a *attempt) failAttempt(err error) (complete bool) {
 	return a.transfer.answerFailure(err, a.to.address)
 }
 
-// candidateAddresses returns the addresses of the picked endpoint and the next ones.
-func (t *transfer) candidateAddresses() []string {
+// candidateEndpoints returns the picked endpoint and the next ones.
+func (t *transfer) candidateEndpoints() []*endpoint.Endpoint {
 	rc := &t.requestContext
-	addresses := []string{rc.Endpoint.Address()}
+	endpoints := []*endpoint.Endpoint{rc.Endpoint}
 	for i := range rc.Ranking {
-		if a := rc.Ranking[i].Endpoint.Address(); a != addresses[0] {
-			addresses = append(addresses, a)
+		if e := rc.Ranking[i].Endpoint; e != rc.Endpoint {
+			endpoints = append(endpoints, e)
 		}
 	}
-	return addresses[:min(len(addresses), t.server.params.Options.MaxAttempts)]
+	return endpoints[:min(len(endpoints), t.server.params.Options.MaxAttempts)]
 }
 
 // reserveNext reserves the first candidate that has room, nil if none has. It returns the candidates after it.
-func (t *transfer) reserveNext(candidates []string) (*server, []string) {
-	for i, address := range candidates {
-		if to := t.server.upstream.reserveServer(address); to != nil {
+func (t *transfer) reserveNext(candidates []*endpoint.Endpoint) (*server, []*endpoint.Endpoint) {
+	for i, e := range candidates {
+		if to := t.server.upstream.reserveServer(e); to != nil {
 			return to, candidates[i+1:]
 		}
 	}

@@ -24,6 +24,6 @@
 // connections and requests by what they take, headers while they arrive, and bodies. A client beyond its share gets 429, or no
 // connection. Every wait for a client or a model server has a time limit.
 //
-// Model servers are asked over HTTP/1.1 without TLS. A WebSocket becomes a tunnel (tunnel.go); other upgrades, CONNECT and trailers of
-// requests are not forwarded.
+// Model servers are asked over HTTP/1.1, with TLS if their endpoint says so. A WebSocket becomes a tunnel (tunnel.go); other upgrades,
+// CONNECT and trailers of requests are not forwarded.
 package httpproxy

@@ -175,7 +175,7 @@ func TestServersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(0, nil)
 		u.serverAt("10.0.0.1:1").lastUsed.Store(endpoint.ToMonotonic(time.Now()))
-		busy := u.reserveServer("10.0.0.2:1")
+		busy := u.reserveServer((&fakePool{}).add("10.0.0.2:1"))
 		time.Sleep(forgetAfter + 1)
 		u.serverAt("10.0.0.3:1")
 		assert.Len(t, u.servers, 2)

@@ -4,10 +4,12 @@ package httpproxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -22,30 +24,59 @@ import (
 // there before the next request, whether the transport has noticed it or not.
 func TestClosedAtTheWorstMoment(t *testing.T) {
 	t.Parallel()
-	conns := make(chan net.Conn, 1)
-	r := newRig(t, testOptions(), limits.Limits{})
-	r.upstream = newUpstream(0, func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		conns <- c
-		return c, err
-	})
-	r.listenTCP()
-	r.serveRaw(func(_ int, c net.Conn) {
+	closeAfterAnswer := func(c net.Conn) {
 		if readRequest(c) != nil {
 			return
 		}
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		_ = c.Close()
-	})
-	c := r.client()
-	for range 500 {
-		a := r.do(c, http.MethodPost, "/", "body")
-		require.Equal(t, "ok", a.body)
-		conn := <-conns
-		await(t, func() bool { return closedByPeer(conn) || errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) })
 	}
-	assert.Equal(t, int64(500), r.ProxyStats().Attempts[Answered])
-	assert.Zero(t, r.ProxyStats().Attempts[Broken])
+	for name, secure := range map[string]*tls.Config{"plain": nil, "TLS": newServerTLS(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conns := make(chan net.Conn, 1)
+			r := newRig(t, testOptions(), limits.Limits{})
+			r.upstream = newUpstream(0, func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				conns <- c
+				return c, err
+			})
+			r.listenTCP()
+			r.serveRaw(func(_ int, c net.Conn) {
+				if secure != nil {
+					c = tls.Server(c, secure)
+				}
+				closeAfterAnswer(c)
+			})
+			if secure != nil {
+				e := r.pool.endpoints[0]
+				d := *e.Description()
+				d.TLS = &tls.Config{InsecureSkipVerify: true}
+				e.UpdateDescription(d)
+			}
+			c := r.client()
+			for range 300 {
+				a := r.do(c, http.MethodPost, "/", "body")
+				require.Equal(t, "ok", a.body)
+				conn := <-conns
+				seen := conn
+				if secure != nil {
+					seen = tls.Client(conn, secure)
+				}
+				await(t, func() bool { return closedByPeer(seen) || errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) })
+			}
+			assert.Equal(t, int64(300), r.ProxyStats().Attempts[Answered])
+			assert.Zero(t, r.ProxyStats().Attempts[Broken])
+		})
+	}
+}
+
+// newServerTLS returns the settings of a server with a certificate.
+func newServerTLS(t *testing.T) *tls.Config {
+	t.Helper()
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	return s.TLS.Clone()
 }
 
 // TestReset has a server that resets the connection after it has read a request.
@@ -89,4 +120,24 @@ func TestAnotherListens(t *testing.T) {
 	used, o := startTCP(t, testOptions(), limits.Limits{}), testOptions()
 	o.Address = used.address
 	require.ErrorContains(t, newRig(t, o, limits.Limits{}).OpenListener(), "listen on --proxy-bind-address "+used.address)
+}
+
+// TestDataBetweenTwoRequests has a server that sends something on an idle connection: within TLS, that is the end of the connection.
+func TestDataBetweenTwoRequests(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	server, err := l.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	secure := tls.Client(client, &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12})
+	assert.False(t, closedByPeer(secure))
+	_, err = io.WriteString(server, "alert")
+	require.NoError(t, err)
+	await(t, func() bool { return closedByPeer(secure) })
+	assert.False(t, closedByPeer(client))
 }

@@ -2,6 +2,7 @@ package httpproxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
@@ -47,6 +48,7 @@ type server struct {
 	connections atomic.Int64
 	lastUsed    endpoint.AtomicMonotonic // when a request was last sent
 	keepAlive   keepAlive
+	tls         atomic.Pointer[tls.Config] // nil for plain HTTP
 }
 
 func newUpstream(limit int, dial func(ctx context.Context, network, address string) (net.Conn, error)) *upstream {
@@ -59,7 +61,16 @@ func newUpstream(limit int, dial func(ctx context.Context, network, address stri
 			if err != nil {
 				return nil, errors.Join(errUnconnected, err)
 			}
-			return newServerConn(raw, u.serverAt(address)), nil
+			s := u.serverAt(address)
+			if secure := s.tls.Load(); secure != nil {
+				client := tls.Client(raw, secure)
+				if err := client.HandshakeContext(ctx); err != nil {
+					_ = raw.Close()
+					return nil, errors.Join(errUnconnected, err)
+				}
+				raw = client
+			}
+			return newServerConn(raw, s), nil
 		},
 		DisableCompression:     true, // bodies pass unchanged
 		MaxIdleConnsPerHost:    1 << 20,
@@ -99,13 +110,14 @@ func (u *upstream) forgetUnused() {
 }
 
 // reserveServer counts a request to a server. It returns nil if the server has as many as it may have connections.
-func (u *upstream) reserveServer(address string) *server {
-	s := u.serverAt(address)
+func (u *upstream) reserveServer(e *endpoint.Endpoint) *server {
+	s := u.serverAt(e.Address())
 	if n := s.requests.Add(1); u.limit > 0 && n > u.limit {
 		s.requests.Add(-1)
 		return nil
 	}
 	s.lastUsed.Store(endpoint.ToMonotonic(time.Now()))
+	s.tls.Store(e.Description().TLS)
 	return s
 }
 

@@ -40,7 +40,7 @@ type Page struct {
 
 // A Pool provides the state of one pool.
 type Pool struct {
-	Title     string // namespace/name, or the selector or file of the endpoints
+	Title     string // namespace/name, the selector of the endpoints, or "servers"
 	Snapshots snapshots
 	Estimator *estimate.Estimator
 	Picks     *Picks

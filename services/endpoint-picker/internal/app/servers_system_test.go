@@ -1,0 +1,177 @@
+//go:build system
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/addressfile"
+	"fairlead.dev/pkg/kubetest"
+)
+
+// secureModel is a model server with a certificate for localhost.
+type secureModel struct {
+	url      string // by the name
+	file     string // of the authority
+	requests atomic.Int64
+}
+
+func newSecureModel(t *testing.T) *secureModel {
+	t.Helper()
+	m := &secureModel{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/completions" {
+			m.requests.Add(1)
+		}
+		_, _ = io.WriteString(w, "vllm:num_requests_running 1\n")
+	}))
+	certificate, file := selfSigned(t, "localhost")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	server.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes that clients end
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	m.url, m.file = "https://localhost:"+u.Port(), file
+	return m
+}
+
+// logText is what a program has logged.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns the text until now.
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// startServers runs the command line until the test ends. It returns the addresses of its listeners, and its log.
+func startServers(t *testing.T, args ...string) (addresses map[string]string, written *logText) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "addresses.json")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	written = &logText{}
+	go func() {
+		ended <- NewCommand(append(args, "--proxy-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0",
+			"--health-probe-bind-address=127.0.0.1:0", "--drain-delay=0s", "--drain-timeout=1s", "--address-file="+file), io.Discard, written).
+			ExecuteContext(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	require.Eventually(t, func() bool {
+		var err error
+		addresses, err = addressfile.Read(file)
+		return err == nil
+	}, kubetest.Patience, tick)
+	return addresses, written
+}
+
+// complete sends a request to the proxy listener.
+func complete(t *testing.T, proxy string) (status int) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Post("http://"+proxy+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"p"}`))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// TestServersOverTLS asks servers with TLS for their metrics and for answers.
+func TestServersOverTLS(t *testing.T) {
+	t.Parallel()
+	m := newSecureModel(t)
+	byAddress := strings.Replace(m.url, "localhost", "127.0.0.1", 1)
+	tests := []struct {
+		name string
+		args []string
+		want int
+		log  string // of a page that cannot be read
+	}{
+		{name: "its authority", args: []string{"--servers=" + m.url, "--servers-ca-file=" + m.file}, want: http.StatusOK},
+		{name: "unverified", args: []string{"--servers=" + byAddress, "--servers-insecure-skip-verify"}, want: http.StatusOK},
+		{name: "unknown authority", args: []string{"--servers=" + m.url}, want: http.StatusServiceUnavailable, log: "certificate signed by unknown authority"},
+		{name: "another name", args: []string{"--servers=" + byAddress, "--servers-ca-file=" + m.file}, want: http.StatusServiceUnavailable, log: "cannot validate certificate for 127.0.0.1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			addresses, written := startServers(t, append(tt.args, "--metrics-staleness-threshold=200ms")...)
+			assert.NotContains(t, addresses, "grpc")
+			assert.NotContains(t, addresses, "grpc-health")
+			require.Eventually(t, func() bool {
+				return strings.Contains(page(t, "http://"+addresses["metrics"]+"/metrics"), `fairlead_picker_endpoints_ready{pool="servers"} 1`)
+			}, kubetest.Patience, tick)
+			assert.Equal(t, tt.want, complete(t, addresses["proxy"]))
+			assert.Contains(t, written.String(), `"debugPage":"http://`+addresses["metrics"]+`/debug/pools.html"`)
+			if tt.log != "" {
+				require.Eventually(t, func() bool { return strings.Contains(written.String(), tt.log) }, kubetest.Patience, tick, "of its page")
+				return
+			}
+			require.Eventually(t, func() bool {
+				return !strings.Contains(page(t, "http://"+addresses["metrics"]+"/metrics"), `fairlead_picker_scrapes_total{pool="servers",result="ok"} 0`)
+			}, kubetest.Patience, tick)
+		})
+	}
+}
+
+// TestServersWithAndWithoutTLS has one of each.
+func TestServersWithAndWithoutTLS(t *testing.T) {
+	t.Parallel()
+	m := newSecureModel(t)
+	addresses, written := startServers(t, "--servers=http://"+newModel(t)+","+m.url, "--servers-ca-file="+m.file)
+	require.Eventually(t, func() bool {
+		return complete(t, addresses["proxy"]) == http.StatusOK && m.requests.Load() > 0
+	}, kubetest.Patience, tick)
+	assert.NotContains(t, written.String(), "Ejected")
+}
+
+// page returns a page.
+func page(t *testing.T, address string) string {
+	t.Helper()
+	response, err := http.Get(address)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestAuthorityThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	_, _, err := runCommand(t.Context(), "--servers=https://localhost:1", "--servers-ca-file="+filepath.Join(t.TempDir(), "absent"))
+	require.ErrorContains(t, err, "--servers-ca-file: ")
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}), 0o600))
+	_, _, err = runCommand(t.Context(), "--servers=https://localhost:1", "--servers-ca-file="+file)
+	require.ErrorContains(t, err, "has no certificate")
+}
