@@ -121,6 +121,7 @@ type Endpoint struct {
 	remote     atomic.Int64 // leases of other replicas since the start, counted in acquired, too
 	remoteOpen atomic.Int64 // those that are open
 	failures   atomic.Int64 // failed scrapes since the start
+	results    [results]atomic.Int64
 
 	pages        sync.Mutex // serializes RecordSample
 	leases       sync.Mutex // guards the following, and the change of the sample that ends abandoned leases
@@ -203,6 +204,7 @@ type Stats struct {
 	InFlight       int64  // open leases of this replica
 	Picks          int64  // requests that this replica placed here, since the start
 	ScrapeFailures int64  // since the start
+	Results        [results]int64
 	SampleAge      time.Duration
 	Failing        time.Duration // time since scrapes began to fail
 	Sampled        bool          // a scrape has succeeded
@@ -226,6 +228,9 @@ func (e *Endpoint) StatsAt(now time.Time) Stats {
 		SampleAge:      now.Sub(l.At),
 		Sampled:        l.IsScraped,
 		Ejected:        e.health.IsEjected(),
+	}
+	for i := range stats.Results {
+		stats.Results[i] = e.results[i].Load()
 	}
 	if !l.Failing.IsZero() {
 		stats.Failing = now.Sub(l.Failing)

@@ -12,8 +12,9 @@ type Health struct {
 	probed  atomic.Bool     // a probe is running since then
 	failing atomic.Bool     // there are failures to reset
 
-	mu    sync.Mutex
-	cause string
+	mu     sync.Mutex
+	cause  string
+	reason string
 }
 
 // IsEjected reports whether the endpoint is not in use. This includes an endpoint that waits for its probe.
@@ -27,11 +28,18 @@ func (h *Health) EjectedUntil() time.Time {
 	return time.Time{}
 }
 
-// EjectionCause returns the cause of the last ejection.
-func (h *Health) EjectionCause() string {
+// LastEjection returns the cause of the last ejection, and the reason for people.
+func (h *Health) LastEjection() (cause, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.cause
+	return h.cause, h.reason
+}
+
+// ExplainEjection sets the reason of the next ejection.
+func (h *Health) ExplainEjection(reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reason = reason
 }
 
 // IsUsable reports whether a request may go to the endpoint now: it is in use, or its probe is due.

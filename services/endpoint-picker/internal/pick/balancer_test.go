@@ -627,6 +627,26 @@ func TestRespondedSaysWhoHasFailed(t *testing.T) {
 	r.outliers.EXPECT().ObserveResponse(b, signal(request.Answered)).Once()
 	respond(b.Address(), 200)
 	respond("10.0.0.9:8000", 200)
+	results := func(e *endpoint.Endpoint) map[string]int64 {
+		counted := map[string]int64{}
+		for _, result := range endpoint.Results() {
+			if n := e.StatsAt(noon).Results[result]; n > 0 {
+				counted[result.String()] = n
+			}
+		}
+		return counted
+	}
+	assert.Equal(t, map[string]int64{"answered": 1, "5xx": 1, "none": 2}, results(a), "two went elsewhere")
+	assert.Equal(t, map[string]int64{"answered": 1}, results(b))
+
+	r.outliers.EXPECT().ObserveResponse(mock.Anything, mock.Anything)
+	rc := r.placed(t, api.Incoming{})
+	rc.OnFailedAttempt(a.Address(), 200)
+	rc.OnFailedAttempt("10.0.0.9:8000", 500) // has left the pool
+	rc.OnResponseHeaders(&request.ResponseHeaders{Status: 503, Served: b.Address(), Unanswered: true})
+	assert.Equal(t, map[string]int64{"answered": 1, "5xx": 1, "none": 2, "incomplete": 1}, results(a))
+	assert.Equal(t, map[string]int64{"answered": 1, "none": 1}, results(b))
+	rc.EndRequest(nil)
 }
 
 // A client that waited for longer than an answer takes says something of the server that answered nothing.

@@ -39,14 +39,16 @@ type responseObserver struct {
 }
 
 // ObserveAttempt records that an attempt failed, and that the request went to another endpoint.
-func (o *responseObserver) ObserveAttempt(address, failure string) {
+func (o *responseObserver) ObserveAttempt(address string, status int, failure string) {
 	b, r := o.balancer, o.record
-	if address == r.Endpoint.Address() {
+	e := r.Endpoint
+	if address == e.Address() {
 		o.attemptFailed = true
-		o.reportHealth(r.Endpoint, request.Faulty, failure)
-	} else if e := b.endpointAt(address); e != nil {
-		o.reportHealth(e, request.Faulty, failure)
+	} else if e = b.endpointAt(address); e == nil {
+		return
 	}
+	o.reportHealth(e, request.Faulty, failure)
+	e.CountResult(endpoint.ResultOfStatus(status))
 }
 
 // ObserveResponder records which endpoint responded. If it is another one than the picked one, the picked one failed before, and the
@@ -57,7 +59,7 @@ func (o *responseObserver) ObserveResponder() {
 		return
 	}
 	if !o.attemptFailed {
-		o.ObserveAttempt(r.Endpoint.Address(), "the gateway sent the request to another endpoint")
+		o.ObserveAttempt(r.Endpoint.Address(), 0, "the gateway sent the request to another endpoint")
 	}
 	if by := b.endpointAt(r.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
 		o.lease.MoveTo(by, b.clock.Now())
@@ -86,6 +88,11 @@ func (o *responseObserver) ObserveHealth(h request.HealthReport) (busy time.Time
 	}
 	if by := o.answeringEndpoint(); by != nil {
 		o.reportHealth(by, o.serverSignal(v), h.Failure)
+		result := endpoint.ResultAnswered
+		if v != request.Answered {
+			result = endpoint.ResultOfStatus(h.Status)
+		}
+		by.CountResult(result)
 	}
 	switch {
 	case v == request.Answered:

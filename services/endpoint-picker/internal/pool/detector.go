@@ -134,20 +134,21 @@ func (d *Detector) ObserveResponse(e *endpoint.Endpoint, r Response) {
 	case r.Signal == request.Faulty, r.Signal != request.Begun && h.IsEjected(): // a doubtful response is a failed probe
 		d.countFailure(e, f)
 	case f.out:
-		d.ejectEndpoint(e, causeResponses)
+		d.ejectEndpoint(e, causeResponses, f.reason)
 	}
 }
 
 // OnScrapeRefused records that no server listens at the endpoint. It restarts an ejection that is over.
 func (d *Detector) OnScrapeRefused(e *endpoint.Endpoint) {
 	if d.options.Failures > 0 && !d.clock.Now().Before(e.Health().EjectedUntil()) {
-		d.ejectEndpoint(e, causeScrape)
+		d.ejectEndpoint(e, causeScrape, "nothing listens on the metrics port")
 	}
 }
 
 // OnScrape records that the endpoint has answered a scrape.
 func (d *Detector) OnScrape(e *endpoint.Endpoint) {
-	if h := e.Health(); h.IsEjected() && h.EjectionCause() == causeScrape && h.RecordSuccess() {
+	h := e.Health()
+	if cause, _ := h.LastEjection(); h.IsEjected() && cause == causeScrape && h.RecordSuccess() {
 		d.logRestored(e)
 	}
 }
@@ -159,9 +160,9 @@ func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	case probe && f.usual:
 		h.ClearProbe()
 	case probe:
-		d.ejectEndpoint(e, causeProbe)
+		d.ejectEndpoint(e, causeProbe, "the request that probed it failed")
 	case !h.IsEjected() && f.out:
-		d.ejectEndpoint(e, causeResponses)
+		d.ejectEndpoint(e, causeResponses, f.reason)
 	}
 }
 
@@ -170,6 +171,15 @@ type assessment struct {
 	out   bool // it fails far more often than others
 	usual bool // it fails like others
 	old   bool // nothing: the request is older than the last ejection
+
+	reason string // why it is out, for people
+}
+
+// setOut records whether the endpoint fails far more often than others. The reason is asked for only then.
+func (f *assessment) setOut(out bool, reason func() string) {
+	if f.out = out; out {
+		f.reason = reason()
+	}
 }
 
 // evaluateResponse counts a response.
@@ -188,16 +198,16 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		d.countSignal(h, request.Begun)
 		if d.countAnswer(e, r) {
 			d.countSignal(h, request.Doubtful)
-			f.out = h.outOfProportion(request.Doubtful, &d.allCounts)
+			f.setOut(h.outOfProportion(request.Doubtful, &d.allCounts), func() string { return h.explainShare(request.Doubtful, &d.allCounts) })
 		}
 	case request.Doubtful, request.Steered:
 		h.recent.addFailure(r.Failure)
 		if r.HasContent { // then the endpoint has the model
 			h.early.addEarlyEnd(r, &d.wholeAnswers)
-			f.out = h.early.isAll(&d.wholeAnswers, len(d.endpoints)-1)
+			f.setOut(h.early.isAll(&d.wholeAnswers, len(d.endpoints)-1), func() string { return h.early.explainAll(&d.wholeAnswers) })
 		} else {
 			h.addRefusal(r)
-			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)
+			f.setOut(!h.lacksOne && d.refusesAll(&h.refusals, &d.refusals), func() string { return h.refusals.explainStreak(&d.refusals) })
 			f.usual = !f.out && d.refusals.failsOften()
 		}
 		d.countRefusal(e, r, f.out || e.Health().IsEjected())
@@ -205,7 +215,10 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		h.recent.addFailure(r.Failure)
 		h.failures.failures++
 		d.countSignal(h, request.Faulty)
-		f.out = h.failures.isLong(d.options.Failures, &d.failures) || h.outOfProportion(request.Faulty, &d.allCounts)
+		f.setOut(h.failures.isLong(d.options.Failures, &d.failures), func() string { return h.failures.explainStreak(&d.failures) })
+		if !f.out {
+			f.setOut(h.outOfProportion(request.Faulty, &d.allCounts), func() string { return h.explainShare(request.Faulty, &d.allCounts) })
+		}
 		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
 	}
@@ -235,8 +248,8 @@ func (d *Detector) historyOf(e *endpoint.Endpoint) *history {
 	return h
 }
 
-// ejectEndpoint ejects the endpoint, if enough others remain.
-func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
+// ejectEndpoint ejects the endpoint, if enough others remain. The reason is for people.
+func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := e.Health()
@@ -255,8 +268,9 @@ func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause string) {
 	past.ejections++
 	past.refusals.failures, past.failures.failures = 0, 0
 	if !h.IsEjected() {
-		d.log.Warn("Ejected endpoint", append(endpointFields(e), past.ejectionFields(cause)...)...)
+		d.log.Warn("Ejected endpoint", append(endpointFields(e), past.ejectionFields(cause, reason)...)...)
 	}
+	h.ExplainEjection(reason)
 	h.EjectUntil(cause, past.until)
 	d.observer.ObserveEjection(cause)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -258,13 +259,64 @@ func TestLogSaysWhyAnEndpointWasEjected(t *testing.T) {
 	assert.Equal(t, []any{"no answer", "status 500", "status 500"}, logs[0].ContextMap()["lastFailures"])
 	assert.Contains(t, logs[0].ContextMap()["advice"], "check the log of the model server")
 	assert.NotContains(t, logs[1].ContextMap(), "lastFailures")
-	assert.Contains(t, logs[1].ContextMap()["advice"], "metrics port")
+	assert.Equal(t, "nothing listens on the metrics port", logs[1].ContextMap()["reason"])
 
 	var last recentFailures
 	for i := range 12 {
 		last.addFailure(fmt.Sprint(i))
 	}
 	assert.Equal(t, []string{"7", "8", "9", "10", "11"}, last.failureList())
+}
+
+// TestReasonsOfEjections reads what the log says of each way to fail, and what the debug page shows.
+func TestReasonsOfEjections(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		fail func(r *rig)
+		want string
+	}{
+		{name: "no answer in between", fail: func(r *rig) { r.respond(0, request.Faulty, 3) },
+			want: "3 failed requests since its last answer, while other endpoints gave 60 answers; usual are 0.0 failures before an answer"},
+		{name: "in between", fail: func(r *rig) {
+			for range 3 {
+				r.respond(0, request.Answered, 1)
+				r.respond(0, request.Faulty, 1)
+			}
+		}, want: "3 of its last 6 responses failed, and 0 of 60 of the other endpoints; older ones count less"},
+		{name: "refusals", fail: func(r *rig) { r.respond(0, request.Doubtful, minDoubtful) },
+			want: "5 failed requests since its last answer, while other endpoints gave 60 answers; usual are 0.0 failures before an answer"},
+		{name: "early ends", fail: func(r *rig) {
+			for i := range minDoubtful {
+				r.respondTo(0, request.Doubtful, Response{HasContent: true, Prompt: uint64(i)})
+				r.after(time.Millisecond)
+				r.respond(1, request.Answered, 2*minWhole)
+			}
+		}, want: "all answers ended early, to 5 prompts at least, while other endpoints gave 120 whole answers"},
+		{name: "refused scrape", fail: func(r *rig) { r.OnScrapeRefused(r.endpoints[0]) }, want: "nothing listens on the metrics port"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 3)
+			r.respond(1, request.Answered, 30)
+			r.respond(2, request.Answered, 30)
+			tt.fail(r)
+			logs := r.logs.FilterMessage("Ejected endpoint").All()
+			require.Len(t, logs, 1)
+			assert.Equal(t, tt.want, logs[0].ContextMap()["reason"])
+			_, reason := r.endpoints[0].Health().LastEjection()
+			assert.Equal(t, tt.want, reason)
+		})
+	}
+	r := newRig(t, 3)
+	r.respond(0, request.Faulty, 3)
+	r.after(time.Second)
+	r.endpoints[0].Acquire()
+	r.respond(0, request.Faulty, 1)
+	cause, reason := r.endpoints[0].Health().LastEjection()
+	assert.Equal(t, causeProbe, cause)
+	assert.Equal(t, "the request that probed it failed", reason)
 }
 
 func TestOldFailuresCountLess(t *testing.T) {

@@ -174,7 +174,7 @@ func (rc *Context) reportEndpoints() {
 // goes to another one.
 func (rc *Context) OnFailedAttempt(address string, code int) {
 	rc.ConfirmSent()
-	rc.responseObserver.ObserveAttempt(address, describeStatus(code))
+	rc.responseObserver.ObserveAttempt(address, code, describeStatus(code))
 }
 
 // OnResponseChunk records a chunk of the response's body.

@@ -70,7 +70,7 @@ func (p *fakePool) ObserveResponder() { p.call("Responded") }
 func (p *fakePool) ObserveContent()   { p.call("Began") }
 func (p *fakePool) ObserveAnswer()    { p.call("Completed") }
 
-func (p *fakePool) ObserveAttempt(address, failure string) {
+func (p *fakePool) ObserveAttempt(address string, _ int, failure string) {
 	p.call("Failed " + address + ": " + failure)
 }
 

@@ -119,5 +119,9 @@ func (rc *Context) ReportHealth(v HealthSignal) {
 		return
 	}
 	rc.signaled = true
-	rc.busyUntil = rc.responseObserver.ObserveHealth(HealthReport{Signal: v, Failure: rc.describeFailure(), Refused: rc.isServerRefusal()})
+	h := HealthReport{Signal: v, Status: rc.Status, Failure: rc.describeFailure(), Refused: rc.isServerRefusal()}
+	if rc.unanswered {
+		h.Status = 0
+	}
+	rc.busyUntil = rc.responseObserver.ObserveHealth(h)
 }

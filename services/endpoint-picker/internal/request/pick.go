@@ -87,8 +87,9 @@ type ResponseObserver interface {
 	ObserveContent()
 	// ObserveAnswer is called at the end of the response.
 	ObserveAnswer()
-	// ObserveAttempt is called for each failed attempt at a server before the last one, with its "ip:port", and what was wrong.
-	ObserveAttempt(address, failure string)
+	// ObserveAttempt is called for each failed attempt at a server before the last one, with its "ip:port", the status of the response, 0 if
+	// there was none, and what was wrong.
+	ObserveAttempt(address string, status int, failure string)
 	// ObserveHealth is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of
 	// its server until the time that it returns; zero if it did not.
 	ObserveHealth(h HealthReport) (busy time.Time)
@@ -97,6 +98,7 @@ type ResponseObserver interface {
 // A HealthReport is a health signal with its reason.
 type HealthReport struct {
 	Signal  HealthSignal
+	Status  int    // of the response, 0 if there was none
 	Failure string // what was wrong with the response, for logs, if it failed
 	Refused bool   // the server answered with something other than what the request asks for
 }

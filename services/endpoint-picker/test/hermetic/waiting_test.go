@@ -269,7 +269,7 @@ func TestHolds(t *testing.T) {
 		return line
 	}
 	first := next()
-	assert.Equal(t, r.file, first.Pool)
+	assert.Equal(t, "servers", first.Pool)
 	assert.Empty(t, first.Models)
 	leave := r.impatient(r.proxy()+"/v1/completions", ofModel)
 	second := next()

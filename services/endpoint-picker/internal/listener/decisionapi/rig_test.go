@@ -131,7 +131,7 @@ func (p *fakePick) CommitPick(r *request.Record) request.ResponseObserver {
 func (*fakePick) DiscardPick()               {}
 func (*fakePick) ObserveAnswer()             {}
 func (*fakePick) ObserveContent()            {}
-func (*fakePick) ObserveAttempt(_, _ string) {}
+func (*fakePick) ObserveAttempt(string, int, string) {}
 
 func (p *fakePick) ObserveHealth(h request.HealthReport) time.Time {
 	p.pool.mu.Lock()

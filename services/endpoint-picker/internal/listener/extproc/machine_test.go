@@ -88,7 +88,7 @@ func (p *onePick) CommitPick(r *request.Record) request.ResponseObserver {
 func (*onePick) DiscardPick()               {}
 func (*onePick) ObserveContent()            {}
 func (*onePick) ObserveAnswer()             {}
-func (*onePick) ObserveAttempt(_, _ string) {}
+func (*onePick) ObserveAttempt(string, int, string) {}
 
 func (p *onePick) ObserveHealth(h request.HealthReport) time.Time {
 	p.mu.Lock()

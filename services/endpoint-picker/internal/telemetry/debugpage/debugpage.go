@@ -117,6 +117,7 @@ type endpointLine struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Stale    bool              `json:"stale,omitempty"` // its values are too old to use
 	Ejected  bool              `json:"ejected,omitempty"`
+	Breaker  breaker           `json:"breaker"`
 	Age      float64           `json:"sampleAgeSeconds"`
 	Failures int64             `json:"scrapeFailures"`
 	Waiting  float64           `json:"waiting"`
@@ -129,6 +130,27 @@ type endpointLine struct {
 	Blocks   int               `json:"cacheBlocksHeld"` // estimate of the index
 	Capacity int               `json:"cacheBlocks"`     // on its page, or less if it has shown to keep less
 	Prefix   prefixTokens      `json:"prefixTokens"`
+}
+
+// A breaker is the ejection of an endpoint as the state of a circuit breaker: closed while it gets requests, open while it gets none, and
+// half-open while one request at a time probes it.
+type breaker struct {
+	State  string     `json:"state"`
+	Until  *time.Time `json:"until,omitempty"` // of an open one: when it gets a probe
+	Cause  string     `json:"cause,omitempty"` // as in metrics
+	Reason string     `json:"reason,omitempty"`
+}
+
+func breakerOf(h *endpoint.Health, now time.Time) breaker {
+	if !h.IsEjected() {
+		return breaker{State: "closed"}
+	}
+	b := breaker{State: "half-open"}
+	b.Cause, b.Reason = h.LastEjection()
+	if until := h.EjectedUntil(); now.Before(until) {
+		b.State, b.Until = "open", &until
+	}
+	return b
 }
 
 // prefixTokens are sums of prompt tokens, of requests for which the endpoint reported what it had cached.
@@ -229,7 +251,7 @@ func (p *Page) endpointState(e *endpoint.Endpoint, x *estimate.Estimator, now ti
 	blocks, capacity := x.CacheSize(e)
 	return endpointLine{
 		Address: stats.Address, Pod: e.Identity().PodName(), Rank: described.Rank, Labels: described.Labels,
-		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected,
+		Stale: stats.Stale(p.StaleAfter), Ejected: stats.Ejected, Breaker: breakerOf(e.Health(), now),
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
 		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,

@@ -42,6 +42,7 @@ func newPage(t *testing.T) *Page {
 	estimator.RecordPlacement(&estimate.Prompt{Chain: &prefixindex.Chain{Hashes: []uint64{1, 2, 3}}}, a, &estimate.Expectation{})
 	(&estimate.Prompt{Tokens: 200}).PlaceOn(a, noon, estimate.Streamed)
 	b.RecordFailure(b.StartScrape(noon))
+	b.Health().ExplainEjection("5 failed requests since its last answer")
 	b.Health().EjectUntil("responses", noon.Add(time.Hour))
 	picks := NewPicks(2)
 	for i := range 2 {

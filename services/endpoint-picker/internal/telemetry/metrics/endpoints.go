@@ -47,7 +47,14 @@ func RegisterEndpoints(s snapshots, c clock.PassiveClock, r prometheus.Registere
 // newEndpointSeries returns the series of each endpoint.
 func newEndpointSeries() figures[endpoint.Stats] {
 	labels := []string{labelAddress, labelPod, labelRole}
-	return figures[endpoint.Stats]{
+	byResult := map[string]func(*endpoint.Stats) float64{}
+	for _, r := range endpoint.Results() {
+		byResult[r.String()] = func(s *endpoint.Stats) float64 { return float64(s.Results[r]) }
+	}
+	responses := countersBy("endpoint_responses_total", "Responses of the endpoint, and failed attempts at it, by result: answered; 3xx, 4xx, 5xx; "+
+		"incomplete: an error, nothing, or the beginning of an answer, with a good status; none: no response. A request that another "+
+		"endpoint answered in the end counts for each endpoint that was tried.", "result", byResult, labels...)
+	return append(responses, figures[endpoint.Stats]{
 		counterOf("endpoint_picks_total", "Requests sent to the endpoint.",
 			func(s *endpoint.Stats) float64 { return float64(s.Picks) }, labels...),
 		counterOf("endpoint_scrape_failures_total", "Failed scrapes of the endpoint.",
@@ -86,7 +93,7 @@ func newEndpointSeries() figures[endpoint.Stats] {
 			func(s *endpoint.Stats) float64 { return s.Slowdown }, labels...),
 		gaugeOf("endpoint_sample_age_seconds", "Time since the last successful scrape of the endpoint, or since its discovery.",
 			func(s *endpoint.Stats) float64 { return s.SampleAge.Seconds() }, labels...),
-	}
+	}...)
 }
 
 // Describe implements prometheus.Collector.

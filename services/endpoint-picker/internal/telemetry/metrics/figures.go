@@ -27,11 +27,11 @@ func counterOf[T any](name, help string, value func(from *T) float64, labels ...
 	return figure[T]{desc: newDesc(name, help, labels...), kind: prometheus.CounterValue, value: value}
 }
 
-// countersBy returns the counters of one metric, by the values of its label.
-func countersBy[T any](name, help, label string, values map[string]func(from *T) float64) figures[T] {
+// countersBy returns the counters of one metric, by the values of its label, with other labels.
+func countersBy[T any](name, help, label string, values map[string]func(from *T) float64, others ...string) figures[T] {
 	var counters figures[T]
 	for _, v := range slices.Sorted(maps.Keys(values)) {
-		desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, nil, prometheus.Labels{label: v})
+		desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, others, prometheus.Labels{label: v})
 		counters = append(counters, figure[T]{desc: desc, kind: prometheus.CounterValue, value: values[v]})
 	}
 	return counters

@@ -108,6 +108,9 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 	e.RecordSample(e.StartScrape(noon.Add(time.Second)), endpoint.Gauges{Waiting: 1, Running: 2, KVUsage: 0.5})
 	e.Acquire().Release()
 	e.RecordFailure(e.StartScrape(noon.Add(time.Second)))
+	for _, result := range []endpoint.Result{endpoint.ResultAnswered, endpoint.ResultServerError, endpoint.ResultAnswered} {
+		e.CountResult(result)
+	}
 
 	source := newMockSnapshots(t)
 	r := prometheus.NewPedanticRegistry()
@@ -145,6 +148,14 @@ fairlead_picker_endpoint_requests_running{endpoint="10.0.0.1:8000",pod="a",role=
 # HELP fairlead_picker_endpoint_requests_waiting Requests queued on the endpoint, as of the last scrape.
 # TYPE fairlead_picker_endpoint_requests_waiting gauge
 fairlead_picker_endpoint_requests_waiting{endpoint="10.0.0.1:8000",pod="a",role=""} 1
+# HELP fairlead_picker_endpoint_responses_total Responses of the endpoint, and failed attempts at it, by result: answered; 3xx, 4xx, 5xx; incomplete: an error, nothing, or the beginning of an answer, with a good status; none: no response. A request that another endpoint answered in the end counts for each endpoint that was tried.
+# TYPE fairlead_picker_endpoint_responses_total counter
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="3xx",role=""} 0
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="4xx",role=""} 0
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="5xx",role=""} 1
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="answered",role=""} 2
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="incomplete",role=""} 0
+fairlead_picker_endpoint_responses_total{endpoint="10.0.0.1:8000",pod="a",result="none",role=""} 0
 # HELP fairlead_picker_endpoint_sample_age_seconds Time since the last successful scrape of the endpoint, or since its discovery.
 # TYPE fairlead_picker_endpoint_sample_age_seconds gauge
 fairlead_picker_endpoint_sample_age_seconds{endpoint="10.0.0.1:8000",pod="a",role=""} 2
