@@ -306,7 +306,7 @@ push: image-tool $(HELM) ## Push the images of bin/oci and the charts, signed if
 
 .PHONY: release
 release: images $(HELM) ## Build a release into bin/release/VERSION, and publish nothing (VERSION=v0.4.0)
-	@./.ci/release.sh $(BIN) $(VERSION) $(HELM) $(CHARTS)
+	@./.ci/release.sh $(BIN) $(VERSION) $(HELM) $(PLATFORMS) $(CHARTS)
 
 ##@ Check and generate
 
@@ -364,10 +364,11 @@ docs: doctor-go doctor-pip ## Build the documentation site into bin/docs; a dead
 	@./.ci/docs.sh $(MKDOCS_ENVIRONMENT) $(BIN)/docs
 
 .PHONY: verify
-verify: doctor-go doctor-git testlanes ## Fail when a module is not listed, names say little, or generated files, go.mod or formatting are not up to date
+verify: doctor-go doctor-git doctor-pip testlanes ## Fail when a module is not listed, names say little, or generated files, go.mod or formatting are not up to date
 	@./.ci/modules.sh $(MODULES) $(IMAGE_MODULES)
 	@./.ci/affected_test.sh
 	@./.ci/test_test.sh
+	@./.ci/build_wheel_test.sh
 	@./.ci/names.py $(filter services/%,$(WORKSPACE_MODULES))
 	@$(TESTLANES) quarantine .ci/quarantine.txt
 	@./.ci/verify.sh $(MAKE) --no-print-directory generate tidy fmt

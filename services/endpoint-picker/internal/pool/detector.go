@@ -160,7 +160,7 @@ func (d *Detector) countFailure(e *endpoint.Endpoint, f assessment) {
 	case probe && f.usual:
 		h.ClearProbe()
 	case probe:
-		d.ejectEndpoint(e, causeProbe, "the request that probed it failed")
+		d.ejectEndpoint(e, causeProbe, "the request that probed it failed: "+f.failure)
 	case !h.IsEjected() && f.out:
 		d.ejectEndpoint(e, causeResponses, f.reason)
 	}
@@ -172,7 +172,8 @@ type assessment struct {
 	usual bool // it fails like others
 	old   bool // nothing: the request is older than the last ejection
 
-	reason string // why it is out, for people
+	reason  string // why it is out, for people
+	failure string // what was wrong with the response
 }
 
 // setOut records whether the endpoint fails far more often than others. The reason is asked for only then.
@@ -187,7 +188,7 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
-	f.old = r.Placed.Before(h.ejected)
+	f.old, f.failure = r.Placed.Before(h.ejected), r.Failure
 	switch r.Signal {
 	case request.Answered: // it was counted when it began
 		h.failures.endStreak(&d.failures)

@@ -313,10 +313,10 @@ func TestReasonsOfEjections(t *testing.T) {
 	r.respond(0, request.Faulty, 3)
 	r.after(time.Second)
 	r.endpoints[0].Acquire()
-	r.respond(0, request.Faulty, 1)
+	r.respondTo(0, request.Faulty, Response{Failure: "status 500"})
 	cause, reason := r.endpoints[0].Health().LastEjection()
 	assert.Equal(t, causeProbe, cause)
-	assert.Equal(t, "the request that probed it failed", reason)
+	assert.Equal(t, "the request that probed it failed: status 500", reason)
 }
 
 func TestOldFailuresCountLess(t *testing.T) {
