@@ -65,6 +65,25 @@ var cases = []alerts.Case{
 		},
 	},
 	{
+		Alert: "EndpointPickerEndpointFailing", Name: "one of two", At: 30 * time.Minute,
+		Series: []string{
+			`fairlead_picker_endpoint_responses_total{job="p", pod="a", endpoint="metrics", exported_endpoint="10.0.0.1:8000", result="answered"} 0+40x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", pod="a", endpoint="metrics", exported_endpoint="10.0.0.1:8000", result="5xx"} 0+4x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", pod="b", endpoint="metrics", exported_endpoint="10.0.0.1:8000", result="none"} 0+4x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", pod="a", endpoint="metrics", exported_endpoint="10.0.0.2:8000", result="answered"} 0+40x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", pod="a", endpoint="metrics", exported_endpoint="10.0.0.2:8000", result="5xx"} 0+4x40`,
+		},
+		Want: []string{`{endpoint="metrics", exported_endpoint="10.0.0.1:8000", job="p"}`},
+	},
+	{
+		Alert: "EndpointPickerEndpointFailing", Name: "clients leave, or ask for what there is not", At: 30 * time.Minute,
+		Series: []string{
+			`fairlead_picker_endpoint_responses_total{job="p", endpoint="10.0.0.1:8000", result="incomplete"} 0+40x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", endpoint="10.0.0.1:8000", result="4xx"} 0+40x40`,
+			`fairlead_picker_endpoint_responses_total{job="p", endpoint="10.0.0.1:8000", result="5xx"} 7x40`,
+		},
+	},
+	{
 		Alert: "EndpointPickerConfigInvalid", Name: "on one replica", At: 10 * time.Minute,
 		Series: []string{`fairlead_picker_config_last_reload_successful{job="p", pod="a"} 1x20`, `fairlead_picker_config_last_reload_successful{job="p", pod="b"} 0x20`},
 		Want:   []string{`{job="p"}`},

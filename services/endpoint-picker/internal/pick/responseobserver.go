@@ -88,11 +88,7 @@ func (o *responseObserver) ObserveHealth(h request.HealthReport) (busy time.Time
 	}
 	if by := o.answeringEndpoint(); by != nil {
 		o.reportHealth(by, o.serverSignal(v), h.Failure)
-		result := endpoint.ResultAnswered
-		if v != request.Answered {
-			result = endpoint.ResultOfStatus(h.Status)
-		}
-		by.CountResult(result)
+		by.CountResult(resultOf(v, h.Status))
 	}
 	switch {
 	case v == request.Answered:
@@ -106,6 +102,14 @@ func (o *responseObserver) ObserveHealth(h request.HealthReport) (busy time.Time
 		o.withdrawPrompt()
 	}
 	return r.DispatchTime().Add(b.meanDuration.average())
+}
+
+// resultOf returns the result of an attempt, by the health signal and the status of its response; 0 if there was none.
+func resultOf(v request.HealthSignal, status int) endpoint.Result {
+	if v == request.Answered {
+		return endpoint.ResultAnswered
+	}
+	return endpoint.ResultOfStatus(status)
 }
 
 // waitedInVain reports whether a client that has gone makes it doubtful that the server works: there was no content for longer than an

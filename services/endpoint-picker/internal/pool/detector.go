@@ -176,18 +176,12 @@ type assessment struct {
 	failure string // what was wrong with the response
 }
 
-// setOut records whether the endpoint fails far more often than others. The reason is asked for only then.
-func (f *assessment) setOut(out bool, reason func() string) {
-	if f.out = out; out {
-		f.reason = reason()
-	}
-}
-
 // evaluateResponse counts a response.
 func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assessment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.historyOf(e)
+	var explain func() string // why it is out
 	f.old, f.failure = r.Placed.Before(h.ejected), r.Failure
 	switch r.Signal {
 	case request.Answered: // it was counted when it began
@@ -199,16 +193,19 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		d.countSignal(h, request.Begun)
 		if d.countAnswer(e, r) {
 			d.countSignal(h, request.Doubtful)
-			f.setOut(h.outOfProportion(request.Doubtful, &d.allCounts), func() string { return h.explainShare(request.Doubtful, &d.allCounts) })
+			f.out = h.outOfProportion(request.Doubtful, &d.allCounts)
+			explain = func() string { return h.explainShare(request.Doubtful, &d.allCounts) }
 		}
 	case request.Doubtful, request.Steered:
 		h.recent.addFailure(r.Failure)
 		if r.HasContent { // then the endpoint has the model
 			h.early.addEarlyEnd(r, &d.wholeAnswers)
-			f.setOut(h.early.isAll(&d.wholeAnswers, len(d.endpoints)-1), func() string { return h.early.explainAll(&d.wholeAnswers) })
+			f.out = h.early.isAll(&d.wholeAnswers, len(d.endpoints)-1)
+			explain = func() string { return h.early.explainAll(&d.wholeAnswers) }
 		} else {
 			h.addRefusal(r)
-			f.setOut(!h.lacksOne && d.refusesAll(&h.refusals, &d.refusals), func() string { return h.refusals.explainStreak(&d.refusals) })
+			f.out = !h.lacksOne && d.refusesAll(&h.refusals, &d.refusals)
+			explain = func() string { return h.refusals.explainStreak(&d.refusals) }
 			f.usual = !f.out && d.refusals.failsOften()
 		}
 		d.countRefusal(e, r, f.out || e.Health().IsEjected())
@@ -216,12 +213,17 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		h.recent.addFailure(r.Failure)
 		h.failures.failures++
 		d.countSignal(h, request.Faulty)
-		f.setOut(h.failures.isLong(d.options.Failures, &d.failures), func() string { return h.failures.explainStreak(&d.failures) })
+		f.out = h.failures.isLong(d.options.Failures, &d.failures)
+		explain = func() string { return h.failures.explainStreak(&d.failures) }
 		if !f.out {
-			f.setOut(h.outOfProportion(request.Faulty, &d.allCounts), func() string { return h.explainShare(request.Faulty, &d.allCounts) })
+			f.out = h.outOfProportion(request.Faulty, &d.allCounts)
+			explain = func() string { return h.explainShare(request.Faulty, &d.allCounts) }
 		}
 		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
+	}
+	if f.out {
+		f.reason = explain()
 	}
 	return f
 }

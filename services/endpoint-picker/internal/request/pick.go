@@ -87,8 +87,8 @@ type ResponseObserver interface {
 	ObserveContent()
 	// ObserveAnswer is called at the end of the response.
 	ObserveAnswer()
-	// ObserveAttempt is called for each failed attempt at a server before the last one, with its "ip:port", the status of the response, 0 if
-	// there was none, and what was wrong.
+	// ObserveAttempt is called for each failed attempt at a server before the last one, with its "ip:port", the status of the response, 0
+	// if there was none, and what was wrong.
 	ObserveAttempt(address string, status int, failure string)
 	// ObserveHealth is called once, unless nothing is known of the response. A request that failed, as far as is known, counts as load of
 	// its server until the time that it returns; zero if it did not.

@@ -128,9 +128,9 @@ func (p *fakePick) CommitPick(r *request.Record) request.ResponseObserver {
 	return p
 }
 
-func (*fakePick) DiscardPick()               {}
-func (*fakePick) ObserveAnswer()             {}
-func (*fakePick) ObserveContent()            {}
+func (*fakePick) DiscardPick()                       {}
+func (*fakePick) ObserveAnswer()                     {}
+func (*fakePick) ObserveContent()                    {}
 func (*fakePick) ObserveAttempt(string, int, string) {}
 
 func (p *fakePick) ObserveHealth(h request.HealthReport) time.Time {

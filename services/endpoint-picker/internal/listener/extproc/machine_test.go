@@ -85,9 +85,9 @@ func (p *onePick) CommitPick(r *request.Record) request.ResponseObserver {
 	return p
 }
 
-func (*onePick) DiscardPick()               {}
-func (*onePick) ObserveContent()            {}
-func (*onePick) ObserveAnswer()             {}
+func (*onePick) DiscardPick()                       {}
+func (*onePick) ObserveContent()                    {}
+func (*onePick) ObserveAnswer()                     {}
 func (*onePick) ObserveAttempt(string, int, string) {}
 
 func (p *onePick) ObserveHealth(h request.HealthReport) time.Time {

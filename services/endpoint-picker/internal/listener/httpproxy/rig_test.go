@@ -123,7 +123,7 @@ func (*fakePool) DiscardPick()                                          {}
 func (*fakePool) ObserveResponder()                                     {}
 func (*fakePool) ObserveContent()                                       {}
 func (*fakePool) ObserveAnswer()                                        {}
-func (p *fakePool) ObserveAttempt(address string, _ int, _ string)                    { p.failed(address) }
+func (p *fakePool) ObserveAttempt(address string, _ int, _ string)      { p.failed(address) }
 
 func (p *fakePool) ObserveHealth(h request.HealthReport) time.Time {
 	p.mu.Lock()
