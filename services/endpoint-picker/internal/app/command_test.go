@@ -32,6 +32,16 @@ func TestOtherCommands(t *testing.T) {
 	}
 }
 
+func TestAddressOfTheDebugPage(t *testing.T) {
+	t.Parallel()
+	for want, metrics := range map[string]string{
+		"http://localhost:9090/debug/pools.html": "[::]:9090", "http://10.0.0.1:9090/debug/pools.html": "10.0.0.1:9090",
+		"http://[fd00::1]:9090/debug/pools.html": "[fd00::1]:9090", "": "",
+	} {
+		assert.Equal(t, want, debugPageURL("http", metrics))
+	}
+}
+
 func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{

@@ -35,8 +35,12 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		p.closeListeners()
 		return err
 	}
+	scheme := "http"
+	if cfg.Metrics.CertDir != "" {
+		scheme = "https"
+	}
 	log.Info("Started", zap.String(logging.KeyVersion, version.String()), zap.String(logging.KeyPool, cfg.Pool.String()),
-		zap.String("debugPage", p.debugPageURL()))
+		zap.String("debugPage", debugPageURL(scheme, p.HTTP.MetricsAddress())))
 	if err := p.runParts(ctx); err != nil {
 		return err
 	}
@@ -45,18 +49,15 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 }
 
 // debugPageURL returns where a browser on this host finds the debug page, empty without a metrics address.
-func (p *parts) debugPageURL() string {
-	host, port, err := net.SplitHostPort(p.HTTP.MetricsAddress())
+func debugPageURL(scheme, metrics string) string {
+	host, port, err := net.SplitHostPort(metrics)
 	if err != nil {
 		return ""
 	}
-	page := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/debug/pools.html"}
-	if ip := net.ParseIP(host); ip.IsUnspecified() {
-		page.Host = net.JoinHostPort("localhost", port)
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
 	}
-	if p.Config.Metrics.CertDir != "" {
-		page.Scheme = "https"
-	}
+	page := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port), Path: "/debug/pools.html"}
 	return page.String()
 }
 
