@@ -54,7 +54,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 			return usageError(fmt.Errorf("unexpected argument %q: the value of a switch follows =, as in --tracing=%s", args[0], args[0]))
 		}
 		if strings.Contains(args[0], "://") {
-			return usageError(fmt.Errorf("unexpected argument %q: --servers takes all URLs with commas between them, and no spaces", args[0]))
+			return usageError(fmt.Errorf("unexpected argument %q: --servers takes all URLs, with commas between them", args[0]))
 		}
 		return usageError(fmt.Errorf("unexpected argument %q: all settings are flags, see --help", args[0]))
 	}

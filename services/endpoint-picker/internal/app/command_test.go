@@ -45,14 +45,14 @@ func TestAddressOfTheDebugPage(t *testing.T) {
 func TestMistakesOfUsersAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"unknown flag: --pools-of-all: see --help":                                               {"--pools-of-all"},
-		"--pool-name is missing: give the name of the InferencePool":                             {"-poolNamespace=n"},
-		`unexpected argument "false": the value of a switch follows =`:                           {"-poolName", "p", "-secureServing", "false"},
-		`unexpected argument "serve": all settings are flags, see --help`:                        {"--pool-name=p", "serve"},
-		"--pool-name is missing: give the name":                                                  {},
-		`unexpected argument "http://b:8000": --servers takes all URLs with commas between them`: {"--servers", "http://a:8000", "http://b:8000"},
-		"replay is a program of its own: run endpoint-picker-replay":                             {"replay", "--recording=f"},
-		"run endpoint-picker-replay with the same flags":                                         {"replay", "--help"},
+		"unknown flag: --pools-of-all: see --help":                                                {"--pools-of-all"},
+		"--pool-name is missing: give the name of the InferencePool":                              {"-poolNamespace=n"},
+		`unexpected argument "false": the value of a switch follows =`:                            {"-poolName", "p", "-secureServing", "false"},
+		`unexpected argument "serve": all settings are flags, see --help`:                         {"--pool-name=p", "serve"},
+		"--pool-name is missing: give the name":                                                   {},
+		`unexpected argument "http://b:8000": --servers takes all URLs, with commas between them`: {"--servers", "http://a:8000", "http://b:8000"},
+		"replay is a program of its own: run endpoint-picker-replay":                              {"replay", "--recording=f"},
+		"run endpoint-picker-replay with the same flags":                                          {"replay", "--help"},
 		"--config-text: ": {"--pool-name=p", "--config-text=x"},
 	} {
 		_, _, err := runCommand(t.Context(), args...)

@@ -221,7 +221,8 @@ func newExtProcListener(p listenerParts, s *extproc.Server) extProcListener {
 		MaxReceive: int(cfg.Messages.MaxReceive), MaxSend: int(cfg.Messages.MaxSend),
 	}
 	listener := grpcserver.New(grpcserver.Params{
-		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Closed: cfg.GRPC.Closed, Ledger: p.Ledger, Options: options.ServerOptions(),
+		Log: p.Log.Named("grpc"), Flag: config.FlagGRPCPort, Port: cfg.GRPC.Port, Closed: cfg.GRPC.Closed, Ledger: p.Ledger,
+		Options:        options.ServerOptions(),
 		MessageTimeout: replyTimeout, SendTimeout: replyTimeout, Register: s.Register,
 	})
 	metrics.RegisterGateways(p.Registry, listener.GatewayStats)

@@ -130,7 +130,8 @@ func (p *Pool) validateFlags(plugins Plugins) error {
 	for _, flag := range []struct {
 		flag  string
 		given bool
-	}{{flagServers, len(p.Servers.URLs) > 0}, {flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0}, {flagPickerService, p.Service.Name != ""},
+	}{{flagServers, len(p.Servers.URLs) > 0}, {flagPoolName, p.Name.Name != ""}, {flagPool, len(p.Names) > 0},
+		{flagPickerService, p.Service.Name != ""},
 		{flagSelector, p.Selector.Selector != nil}, {flagEndpointsFile, p.File != ""}} {
 		if flag.given {
 			given = append(given, "--"+flag.flag)

@@ -29,7 +29,7 @@ type Servers struct {
 
 func (s *Servers) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.URLs, flagServers, s.URLs,
-		"URLs of the model servers, for use without Kubernetes, separated by commas, such as http://10.0.0.1:8000,https://vllm.example.com. "+
+		"URLs of the model servers, for use without Kubernetes, with commas between them: http://10.0.0.1:8000,https://vllm.example.com. "+
 			"Host names are resolved again and again; each of their addresses is a server.")
 	fs.StringVar(&s.CAFile, flagServersCA, s.CAFile,
 		"PEM file with the certificate authorities of https URLs in --"+flagServers+". Empty: those of the system.")

@@ -51,9 +51,9 @@ func newEndpointSeries() figures[endpoint.Stats] {
 	for _, r := range endpoint.Results() {
 		byResult[r.String()] = func(s *endpoint.Stats) float64 { return float64(s.Results[r]) }
 	}
-	responses := countersBy("endpoint_responses_total", "Responses of the endpoint, and failed attempts at it, by result: answered; 3xx, 4xx, 5xx; "+
-		"incomplete: an error, nothing, or the beginning of an answer, with a good status; none: no response. A request that another "+
-		"endpoint answered in the end counts for each endpoint that was tried.", "result", byResult, labels...)
+	responses := countersBy("endpoint_responses_total", "Responses of the endpoint, and failed attempts at it, by result: answered; 3xx, "+
+		"4xx, 5xx; incomplete: an error, nothing, or the beginning of an answer, with a good status; none: no response. A request that "+
+		"another endpoint answered in the end counts for each endpoint that was tried.", "result", byResult, labels...)
 	return append(responses, figures[endpoint.Stats]{
 		counterOf("endpoint_picks_total", "Requests sent to the endpoint.",
 			func(s *endpoint.Stats) float64 { return float64(s.Picks) }, labels...),
