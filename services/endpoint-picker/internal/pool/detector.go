@@ -213,12 +213,7 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		h.recent.addFailure(r.Failure)
 		h.failures.failures++
 		d.countSignal(h, request.Faulty)
-		f.out = h.failures.isLong(d.options.Failures, &d.failures)
-		explain = func() string { return h.failures.explainStreak(&d.failures) }
-		if !f.out {
-			f.out = h.outOfProportion(request.Faulty, &d.allCounts)
-			explain = func() string { return h.explainShare(request.Faulty, &d.allCounts) }
-		}
+		f.out, explain = d.failsTooOften(h)
 		f.usual = !f.out && d.failures.failsOften()
 	default: // it says nothing
 	}
@@ -226,6 +221,15 @@ func (d *Detector) evaluateResponse(e *endpoint.Endpoint, r *Response) (f assess
 		f.reason = explain()
 	}
 	return f
+}
+
+// failsTooOften reports whether an endpoint fails without an answer in between, or far more often than others, and why. The caller holds
+// mu.
+func (d *Detector) failsTooOften(h *history) (out bool, explain func() string) {
+	if h.failures.isLong(d.options.Failures, &d.failures) {
+		return true, func() string { return h.failures.explainStreak(&d.failures) }
+	}
+	return h.outOfProportion(request.Faulty, &d.allCounts), func() string { return h.explainShare(request.Faulty, &d.allCounts) }
 }
 
 // countSignal adds a response to the history of an endpoint. The caller holds mu.
