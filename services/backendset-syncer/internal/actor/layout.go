@@ -271,7 +271,8 @@ func (a *actor) reportLayout() *LayoutReport {
 	if !work.hasLayout() {
 		return r
 	}
-	for ref := range lblayout.FindBehind(work.live, work.desired.Wanted) {
+	for _, s := range lblayout.FindBehind(work.live, work.desired.Wanted) {
+		ref := s.Ref
 		state := State{Reason: reasonPending, Message: fmt.Sprintf("%s %s waits for the load balancer", ref.Kind, ref.Name)}
 		if e := work.attempts[ref]; e != nil && e.problem != nil {
 			state = State{Reason: e.problem.reason, Message: e.problem.message}

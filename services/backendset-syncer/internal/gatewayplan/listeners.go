@@ -321,15 +321,11 @@ func (l *Listener) conflictWith(other *Listener) Problem {
 		return newProblem(gatewayv1.ListenerReasonProtocolConflict, "%s has port %d with another protocol", owner, l.Port)
 	case other.lowerHostname() == l.lowerHostname():
 		return newProblem(gatewayv1.ListenerReasonHostnameConflict, "%s has port %d with the same hostname", owner, l.Port)
-	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !sameProtocols(l.tls.Protocols, other.tls.Protocols)):
+	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !lblayout.SameNames(l.tls.Protocols, other.tls.Protocols)):
 		return newProblem(gatewayv1.ListenerReasonProtocolConflict,
 			"%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port)
 	}
 	return Problem{}
-}
-
-func sameProtocols(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // layoutProtocol returns the protocol of the listener of the load balancer.

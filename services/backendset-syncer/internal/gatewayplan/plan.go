@@ -277,14 +277,14 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 		name := b.nameOf(lbrecord.Hostname, key, h)
 		l.needs = append(l.needs, b.recordObject(lbrecord.Hostname, key, name))
 		listener.Hostnames = []string{name}
-		if !slices.ContainsFunc(w.Hostnames, func(x lblayout.Hostname) bool { return x.Name == name }) {
+		if !w.HasObject(lblayout.Ref{Kind: lbrecord.Hostname, Name: name}) {
 			w.Hostnames = append(w.Hostnames, lblayout.Hostname{Name: name, Hostname: h})
 		}
 	}
 	if l.cert != nil {
 		ref := lblayout.Ref{Kind: lbrecord.Certificate, Name: l.cert.Name}
 		l.needs = append(l.needs, b.recordObject(lbrecord.Certificate, b.keys[ref], l.cert.Name))
-		if !slices.ContainsFunc(w.Certificates, func(x lblayout.Certificate) bool { return x.Name == l.cert.Name }) {
+		if !w.HasObject(ref) {
 			w.Certificates = append(w.Certificates, *l.cert)
 		}
 	}

@@ -24,12 +24,12 @@ var kindOrder = []lbrecord.Kind{
 // LayoutChanges returns the changes that turn the live layout into the wanted one.
 func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
 	var changes []Change
-	for ref := range lblayout.FindBehind(live, p.Layout) {
-		c := Change{Sign: "+", Ref: ref, Detail: p.describeObject(ref)}
-		if live.HasObject(ref) {
-			c.Sign = "~"
+	for _, s := range lblayout.FindBehind(live, p.Layout) {
+		sign := "+"
+		if s.Action == lblayout.Update {
+			sign = "~"
 		}
-		changes = append(changes, c)
+		changes = append(changes, Change{Sign: sign, Ref: s.Ref, Detail: p.describeObject(&s)})
 	}
 	for _, ref := range p.Layout.Delete {
 		if live.HasObject(ref) {
@@ -43,30 +43,18 @@ func (p *Plan) LayoutChanges(live *lblayout.Live) []Change {
 	return changes
 }
 
-// describeObject describes an object.
-func (p *Plan) describeObject(ref lblayout.Ref) string {
-	switch ref.Kind {
+// describeObject describes the object of a step.
+func (p *Plan) describeObject(s *lblayout.Step) string {
+	switch s.Kind {
 	case lbrecord.Listener:
-		for _, l := range p.Layout.Listeners {
-			if l.Name == ref.Name {
-				return fmt.Sprintf("port %d", l.Port)
-			}
-		}
+		return fmt.Sprintf("port %d", s.Listener.Port)
 	case lbrecord.RoutingPolicy:
-		for _, x := range p.Layout.Policies {
-			if x.Name == ref.Name {
-				return fmt.Sprintf("%d rules", len(x.Rules))
-			}
-		}
+		return fmt.Sprintf("%d rules", len(s.Policy.Rules))
 	case lbrecord.Hostname:
-		for _, h := range p.Layout.Hostnames {
-			if h.Name == ref.Name {
-				return h.Hostname
-			}
-		}
+		return s.Hostname.Hostname
 	case lbrecord.BackendSet:
-		if s := p.Sets[ref.Name]; s != nil {
-			return fmt.Sprintf("%d endpoints", len(s.Wanted.Endpoints))
+		if set := p.Sets[s.Name]; set != nil {
+			return fmt.Sprintf("%d endpoints", len(set.Wanted.Endpoints))
 		}
 	}
 	return ""

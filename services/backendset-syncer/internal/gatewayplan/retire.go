@@ -67,20 +67,7 @@ func (b *planBuilder) retireSet(o lbrecord.Object) lbrecord.Object {
 
 // wantsObject reports whether the plan has an object.
 func (b *planBuilder) wantsObject(ref lblayout.Ref) bool {
-	w := b.layout
-	switch ref.Kind {
-	case lbrecord.Listener:
-		return slices.ContainsFunc(w.Listeners, func(x lblayout.Listener) bool { return x.Name == ref.Name })
-	case lbrecord.RoutingPolicy:
-		return slices.ContainsFunc(w.Policies, func(x lblayout.Policy) bool { return x.Name == ref.Name })
-	case lbrecord.RuleSet:
-		return slices.ContainsFunc(w.RuleSets, func(x lblayout.RuleSet) bool { return x.Name == ref.Name })
-	case lbrecord.Hostname:
-		return slices.ContainsFunc(w.Hostnames, func(x lblayout.Hostname) bool { return x.Name == ref.Name })
-	case lbrecord.Certificate:
-		return slices.ContainsFunc(w.Certificates, func(x lblayout.Certificate) bool { return x.Name == ref.Name })
-	}
-	return b.sets[ref.Name] != nil && slices.ContainsFunc(w.Sets, func(x lblayout.Set) bool { return x.Name == ref.Name })
+	return b.layout.HasObject(ref) && (ref.Kind != lbrecord.BackendSet || b.sets[ref.Name] != nil)
 }
 
 // keepSet keeps the endpoints of a set that something still uses.

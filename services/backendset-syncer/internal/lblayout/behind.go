@@ -7,51 +7,64 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// FindBehind returns the wanted objects that the load balancer does not have, or has otherwise.
-func FindBehind(live *Live, wanted *Wanted) map[Ref]bool {
-	b := &behindFinder{live: live, behind: map[Ref]bool{}}
-	b.noteIndependent(wanted)
-	for _, r := range wanted.RuleSets {
-		have, found := live.RuleSets[r.Name]
-		b.noteBehind(lbrecord.RuleSet, r.Name, found && have.Redirect != nil && *have.Redirect == *r.Redirect)
+// Objects returns a step for each wanted object, in the order of creation. Its action is not set.
+func (w *Wanted) Objects() []Step {
+	var steps []Step
+	for i := range w.Hostnames {
+		steps = append(steps, Step{Ref: Ref{lbrecord.Hostname, w.Hostnames[i].Name}, Hostname: &w.Hostnames[i]})
 	}
-	for i := range wanted.Policies {
-		p := &wanted.Policies[i]
-		have, found := live.Policies[p.Name]
-		b.noteBehind(lbrecord.RoutingPolicy, p.Name,
-			!found && len(p.Rules) == 0 || found && slices.Equal(p.mergeForeign(&have).Rules, have.Rules))
+	for i := range w.Certificates {
+		steps = append(steps, Step{Ref: Ref{lbrecord.Certificate, w.Certificates[i].Name}, Certificate: &w.Certificates[i]})
 	}
-	for i := range wanted.Listeners {
-		l := &wanted.Listeners[i]
-		have, found := live.Listeners[l.Name]
-		b.noteBehind(lbrecord.Listener, l.Name, found && l.mergeLive(&have, wanted.RuleSetNames).isEqual(&have))
+	for i := range w.Sets {
+		steps = append(steps, Step{Ref: Ref{lbrecord.BackendSet, w.Sets[i].Name}, Set: &w.Sets[i]})
 	}
-	return b.behind
+	for i := range w.RuleSets {
+		steps = append(steps, Step{Ref: Ref{lbrecord.RuleSet, w.RuleSets[i].Name}, RuleSet: &w.RuleSets[i]})
+	}
+	for i := range w.Policies {
+		steps = append(steps, Step{Ref: Ref{lbrecord.RoutingPolicy, w.Policies[i].Name}, Policy: &w.Policies[i]})
+	}
+	for i := range w.Listeners {
+		steps = append(steps, Step{Ref: Ref{lbrecord.Listener, w.Listeners[i].Name}, Listener: &w.Listeners[i]})
+	}
+	return steps
 }
 
-// behindFinder collects objects that are behind.
-type behindFinder struct {
-	live   *Live
-	behind map[Ref]bool
+// HasObject reports whether an object is wanted.
+func (w *Wanted) HasObject(r Ref) bool {
+	return slices.ContainsFunc(w.Objects(), func(s Step) bool { return s.Ref == r })
 }
 
-// noteIndependent notes objects that refer to nothing.
-func (b *behindFinder) noteIndependent(wanted *Wanted) {
-	for _, h := range wanted.Hostnames {
-		have, found := b.live.Hostnames[h.Name]
-		b.noteBehind(lbrecord.Hostname, h.Name, found && strings.EqualFold(have.Hostname, h.Hostname))
+// FindBehind returns the steps to the wanted objects that the load balancer does not have, or has otherwise, in the order of creation.
+// They have the wanted objects, without what the load balancer has and the layout does not decide. NextSteps returns those that are
+// possible now.
+func FindBehind(live *Live, wanted *Wanted) []Step {
+	steps := slices.DeleteFunc(wanted.Objects(), func(s Step) bool { return s.isDone(live, wanted) })
+	for i := range steps {
+		steps[i].Action = Create
+		if live.HasObject(steps[i].Ref) {
+			steps[i].Action = Update
+		}
 	}
-	for _, c := range wanted.Certificates {
-		b.noteBehind(lbrecord.Certificate, c.Name, b.live.Certificates[c.Name])
-	}
-	for _, s := range wanted.Sets {
-		_, found := b.live.Sets[s.Name]
-		b.noteBehind(lbrecord.BackendSet, s.Name, found)
-	}
+	return steps
 }
 
-func (b *behindFinder) noteBehind(kind lbrecord.Kind, name string, current bool) { //nolint:revive // the flag is what is noted
-	if !current {
-		b.behind[Ref{kind, name}] = true
+// isDone reports whether the load balancer has the wanted object of a step.
+func (s *Step) isDone(live *Live, wanted *Wanted) bool {
+	switch s.Kind {
+	case lbrecord.Hostname:
+		have, found := live.Hostnames[s.Name]
+		return found && strings.EqualFold(have.Hostname, s.Hostname.Hostname)
+	case lbrecord.RuleSet:
+		have := live.RuleSets[s.Name]
+		return have.Redirect != nil && *have.Redirect == *s.RuleSet.Redirect
+	case lbrecord.RoutingPolicy: // one without rules may be missing
+		have := live.Policies[s.Name]
+		return slices.Equal(s.Policy.mergeForeign(&have).Rules, have.Rules)
+	case lbrecord.Listener:
+		have, found := live.Listeners[s.Name]
+		return found && s.Listener.mergeLive(&have, wanted.RuleSetNames).isEqual(&have)
 	}
+	return live.HasObject(s.Ref) // certificates cannot be changed, and actors change backend sets
 }

@@ -17,7 +17,6 @@ package lblayout
 import (
 	"regexp"
 	"slices"
-	"strings"
 
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
@@ -170,10 +169,18 @@ func IsOwnRule(name string) bool { return ownRule.MatchString(name) }
 // whose creation has to be retried.
 func NextSteps(live *Live, wanted *Wanted) []Step {
 	d := &stepBuilder{live: live, wanted: wanted}
-	d.createIndependent()
-	d.applyRuleSets()
-	d.applyPolicies()
-	d.applyListeners()
+	for _, s := range FindBehind(live, wanted) {
+		switch s.Kind {
+		case lbrecord.BackendSet:
+			d.createSet(s)
+		case lbrecord.RoutingPolicy:
+			d.applyPolicy(s)
+		case lbrecord.Listener:
+			d.applyListener(s)
+		default:
+			d.steps = append(d.steps, s)
+		}
+	}
 	d.deleteUnneeded()
 	return d.steps
 }
@@ -185,37 +192,19 @@ type stepBuilder struct {
 	full   bool // there is no room for a new backend set
 }
 
-func (d *stepBuilder) addStep(kind lbrecord.Kind, name string, action Action) *Step {
-	d.steps = append(d.steps, Step{Ref: Ref{Kind: kind, Name: name}, Action: action})
-	return &d.steps[len(d.steps)-1]
+func (d *stepBuilder) deleteObject(kind lbrecord.Kind, name string) {
+	d.steps = append(d.steps, Step{Ref: Ref{Kind: kind, Name: name}, Action: Delete})
 }
 
-// createIndependent creates what refers to nothing.
-func (d *stepBuilder) createIndependent() {
-	for i := range d.wanted.Hostnames {
-		h := &d.wanted.Hostnames[i]
-		if have, found := d.live.Hostnames[h.Name]; !found {
-			d.addStep(lbrecord.Hostname, h.Name, Create).Hostname = h
-		} else if !strings.EqualFold(have.Hostname, h.Hostname) {
-			d.addStep(lbrecord.Hostname, h.Name, Update).Hostname = h
-		}
-	}
-	for i := range d.wanted.Certificates {
-		if c := &d.wanted.Certificates[i]; !d.live.Certificates[c.Name] {
-			d.addStep(lbrecord.Certificate, c.Name, Create).Certificate = c
-		}
-	}
-	for i := range d.wanted.Sets {
-		s := &d.wanted.Sets[i]
-		if _, found := d.live.Sets[s.Name]; found {
-			continue
-		}
-		if len(d.live.Sets) >= d.wanted.MaxSets {
-			d.full = true
-			d.makeRoom()
-			return
-		}
-		d.addStep(lbrecord.BackendSet, s.Name, Create).Set = s
+// createSet creates a backend set, or makes room for it.
+func (d *stepBuilder) createSet(s Step) {
+	switch {
+	case d.full:
+	case len(d.live.Sets) < d.wanted.MaxSets:
+		d.steps = append(d.steps, s)
+	default:
+		d.full = true
+		d.makeRoom()
 	}
 }
 
@@ -223,47 +212,26 @@ func (d *stepBuilder) createIndependent() {
 func (d *stepBuilder) makeRoom() {
 	for _, name := range d.wanted.Retired {
 		if _, found := d.live.Sets[name]; found && !d.live.Uses[Ref{lbrecord.BackendSet, name}] {
-			d.addStep(lbrecord.BackendSet, name, Delete)
+			d.deleteObject(lbrecord.BackendSet, name)
 			return
 		}
 	}
 }
 
-// applyRuleSets creates and changes rule sets.
-func (d *stepBuilder) applyRuleSets() {
-	for i := range d.wanted.RuleSets {
-		r := &d.wanted.RuleSets[i]
-		switch have, found := d.live.RuleSets[r.Name]; {
-		case !found:
-			d.addStep(lbrecord.RuleSet, r.Name, Create).RuleSet = r
-		case have.Redirect == nil || *have.Redirect != *r.Redirect:
-			d.addStep(lbrecord.RuleSet, r.Name, Update).RuleSet = r
+// applyPolicy creates or changes a routing policy.
+func (d *stepBuilder) applyPolicy(s Step) {
+	have := d.live.Policies[s.Name]
+	next := s.Policy
+	if slices.ContainsFunc(next.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
+		if !d.full {
+			return
+		}
+		if next = d.partialPolicy(next, &have); len(next.Rules) == 0 {
+			return
 		}
 	}
-}
-
-// applyPolicies creates and changes routing policies.
-func (d *stepBuilder) applyPolicies() {
-	for i := range d.wanted.Policies {
-		p := &d.wanted.Policies[i]
-		have, found := d.live.Policies[p.Name]
-		if slices.ContainsFunc(p.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
-			if !d.full {
-				continue
-			}
-			if p = d.partialPolicy(p, &have); len(p.Rules) == 0 {
-				continue
-			}
-		}
-		if !found {
-			if len(p.Rules) > 0 {
-				d.addStep(lbrecord.RoutingPolicy, p.Name, Create).Policy = p
-			}
-			continue
-		}
-		if next := p.mergeForeign(&have); len(next.Rules) > 0 && !slices.Equal(next.Rules, have.Rules) { // OCI has no empty policies
-			d.addStep(lbrecord.RoutingPolicy, p.Name, Update).Policy = next
-		}
+	if s.Policy = next.mergeForeign(&have); len(s.Policy.Rules) > 0 && !slices.Equal(s.Policy.Rules, have.Rules) { // OCI has no empty policies
+		d.steps = append(d.steps, s)
 	}
 }
 
@@ -316,7 +284,7 @@ func (d *stepBuilder) deleteUnneeded() {
 	for _, kind := range deletionOrder {
 		for _, r := range d.wanted.Delete {
 			if r.Kind == kind && d.live.HasObject(r) && !d.live.Uses[r] && !d.isPlanned(r.Kind, r.Name) {
-				d.addStep(r.Kind, r.Name, Delete)
+				d.deleteObject(r.Kind, r.Name)
 			}
 		}
 	}

@@ -39,7 +39,9 @@ func TestPoliciesOfOthers(t *testing.T) {
 				assert.Empty(t, steps)
 				return
 			}
-			assert.True(t, FindBehind(live, wanted)[Ref{lbrecord.RoutingPolicy, "p"}])
+			if behind := FindBehind(live, wanted); assert.Len(t, behind, 1) {
+				assert.Equal(t, Ref{lbrecord.RoutingPolicy, "p"}, behind[0].Ref)
+			}
 			if assert.Len(t, steps, 1) {
 				assert.Equal(t, Update, steps[0].Action)
 				assert.Equal(t, tt.want, steps[0].Policy.Rules)

@@ -1,55 +1,48 @@
 package lblayout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// applyListeners creates and changes listeners.
-func (d *stepBuilder) applyListeners() {
-	for i := range d.wanted.Listeners {
-		l := &d.wanted.Listeners[i]
-		have, found := d.live.Listeners[l.Name]
-		if !d.isComplete(l) {
-			continue
-		}
-		if !found {
-			d.createListener(l)
-			continue
-		}
-		next := l.mergeLive(&have, d.wanted.RuleSetNames)
-		if next.isEqual(&have) {
-			continue
-		}
-		if d.vacatePort(next) {
-			d.addStep(lbrecord.Listener, l.Name, Update).Listener = next
-		}
+// applyListener creates or changes a listener, if everything that it refers to exists and its port is free.
+func (d *stepBuilder) applyListener(s Step) {
+	if !d.isComplete(s.Listener) {
+		return
+	}
+	if s.Action == Create {
+		d.createListener(s)
+		return
+	}
+	have := d.live.Listeners[s.Name]
+	if s.Listener = s.Listener.mergeLive(&have, d.wanted.RuleSetNames); d.vacatePort(s.Listener) {
+		d.steps = append(d.steps, s)
 	}
 }
 
 // createListener creates a listener, if its port is free. At the limit, a listener that is not wanted goes first.
-func (d *stepBuilder) createListener(l *Listener) {
-	if l.TLS != nil && l.TLS.KeepCertificate {
+func (d *stepBuilder) createListener(s Step) {
+	created := *s.Listener
+	if created.TLS != nil && created.TLS.KeepCertificate {
 		return // there is no certificate to keep
 	}
-	if !d.vacatePort(l) {
+	if !d.vacatePort(&created) {
 		return
 	}
 	if len(d.live.Listeners) >= d.wanted.MaxListeners {
 		for _, r := range d.wanted.Delete {
-			if _, found := d.live.Listeners[r.Name]; found && r.Kind == lbrecord.Listener {
-				d.addStep(lbrecord.Listener, r.Name, Delete)
+			if r.Kind == lbrecord.Listener && d.live.HasObject(r) {
+				d.deleteObject(r.Kind, r.Name)
 				return
 			}
 		}
 	}
-	created := *l
-	if created.IdleTimeout == 0 {
-		created.IdleTimeout = DefaultIdleTimeout
-	}
-	d.addStep(lbrecord.Listener, l.Name, Create).Listener = &created
+	created.IdleTimeout = cmp.Or(created.IdleTimeout, DefaultIdleTimeout)
+	s.Listener = &created
+	d.steps = append(d.steps, s)
 }
 
 // isComplete reports whether everything that a listener refers to exists.
@@ -91,7 +84,7 @@ func (d *stepBuilder) vacatePort(l *Listener) bool {
 		}
 		free = false
 		if own[name] && !d.isPlanned(lbrecord.Listener, name) {
-			d.addStep(lbrecord.Listener, name, Delete)
+			d.deleteObject(lbrecord.Listener, name)
 		}
 	}
 	return free
@@ -114,16 +107,13 @@ func (l *Listener) mayShare(other *Listener) bool {
 	if l.TLS == nil || len(l.TLS.Protocols) == 0 || len(other.TLS.Protocols) == 0 {
 		return true
 	}
-	return sameNames(l.TLS.Protocols, other.TLS.Protocols)
+	return SameNames(l.TLS.Protocols, other.TLS.Protocols)
 }
 
 // mergeLive returns the wanted listener with what the live one has and the layout does not decide.
 func (l *Listener) mergeLive(have *Listener, ownRuleSets map[string]bool) *Listener {
 	next := *l
-	if next.IdleTimeout == 0 {
-		next.IdleTimeout = have.IdleTimeout
-	}
-	next.RuleSets = nil
+	next.IdleTimeout, next.RuleSets = cmp.Or(l.IdleTimeout, have.IdleTimeout), nil
 	for _, name := range have.RuleSets {
 		if !ownRuleSets[name] || slices.Contains(l.RuleSets, name) {
 			next.RuleSets = append(next.RuleSets, name)
@@ -148,28 +138,25 @@ func (l *Listener) mergeLive(have *Listener, ownRuleSets map[string]bool) *Liste
 	if len(own.Protocols) == 0 {
 		own.Protocols = have.TLS.Protocols
 	}
-	if own.CipherSuite == "" {
-		own.CipherSuite = have.TLS.CipherSuite
-	}
-	own.KeepCertificate = false
+	own.CipherSuite, own.KeepCertificate = cmp.Or(own.CipherSuite, have.TLS.CipherSuite), false
 	return &next
 }
 
 func (l *Listener) isEqual(other *Listener) bool {
 	plain := l.DefaultSet == other.DefaultSet && l.Port == other.Port && l.Protocol == other.Protocol && l.Policy == other.Policy &&
 		l.IdleTimeout == other.IdleTimeout
-	return plain && sameNames(l.Hostnames, other.Hostnames) && slices.Equal(l.RuleSets, other.RuleSets) && l.TLS.isEqual(other.TLS)
+	return plain && SameNames(l.Hostnames, other.Hostnames) && slices.Equal(l.RuleSets, other.RuleSets) && l.TLS.isEqual(other.TLS)
 }
 
 func (t *TLS) isEqual(other *TLS) bool {
 	if t == nil || other == nil {
 		return t == other
 	}
-	return t.Certificate == other.Certificate && sameNames(t.CertificateIDs, other.CertificateIDs) &&
-		sameNames(t.Protocols, other.Protocols) && t.CipherSuite == other.CipherSuite
+	return t.Certificate == other.Certificate && SameNames(t.CertificateIDs, other.CertificateIDs) &&
+		SameNames(t.Protocols, other.Protocols) && t.CipherSuite == other.CipherSuite
 }
 
-// sameNames compares lists whose order does not matter.
-func sameNames(a, b []string) bool {
+// SameNames compares lists whose order does not matter.
+func SameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -312,7 +312,9 @@ func TestFirstCertificate(t *testing.T) {
 	}
 	live := &Live{Sets: map[string]int{"empty": 0}}
 	assert.Empty(t, NextSteps(live, w))
-	assert.True(t, FindBehind(live, w)[Ref{lbrecord.Listener, "https"}])
+	if behind := FindBehind(live, w); assert.Len(t, behind, 1) {
+		assert.Equal(t, Ref{lbrecord.Listener, "https"}, behind[0].Ref)
+	}
 }
 
 // TestNoRoomForASet has a full load balancer without a retired set: nothing is created, and nothing of others is deleted.
