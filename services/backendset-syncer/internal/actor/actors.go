@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
@@ -28,12 +29,12 @@ type Wanted struct {
 	Weights  map[netip.AddrPort]int
 	Maximum  int // active backends; 0: no limit but those of the load balancer
 	Drain    plan.Drain
-	Health   *ociapi.HealthChecker // nil: the set keeps its own
-	Emptying bool                  // the set loses all backends
-	Retired  bool                  // but no backend is removed while requests can reach the set, perhaps by a write in progress
-	Watching bool                  // the set is read and not written: its owner has not claimed it
-	Limits   plan.Limits           // of the load balancer
-	Claimed  time.Time             // when the owner took the set; zero: the owner created it
+	Health   *plan.HealthChecker // nil: the set keeps its own
+	Emptying bool                // the set loses all backends
+	Retired  bool                // but no backend is removed while requests can reach the set, perhaps by a write in progress
+	Watching bool                // the set is read and not written: its owner has not claimed it
+	Limits   plan.Limits         // of the load balancer
+	Claimed  time.Time           // when the owner took the set; zero: the owner created it
 	// Since is when the first event that led to this Wanted was seen. It is for metrics.
 	Since time.Time
 }
@@ -221,10 +222,8 @@ func (w *Wanted) isSameAs(other *Wanted) bool {
 	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) &&
 		maps.Equal(w.Weights, other.Weights) && w.Weight == other.Weight && w.Maximum == other.Maximum && w.Drain == other.Drain &&
 		w.Emptying == other.Emptying && w.Retired == other.Retired && w.Watching == other.Watching && w.Limits == other.Limits &&
-		sameHealth(w.Health, other.Health)
+		ptr.Equal(w.Health, other.Health)
 }
-
-func sameHealth[H comparable](a, b *H) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // weightOf returns the weight of a backend.
 func (w *Wanted) weightOf(address netip.AddrPort) int {

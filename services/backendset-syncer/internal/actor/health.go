@@ -176,7 +176,7 @@ func (h *health) awaitInherited(now time.Time) {
 func (h *health) failingBackends() []netip.AddrPort {
 	var failing []netip.AddrPort
 	for address := range h.active {
-		if since := h.awaited[address]; h.status != nil && h.status.Critical[address.String()] && since.IsZero() {
+		if since := h.awaited[address]; h.status != nil && h.status.Critical.Has(address.String()) && since.IsZero() {
 			failing = append(failing, address)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/testlane"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -107,7 +106,7 @@ func TestNobodyLosesAField(t *testing.T) {
 func TestHealthCheckers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(r *rig) {
-		health := &ociapi.HealthChecker{
+		health := &plan.HealthChecker{
 			Protocol: "HTTP", URLPath: "/ready", Port: 9000, ReturnCode: 200, Retries: 3, Timeout: 2 * time.Second,
 			Interval: 5 * time.Second,
 		}
@@ -142,7 +141,7 @@ func TestACipherSuiteThatCannotBeWritten(t *testing.T) {
 		assert.Equal(t, 3, r.accepted("CreateBackend"))
 		assert.Equal(t, 3, r.accepted())
 		r.want("chat", "1 2 3", func(w *Wanted) {
-			w.Health = &ociapi.HealthChecker{Protocol: "TCP", Retries: 3, Timeout: time.Second, Interval: time.Minute}
+			w.Health = &plan.HealthChecker{Protocol: "TCP", Retries: 3, Timeout: time.Second, Interval: time.Minute}
 		})
 		report := r.reason("chat", "RequestRefused", patience)
 		assert.Contains(t, report.Message, "oci-customized-ssl-cipher-suite")

@@ -284,7 +284,7 @@ func (s *set) noteForeignBackends() {
 // compareWithTarget notes whether the set differs from its target.
 func (s *set) compareWithTarget(now time.Time) {
 	changes := plan.Diff(s.live.Backends, s.wanted)
-	same := changes.Len() == 0 && (s.desired.Health == nil || s.desired.Health.Equal(s.live.HealthChecker))
+	same := changes.Len() == 0 && (s.desired.Health == nil || s.desired.Health.IsEqual(s.live.HealthChecker))
 	switch {
 	case !same && s.dirty.IsZero():
 		s.dirty = now

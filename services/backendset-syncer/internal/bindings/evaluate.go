@@ -9,7 +9,6 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
@@ -167,12 +166,12 @@ func drainOf(b *v1alpha1.BackendSetBinding) plan.Drain {
 	return d
 }
 
-func healthOf(b *v1alpha1.BackendSetBinding) *ociapi.HealthChecker {
+func healthOf(b *v1alpha1.BackendSetBinding) *plan.HealthChecker {
 	h := b.Spec.HealthChecker
 	if h == nil {
 		return nil
 	}
-	return &ociapi.HealthChecker{
+	return &plan.HealthChecker{
 		Protocol: h.Protocol, URLPath: h.URLPath, Port: int(h.Port), ReturnCode: int(h.ReturnCode), Retries: int(h.Retries),
 		Timeout:  time.Duration(h.TimeoutMilliseconds) * time.Millisecond,
 		Interval: time.Duration(h.IntervalMilliseconds) * time.Millisecond,

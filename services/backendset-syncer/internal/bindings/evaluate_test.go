@@ -16,7 +16,6 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
@@ -235,7 +234,7 @@ func TestWanted(t *testing.T) {
 	assert.Equal(t, &actor.Wanted{
 		Services: []string{"models/a"}, Claimed: b.Status.HeldSince.Time, Weight: 7,
 		Drain: plan.Drain{Minimum: time.Second, Maximum: time.Minute}, Limits: plan.Limits{PerSet: 5}, Emptying: true,
-		Health: &ociapi.HealthChecker{
+		Health: &plan.HealthChecker{
 			Protocol: "HTTP", URLPath: "/h", Port: 1, ReturnCode: 204, Retries: 2, Timeout: 1500 * time.Millisecond,
 			Interval: 2500 * time.Millisecond,
 		},

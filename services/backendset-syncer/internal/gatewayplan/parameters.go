@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"fairlead.dev/pkg/strictyaml"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -19,7 +18,7 @@ import (
 type Parameters struct {
 	LoadBalancerID string
 	IdleTimeout    int // in seconds
-	Health         lblayout.Health
+	Health         plan.HealthChecker
 	DrainMinimum   *time.Duration
 	DrainMaximum   *time.Duration
 }
@@ -56,11 +55,11 @@ func parseParameters(data map[string]string) (Parameters, error) {
 	p := parser{data: maps.Clone(data)}
 	parameters := Parameters{
 		LoadBalancerID: p.popText(keyLoadBalancer), IdleTimeout: p.popNumber(keyIdleTimeout, 1, maxIdleTimeout),
-		Health: lblayout.Health{
-			Protocol: p.popText(keyHealthProtocol), Path: p.popText(keyHealthPath), Port: p.popNumber(keyHealthPort, 0, maxPort),
-			ReturnCode: p.popNumber(keyHealthCode, minStatus, maxStatus),
-			Retries:    p.popNumber(keyHealthRetries, 1, maxRetries), TimeoutMillis: 1000 * p.popNumber(keyHealthTimeout, 1, maxTimeout),
-			IntervalMillis: 1000 * p.popNumber(keyHealthInterval, 1, maxInterval),
+		Health: plan.HealthChecker{
+			Protocol: p.popText(keyHealthProtocol), URLPath: p.popText(keyHealthPath), Port: p.popNumber(keyHealthPort, 0, maxPort),
+			ReturnCode: p.popNumber(keyHealthCode, minStatus, maxStatus), Retries: p.popNumber(keyHealthRetries, 1, maxRetries),
+			Timeout:  time.Duration(p.popNumber(keyHealthTimeout, 1, maxTimeout)) * time.Second,
+			Interval: time.Duration(p.popNumber(keyHealthInterval, 1, maxInterval)) * time.Second,
 		},
 		DrainMinimum: p.popSeconds(keyDrainMinimum), DrainMaximum: p.popSeconds(keyDrainMaximum),
 	}
@@ -78,11 +77,11 @@ func (p *parser) checkValues(parameters *Parameters) {
 	case parameters.LoadBalancerID != "" && !strings.HasPrefix(parameters.LoadBalancerID, "ocid1.loadbalancer."):
 		p.addProblem("%s: %.120q is not the OCID of a load balancer, which begins with ocid1.loadbalancer", keyLoadBalancer,
 			parameters.LoadBalancerID)
-	case !slices.Contains([]string{"", healthTCP, healthHTTP}, h.Protocol):
+	case !slices.Contains([]string{"", plan.HealthTCP, plan.HealthHTTP}, h.Protocol):
 		p.addProblem("%s: %.20q is neither TCP nor HTTP", keyHealthProtocol, h.Protocol)
-	case h.Protocol != healthHTTP && (h.Path != "" || h.ReturnCode != 0):
+	case h.Protocol != plan.HealthHTTP && (h.URLPath != "" || h.ReturnCode != 0):
 		p.addProblem("%s and %s have an effect only with %s HTTP", keyHealthPath, keyHealthCode, keyHealthProtocol)
-	case h.Path != "" && !strings.HasPrefix(h.Path, "/") || len(h.Path) > maxHealthPath:
+	case h.URLPath != "" && !strings.HasPrefix(h.URLPath, "/") || len(h.URLPath) > maxHealthPath:
 		p.addProblem("%s: must begin with / and have at most %d characters", keyHealthPath, maxHealthPath)
 	case parameters.DrainMinimum != nil && *parameters.DrainMinimum > parameters.drainTimes().Maximum:
 		p.addProblem("%s exceeds %s", keyDrainMinimum, keyDrainMaximum)
@@ -133,7 +132,7 @@ func (p *parser) popSeconds(key string) *time.Duration {
 // withDefaults returns the parameters of a Gateway with those of its class where it has none.
 func (p Parameters) withDefaults(class Parameters) Parameters {
 	p.LoadBalancerID, p.IdleTimeout = cmp.Or(p.LoadBalancerID, class.LoadBalancerID), cmp.Or(p.IdleTimeout, class.IdleTimeout)
-	if p.Health == (lblayout.Health{}) {
+	if p.Health == (plan.HealthChecker{}) {
 		p.Health = class.Health
 	}
 	p.DrainMinimum, p.DrainMaximum = cmp.Or(p.DrainMinimum, class.DrainMinimum), cmp.Or(p.DrainMaximum, class.DrainMaximum)
@@ -158,25 +157,19 @@ func (p *Parameters) drainTimes() plan.Drain {
 // Defaults of health checks: those of the service.
 const (
 	healthRetries  = 3
-	healthTimeout  = 3000
-	healthInterval = 10_000
+	healthTimeout  = 3 * time.Second
+	healthInterval = 10 * time.Second
 	healthCode     = 200
 )
 
-// Protocols of health checks.
-const (
-	healthTCP  = "TCP"
-	healthHTTP = "HTTP"
-)
-
 // healthChecker returns the health checker of new backend sets.
-func (p *Parameters) healthChecker() lblayout.Health {
+func (p *Parameters) healthChecker() plan.HealthChecker {
 	h := p.Health
-	h.Protocol, h.Retries = cmp.Or(h.Protocol, healthTCP), cmp.Or(h.Retries, healthRetries)
-	h.TimeoutMillis, h.IntervalMillis = cmp.Or(h.TimeoutMillis, healthTimeout), cmp.Or(h.IntervalMillis, healthInterval)
+	h.Protocol, h.Retries = cmp.Or(h.Protocol, plan.HealthTCP), cmp.Or(h.Retries, healthRetries)
+	h.Timeout, h.Interval = cmp.Or(h.Timeout, healthTimeout), cmp.Or(h.Interval, healthInterval)
 	h.ReturnCode = cmp.Or(h.ReturnCode, healthCode)
-	if h.Protocol == healthHTTP {
-		h.Path = cmp.Or(h.Path, "/")
+	if h.Protocol == plan.HealthHTTP {
+		h.URLPath = cmp.Or(h.URLPath, "/")
 	}
 	return h
 }

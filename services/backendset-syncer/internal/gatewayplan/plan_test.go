@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 const (
@@ -126,7 +127,7 @@ func TestParametersOfSets(t *testing.T) {
 		"parentRefs: [{name: second, namespace: infra}, {name: web, namespace: infra}], rules: [{matches: [{path: {value: /both}}], "+
 			"backendRefs: [{name: both, port: 80}]}]")
 	p := r.serve()
-	health := map[string]lblayout.Health{}
+	health := map[string]plan.HealthChecker{}
 	for _, s := range p.Layout.Sets {
 		health[s.Name] = s.Health
 	}

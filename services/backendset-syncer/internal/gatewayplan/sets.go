@@ -3,13 +3,10 @@ package gatewayplan
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -41,8 +38,8 @@ func (b *planBuilder) buildSets() {
 func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
 	parameters := b.firstParameters()
 	if s.Key == routing.EmptyKey || s.Key == routing.DefaultKey {
-		if parameters.Health = (lblayout.Health{}); b.planner.fallback != nil {
-			parameters.Health.Protocol = healthTCP
+		if parameters.Health = (plan.HealthChecker{}); b.planner.fallback != nil {
+			parameters.Health.Protocol = plan.HealthTCP
 		}
 		return parameters
 	}
@@ -70,12 +67,8 @@ func (b *planBuilder) firstParameters() *Parameters {
 // buildSet returns what the actor should do for a set.
 func (b *planBuilder) buildSet(key string, members []routing.Member, p *Parameters) *Set {
 	s := &Set{Key: key, Wanted: &actor.Wanted{Weight: 1, Drain: p.drainTimes(), Limits: b.backendLimits()}}
-	if p.Health != (lblayout.Health{}) {
-		h := p.healthChecker()
-		s.Wanted.Health = &ociapi.HealthChecker{
-			Protocol: h.Protocol, URLPath: h.Path, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
-			Timeout: time.Duration(h.TimeoutMillis) * time.Millisecond, Interval: time.Duration(h.IntervalMillis) * time.Millisecond,
-		}
+	if p.Health != (plan.HealthChecker{}) {
+		s.Wanted.Health = new(p.healthChecker())
 	}
 	var groups []weights.Group
 	for _, m := range members {

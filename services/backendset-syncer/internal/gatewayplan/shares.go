@@ -7,6 +7,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // A backendRef that is not valid should get its share of the requests answered with 500. A rule has one backend set, so the set gets
@@ -70,7 +71,7 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 // answersShares reports whether the responder can be a backend beside others.
 func (b *planBuilder) answersShares() bool {
 	return b.planner.fallback != nil &&
-		!slices.ContainsFunc(b.gateways, func(g *ResolvedGateway) bool { return g.Parameters.Health.Protocol == healthHTTP })
+		!slices.ContainsFunc(b.gateways, func(g *ResolvedGateway) bool { return g.Parameters.Health.Protocol == plan.HealthHTTP })
 }
 
 // withShares returns the members of a rule with those of its invalid backendRefs.

@@ -89,14 +89,7 @@ type Certificate struct{ Name, Public, Private, Authority string }
 // Set is a backend set to create. Actors write its backends.
 type Set struct {
 	Name   string
-	Health Health
-}
-
-// Health is the health checker of a new backend set.
-type Health struct {
-	Protocol, Path                string
-	Port, ReturnCode, Retries     int
-	TimeoutMillis, IntervalMillis int
+	Health plan.HealthChecker
 }
 
 // Live is a load balancer as it was read.

@@ -147,7 +147,7 @@ func referencedObjects(lb *loadbalancer.LoadBalancer) map[lblayout.Ref]bool {
 
 // NewStep returns the write of a step.
 func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
-	w := &Write{loadBalancer: l.ID, object: s.Name, etag: l.ETag, action: s.Action, noun: nouns[s.Kind]}
+	w := &Write{loadBalancer: l.ID, object: s.Name, etag: l.ETag, action: s.Action, kind: s.Kind}
 	if s.Action == lblayout.Delete {
 		return w
 	}
@@ -171,18 +171,12 @@ func (l *LoadBalancer) NewStep(s *lblayout.Step) *Write {
 // listenerBody returns a listener with the fields that it has and the layout does not decide. Fields that are left out would be removed.
 func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 	want := s.Listener
-	d := loadbalancer.UpdateListenerDetails{
-		DefaultBackendSetName: &want.DefaultSet, Port: &want.Port, Protocol: &want.Protocol, HostnameNames: want.Hostnames,
-		RuleSetNames: want.RuleSets,
-	}
+	live := l.raw.Listeners[s.Name]
+	d := convertDetails[loadbalancer.UpdateListenerDetails](live)
+	d.DefaultBackendSetName, d.Port, d.Protocol = &want.DefaultSet, &want.Port, &want.Protocol
+	d.HostnameNames, d.RuleSetNames, d.RoutingPolicyName, d.SslConfiguration = want.Hostnames, want.RuleSets, nil, nil
 	if want.Policy != "" {
 		d.RoutingPolicyName = &want.Policy
-	}
-	live := l.raw.Listeners[s.Name]
-	d.PathRouteSetName = live.PathRouteSetName
-	if live.ConnectionConfiguration != nil {
-		own := *live.ConnectionConfiguration
-		d.ConnectionConfiguration = &own
 	}
 	if want.IdleTimeout > 0 {
 		if d.ConnectionConfiguration == nil {
@@ -196,26 +190,22 @@ func (l *LoadBalancer) listenerBody(s *lblayout.Step) any {
 	if s.Action == lblayout.Update {
 		return d
 	}
-	return loadbalancer.CreateListenerDetails{
-		Name: &want.Name, DefaultBackendSetName: d.DefaultBackendSetName, Port: d.Port, Protocol: d.Protocol,
-		HostnameNames: d.HostnameNames, RoutingPolicyName: d.RoutingPolicyName, SslConfiguration: d.SslConfiguration,
-		ConnectionConfiguration: d.ConnectionConfiguration, RuleSetNames: d.RuleSetNames,
-	}
+	created := convertDetails[loadbalancer.CreateListenerDetails](d)
+	created.Name = &want.Name
+	return created
 }
 
 func tlsDetails(want *lblayout.TLS, live *loadbalancer.SslConfiguration) *loadbalancer.SslConfigurationDetails {
-	d := &loadbalancer.SslConfigurationDetails{CertificateIds: want.CertificateIDs, Protocols: want.Protocols}
+	d := &loadbalancer.SslConfigurationDetails{}
+	if live != nil {
+		*d = convertDetails[loadbalancer.SslConfigurationDetails](live)
+	}
+	d.CertificateIds, d.Protocols, d.CertificateName, d.CipherSuiteName = want.CertificateIDs, want.Protocols, nil, nil
 	if want.Certificate != "" {
 		d.CertificateName = &want.Certificate
 	}
 	if suite := want.CipherSuite; suite != "" && suite != customizedSuite {
 		d.CipherSuiteName = &suite
-	}
-	if live != nil {
-		d.VerifyDepth, d.VerifyPeerCertificate = live.VerifyDepth, live.VerifyPeerCertificate
-		d.HasSessionResumption = live.HasSessionResumption
-		d.TrustedCertificateAuthorityIds = live.TrustedCertificateAuthorityIds
-		d.ServerOrderPreference = loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(live.ServerOrderPreference)
 	}
 	return d
 }
@@ -270,25 +260,9 @@ func certificateBody(c *lblayout.Certificate) any {
 }
 
 func setBody(s *lblayout.Step) any {
-	h := &s.Set.Health
 	d := loadbalancer.CreateBackendSetDetails{
 		Name: &s.Set.Name, Policy: common.String("ROUND_ROBIN"), Backends: make([]loadbalancer.BackendDetails, 0, len(s.Backends)),
-		HealthChecker: &loadbalancer.HealthCheckerDetails{Protocol: &h.Protocol, Port: &h.Port},
-	}
-	for _, p := range []struct {
-		to   **int
-		from *int
-	}{
-		{&d.HealthChecker.ReturnCode, &h.ReturnCode}, {&d.HealthChecker.Retries, &h.Retries},
-		{&d.HealthChecker.TimeoutInMillis, &h.TimeoutMillis},
-		{&d.HealthChecker.IntervalInMillis, &h.IntervalMillis},
-	} {
-		if *p.from > 0 {
-			*p.to = p.from
-		}
-	}
-	if h.Path != "" {
-		d.HealthChecker.UrlPath = &h.Path
+		HealthChecker: healthDetails(&s.Set.Health, nil),
 	}
 	for _, b := range s.Backends {
 		d.Backends = append(d.Backends, backendDetails(b))

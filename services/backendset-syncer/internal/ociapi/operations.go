@@ -11,22 +11,10 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// noun is a kind in the name of an operation.
-type noun string
-
-// nounBackend is the kind of the backends of a set.
-const nounBackend noun = "Backend"
-
 // nouns are the kinds of objects in the names of operations.
-var nouns = map[lbrecord.Kind]noun{
+var nouns = map[lbrecord.Kind]string{
 	lbrecord.Listener: "Listener", lbrecord.RoutingPolicy: "RoutingPolicy", lbrecord.RuleSet: "RuleSet", lbrecord.Hostname: "Hostname",
 	lbrecord.Certificate: "Certificate", lbrecord.BackendSet: "BackendSet",
-}
-
-// collections are the paths of the objects of a load balancer.
-var collections = map[noun]string{
-	"Listener": "listeners", "RoutingPolicy": "routingPolicies", "RuleSet": "ruleSets", "Hostname": "hostnames",
-	"Certificate": "certificates", "BackendSet": "backendSets",
 }
 
 // methods are the methods of HTTP.
@@ -36,9 +24,9 @@ var methods = map[lblayout.Action]string{
 
 // path returns the path of the object of a write, or of the collection that gets it.
 func (w *Write) path() string {
-	path, name := "/loadBalancers/"+w.loadBalancer+"/"+collections[w.noun], w.object
-	if w.noun == nounBackend {
-		path, name = fmt.Sprintf("/loadBalancers/%s/backendSets/%s/backends", w.loadBalancer, w.object), w.backend
+	path, name := fmt.Sprintf("/loadBalancers/%s/%s", w.loadBalancer, w.kind), w.object
+	if w.backend != "" {
+		path, name = path+"/"+w.object+"/backends", w.backend
 	}
 	if w.action == lblayout.Create {
 		return path

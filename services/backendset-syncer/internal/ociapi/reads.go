@@ -8,6 +8,7 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -21,26 +22,25 @@ type LoadBalancer struct {
 	// Addresses are the addresses of the load balancer.
 	Addresses []string
 
-	sets map[string]loadbalancer.BackendSet
 	used map[string]bool
 	raw  loadbalancer.LoadBalancer
 }
 
 // SetSizes returns the names of the backend sets and the number of their backends.
 func (l *LoadBalancer) SetSizes() map[string]int {
-	sets := make(map[string]int, len(l.sets))
-	for name := range l.sets {
-		sets[name] = len(l.sets[name].Backends)
+	sizes := make(map[string]int, len(l.raw.BackendSets))
+	for name := range l.raw.BackendSets {
+		sizes[name] = len(l.raw.BackendSets[name].Backends)
 	}
-	return sets
+	return sizes
 }
 
 // BackendAddresses returns the IP addresses of all backends, as package netip writes them.
 func (l *LoadBalancer) BackendAddresses() map[string]bool {
 	addresses := map[string]bool{}
-	for name := range l.sets {
-		for i := range l.sets[name].Backends {
-			if a, err := netip.ParseAddr(valueOf(l.sets[name].Backends[i].IpAddress)); err == nil {
+	for _, s := range l.raw.BackendSets {
+		for i := range s.Backends {
+			if a, err := netip.ParseAddr(valueOf(s.Backends[i].IpAddress)); err == nil {
 				addresses[a.Unmap().String()] = true
 			}
 		}
@@ -52,31 +52,14 @@ func (l *LoadBalancer) BackendAddresses() map[string]bool {
 type BackendSet struct {
 	Name          string
 	Backends      []plan.Backend
-	HealthChecker HealthChecker
+	HealthChecker plan.HealthChecker
 
 	raw loadbalancer.BackendSet
 }
 
-// HealthChecker is the health checker of a backend set, without the fields that no binding has.
-type HealthChecker struct {
-	Protocol, URLPath         string
-	Port, ReturnCode, Retries int
-	Timeout, Interval         time.Duration
-}
-
-// Equal compares health checkers. The path and the status code have no effect on TCP.
-func (h HealthChecker) Equal(other HealthChecker) bool {
-	if h.Protocol == other.Protocol && h.Protocol != protocolHTTP {
-		other.URLPath, other.ReturnCode = h.URLPath, h.ReturnCode
-	}
-	return h == other
-}
-
-const protocolHTTP = "HTTP"
-
 // BackendSet returns a backend set, or nil if the load balancer has no set of this name.
 func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
-	raw, found := l.sets[name]
+	raw, found := l.raw.BackendSets[name]
 	if !found {
 		return nil, nil
 	}
@@ -93,7 +76,7 @@ func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
 		})
 	}
 	if h := raw.HealthChecker; h != nil {
-		set.HealthChecker = HealthChecker{
+		set.HealthChecker = plan.HealthChecker{
 			Protocol: valueOf(h.Protocol), URLPath: valueOf(h.UrlPath), Port: valueOf(h.Port), ReturnCode: valueOf(h.ReturnCode),
 			Retries: valueOf(h.Retries),
 			Timeout: durationOf(h.TimeoutInMillis), Interval: durationOf(h.IntervalInMillis),
@@ -125,7 +108,7 @@ func (c *Client) ReadLoadBalancer(ctx context.Context, p Priority, id string) (*
 		ID: id, State: string(r.LifecycleState),
 		Active: r.LifecycleState == loadbalancer.LoadBalancerLifecycleStateActive || r.LifecycleState == updating,
 		ETag:   valueOf(r.ETag), Addresses: addressesOf(&r.LoadBalancer),
-		sets: r.BackendSets, used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
+		used: usedSets(&r.LoadBalancer), raw: r.LoadBalancer,
 	}, nil
 }
 
@@ -137,9 +120,7 @@ type WorkRequest struct {
 	ID, Type string
 	Done     bool
 	Accepted time.Time
-	// Failed is the problem of a work request that failed, empty otherwise. Permanent means that the same request fails again.
-	Failed    string
-	Permanent bool
+	Failed   string // the problem of a work request that failed, empty otherwise
 }
 
 func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
@@ -155,7 +136,6 @@ func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
 		request.Failed = cleanText(valueOf(w.Message))
 		for _, e := range w.ErrorDetails {
 			request.Failed = cleanText(fmt.Sprintf("%s: %s", e.ErrorCode, valueOf(e.Message)))
-			request.Permanent = e.ErrorCode == loadbalancer.WorkRequestErrorErrorCodeBadInput
 		}
 		if request.Failed == "" {
 			request.Failed = "the service gives no reason"
@@ -215,7 +195,7 @@ const WorkRequestDeadline = 10 * time.Minute
 
 // Health is the health of the backends of a set, by name.
 type Health struct {
-	Critical, Warning, Unknown map[string]bool
+	Critical, Unknown sets.Set[string]
 }
 
 // ReadHealth reads the health of a backend set.
@@ -228,18 +208,7 @@ func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error
 	if err != nil {
 		return nil, err
 	}
-	return &Health{
-		Critical: setOf(r.CriticalStateBackendNames), Warning: setOf(r.WarningStateBackendNames),
-		Unknown: setOf(r.UnknownStateBackendNames),
-	}, nil
-}
-
-func setOf(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, n := range names {
-		set[n] = true
-	}
-	return set
+	return &Health{Critical: sets.New(r.CriticalStateBackendNames...), Unknown: sets.New(r.UnknownStateBackendNames...)}, nil
 }
 
 // ReadCheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
@@ -265,7 +234,7 @@ func (c *Client) ReadCheckResult(ctx context.Context, id, set, backend string) (
 // InService reports whether the load balancer sends requests to a backend, as far as is known. A backend with a warning counts: one
 // of the nodes of the load balancer has not checked it yet, and sends it nothing. The health of a set that is not used is not known.
 func (h *Health) InService(backend string, used bool) bool {
-	return !h.Critical[backend] && !(used && h.Unknown[backend])
+	return !h.Critical.Has(backend) && !(used && h.Unknown.Has(backend))
 }
 
 // IsUsed reports whether requests can reach a backend set: it is the default of a listener, or a routing policy or path route names it.
@@ -276,12 +245,8 @@ func usedSets(lb *loadbalancer.LoadBalancer) map[string]bool {
 	used := map[string]bool{}
 	for _, listener := range lb.Listeners {
 		used[valueOf(listener.DefaultBackendSetName)] = true
-		for _, rule := range lb.RoutingPolicies[valueOf(listener.RoutingPolicyName)].Rules {
-			for _, action := range rule.Actions {
-				if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
-					used[valueOf(forward.BackendSetName)] = true
-				}
-			}
+		for _, rule := range policyOf(lb.RoutingPolicies[valueOf(listener.RoutingPolicyName)]).Rules {
+			used[rule.Set] = true
 		}
 		for _, route := range lb.PathRouteSets[valueOf(listener.PathRouteSetName)].PathRoutes {
 			used[valueOf(route.BackendSetName)] = true

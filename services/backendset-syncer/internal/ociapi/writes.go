@@ -23,32 +23,37 @@ type Write struct {
 	loadBalancer string
 	etag         string
 	action       lblayout.Action
-	noun         noun
-	object       string // name of the object, or of the set of a backend
-	backend      string // name
+	kind         lbrecord.Kind
+	object       string // name
+	backend      string // name of a backend of the backend set; empty: the write is one of the object
 	body         any
 }
 
 // Operation returns the operation of the API.
-func (w *Write) Operation() string { return string(w.action) + string(w.noun) }
+func (w *Write) Operation() string {
+	if w.backend != "" {
+		return string(w.action) + "Backend"
+	}
+	return string(w.action) + nouns[w.kind]
+}
 
 // ReplacesObject reports whether the write replaces the whole object, with the fields that were read.
 func (w *Write) ReplacesObject() bool {
-	return w.action == lblayout.Update && w.noun != nounBackend
+	return w.action == lblayout.Update && w.backend == ""
 }
 
 // NewWrite returns the write that turns the backends of a set into the wanted ones: a call for one backend if it is the only change,
 // else one that replaces the set. health is nil if the health checker stays. A set with a cipher suite that cannot be written is
 // never replaced: then the write makes one of the changes. NewWrite returns nil if the set needs no change.
-func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *HealthChecker) (*Write, error) {
-	if health != nil && health.Equal(set.HealthChecker) {
+func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *plan.HealthChecker) (*Write, error) {
+	if health != nil && health.IsEqual(set.HealthChecker) {
 		health = nil
 	}
 	changes := plan.Diff(set.Backends, wanted)
 	if changes.Len() == 0 && health == nil {
 		return nil, nil
 	}
-	w := &Write{loadBalancer: l.ID, object: set.Name, etag: l.ETag}
+	w := &Write{loadBalancer: l.ID, kind: lbrecord.BackendSet, object: set.Name, etag: l.ETag}
 	fixed := set.raw.SslConfiguration != nil && valueOf(set.raw.SslConfiguration.CipherSuiteName) == customizedSuite
 	switch {
 	case fixed && health != nil:
@@ -58,32 +63,21 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 	case fixed || changes.Len() == 1 && health == nil:
 		w.changeOne(&changes)
 	default:
-		w.action, w.noun, w.body = lblayout.Update, nouns[lbrecord.BackendSet], buildReplacement(set, wanted, health)
+		w.action, w.body = lblayout.Update, buildReplacement(set, wanted, health)
 	}
 	return w, nil
 }
 
 // changeOne makes the most urgent change: a new backend, one that drains, one that goes.
 func (w *Write) changeOne(c *plan.Changes) {
-	w.noun = nounBackend
 	switch {
 	case len(c.Create) > 0:
-		w.action, w.backend, w.body = lblayout.Create, c.Create[0].Address.String(), createDetails(c.Create[0])
+		w.action, w.backend, w.body = lblayout.Create, c.Create[0].Address.String(), loadbalancer.CreateBackendDetails(backendDetails(c.Create[0]))
 	case len(c.Update) > 0:
-		w.action, w.backend, w.body = lblayout.Update, c.Update[0].Address.String(), updateDetails(c.Update[0])
+		w.action, w.backend = lblayout.Update, c.Update[0].Address.String()
+		w.body = convertDetails[loadbalancer.UpdateBackendDetails](backendDetails(c.Update[0]))
 	default:
 		w.action, w.backend = lblayout.Delete, c.Delete[0].Address.String()
-	}
-}
-
-func createDetails(b plan.Backend) loadbalancer.CreateBackendDetails {
-	return loadbalancer.CreateBackendDetails(backendDetails(b))
-}
-
-func updateDetails(b plan.Backend) loadbalancer.UpdateBackendDetails {
-	d := backendDetails(b)
-	return loadbalancer.UpdateBackendDetails{
-		Weight: d.Weight, MaxConnections: d.MaxConnections, Drain: d.Drain, Backup: d.Backup, Offline: d.Offline,
 	}
 }
 
@@ -99,39 +93,34 @@ func backendDetails(b plan.Backend) loadbalancer.BackendDetails {
 }
 
 // buildReplacement returns a whole set with other backends. Fields that are left out would be removed.
-func buildReplacement(set *BackendSet, wanted []plan.Backend, health *HealthChecker) loadbalancer.UpdateBackendSetDetails {
-	raw := &set.raw
-	d := loadbalancer.UpdateBackendSetDetails{
-		Policy: raw.Policy, Backends: make([]loadbalancer.BackendDetails, 0, len(wanted)), BackendMaxConnections: raw.BackendMaxConnections,
-		SessionPersistenceConfiguration:         raw.SessionPersistenceConfiguration,
-		LbCookieSessionPersistenceConfiguration: raw.LbCookieSessionPersistenceConfiguration,
-	}
+func buildReplacement(set *BackendSet, wanted []plan.Backend, health *plan.HealthChecker) loadbalancer.UpdateBackendSetDetails {
+	d := convertDetails[loadbalancer.UpdateBackendSetDetails](set.raw)
+	d.Backends = make([]loadbalancer.BackendDetails, 0, len(wanted))
 	for _, b := range wanted {
 		d.Backends = append(d.Backends, backendDetails(b))
 	}
-	if h := raw.HealthChecker; h != nil {
-		d.HealthChecker = &loadbalancer.HealthCheckerDetails{
-			Protocol: h.Protocol, UrlPath: h.UrlPath, Port: h.Port, ReturnCode: h.ReturnCode, Retries: h.Retries,
-			TimeoutInMillis: h.TimeoutInMillis, IntervalInMillis: h.IntervalInMillis, ResponseBodyRegex: h.ResponseBodyRegex,
-			IsForcePlainText: h.IsForcePlainText,
-		}
-	}
 	if health != nil {
-		d.HealthChecker = health.buildDetails(d.HealthChecker)
-	}
-	if s := raw.SslConfiguration; s != nil {
-		d.SslConfiguration = &loadbalancer.SslConfigurationDetails{
-			VerifyDepth: s.VerifyDepth, VerifyPeerCertificate: s.VerifyPeerCertificate, HasSessionResumption: s.HasSessionResumption,
-			TrustedCertificateAuthorityIds: s.TrustedCertificateAuthorityIds, CertificateIds: s.CertificateIds,
-			CertificateName: s.CertificateName, Protocols: s.Protocols, CipherSuiteName: s.CipherSuiteName,
-			ServerOrderPreference: loadbalancer.SslConfigurationDetailsServerOrderPreferenceEnum(s.ServerOrderPreference),
-		}
+		d.HealthChecker = healthDetails(health, d.HealthChecker)
 	}
 	return d
 }
 
-// buildDetails returns the health checker of a write. What a binding does not have stays.
-func (h *HealthChecker) buildDetails(before *loadbalancer.HealthCheckerDetails) *loadbalancer.HealthCheckerDetails {
+// convertDetails returns a part of a load balancer as another type of the SDK: reads and writes have types of their own, whose fields have
+// the same names in JSON.
+func convertDetails[T any](part any) T {
+	var details T
+	text, err := json.Marshal(part)
+	if err == nil {
+		err = json.Unmarshal(text, &details)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("%T is no %T: %v", part, details, err)) // unreachable: the fields have the same types
+	}
+	return details
+}
+
+// healthDetails returns the health checker of a write. What a plan does not have stays.
+func healthDetails(h *plan.HealthChecker, before *loadbalancer.HealthCheckerDetails) *loadbalancer.HealthCheckerDetails {
 	d := &loadbalancer.HealthCheckerDetails{
 		Protocol: &h.Protocol, Port: &h.Port, ReturnCode: &h.ReturnCode, Retries: &h.Retries,
 		TimeoutInMillis: common.Int(int(h.Timeout / time.Millisecond)), IntervalInMillis: common.Int(int(h.Interval / time.Millisecond)),
