@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
@@ -69,7 +70,7 @@ type actor struct {
 
 func newActor(p *Params, id string) *actor {
 	return &actor{
-		inbox: inbox{sets: map[string]*desiredSet{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
+		inbox: inbox{sets: map[string]*Wanted{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
 		layoutWork:          layoutWork{attempts: map[lblayout.Ref]*attempts{}},
 		workRequestsUnknown: true, loadBalancerStale: true, expected: firstPoll,
@@ -114,7 +115,7 @@ func (a *actor) receiveDesired() {
 	for name, desired := range a.inbox.sets {
 		s := a.sets[name]
 		if s == nil {
-			s = newSet(name)
+			s = &set{name: name}
 			a.sets[name] = s
 		}
 		changed = s.setDesired(desired, now) || changed
@@ -210,9 +211,7 @@ func (a *actor) readLoadBalancer(ctx context.Context) {
 	a.watchAddresses(got.BackendAddresses()) // before they are planned: no change is missed
 	a.layoutWork.live = got.LiveLayout()
 	if !got.Active {
-		a.reads.problem = &problem{
-			reason: reasonUnavailable, message: fmt.Sprintf("the load balancer is in state %s; fix or replace it", got.State),
-		}
+		a.reads.problem = plan.NewProblem(v1alpha1.ReasonLoadBalancerUnavailable, "the load balancer is in state %s; fix or replace it", got.State)
 		a.pause = now.Add(afterNotFound.first)
 		a.loadBalancerStale = true
 	}

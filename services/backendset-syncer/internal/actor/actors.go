@@ -187,34 +187,22 @@ func (a *Actors) RecheckAddresses(addresses []string) {
 // inbox is what other goroutines share with an actor.
 type inbox struct {
 	mu      sync.Mutex
-	sets    map[string]*desiredSet
+	sets    map[string]*Wanted
 	reports map[string]*Report
-	layout  *desiredLayout // nil: the actor has none
+	layout  *WantedLayout // nil: the actor has none
 	report  *LayoutReport
 	wake    chan struct{} // of capacity 1
 
 	addresses map[string]bool // of the backends that the load balancer had when it was read last
 }
 
-// desiredSet is the newest desired state of a set.
-type desiredSet struct {
-	*Wanted
-
-	number int // grows with each change
-}
-
 func (i *inbox) wantSet(set string, w *Wanted) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	number := 1
-	if before := i.sets[set]; before != nil {
-		if before.isSameAs(w) {
-			return
-		}
-		number = before.number + 1
+	if before := i.sets[set]; before == nil || !before.isSameAs(w) {
+		i.sets[set] = w
+		i.wakeActor()
 	}
-	i.sets[set] = &desiredSet{Wanted: w, number: number}
-	i.wakeActor()
 }
 
 // isSameAs reports whether two desired states are equal, except for the event that led to them.
@@ -268,7 +256,7 @@ func (i *inbox) backendSetReport(set string) *Report {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	desired, r := i.sets[set], i.reports[set]
-	if desired == nil || r == nil || r.number != desired.number {
+	if desired == nil || r == nil || r.wanted != desired {
 		return nil
 	}
 	return r

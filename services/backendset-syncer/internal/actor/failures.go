@@ -7,17 +7,19 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // failureCount counts the failures of requests since the last success. Reads that succeed say nothing about writes.
 type failureCount struct {
 	failures map[ociapi.Class]int
-	problem  *problem
+	problem  plan.Problem
 }
 
-func (f *failureCount) reset() { f.failures, f.problem = nil, nil }
+func (f *failureCount) reset() { f.failures, f.problem = nil, plan.Problem{} }
 
 func (f *failureCount) increment(c ociapi.Class) int {
 	if f.failures == nil {
@@ -46,9 +48,9 @@ func (a *actor) handleRefusal(ctx context.Context, w *write, err error) {
 		s.refusals++
 		s.tokenNumber++
 		s.retryAt = now.Add(afterRefused.delayAfter(s.refusals, a.p.Jitter()))
-		s.problem = &problem{reason: reasonRefused, message: e.Error()}
+		s.problem = plan.Problem{Reason: v1alpha1.ReasonRequestRefused, Message: e.Error()}
 		if e.Class == ociapi.LimitExceeded {
-			s.problem.reason = reasonCapacity
+			s.problem.Reason = v1alpha1.ReasonCapacityExceeded
 		}
 		a.log.Warn("OCI refused a write", zap.String(logging.KeyName, w.name), zap.String(logging.KeyOperation, w.Operation()),
 			zap.Error(e))
@@ -75,22 +77,21 @@ func (a *actor) handleFailure(ctx context.Context, failures *failureCount, err e
 			a.pause = now.Add(afterStale.delayAfter(n-1, jitter))
 		}
 	case ociapi.Throttled:
-		failures.problem = &problem{reason: reasonRateLimited, message: e.Error() + "; the program sends fewer requests and retries"}
+		failures.problem = plan.NewProblem(v1alpha1.ReasonRateLimited, "%v; the program sends fewer requests and retries", e)
 		a.pause = now.Add(max(e.RetryAfter, afterThrottled.delayAfter(n, jitter)))
 	case ociapi.Unauthenticated:
-		failures.problem = &problem{reason: reasonAuth, message: authProblem(e)}
+		failures.problem = plan.Problem{Reason: v1alpha1.ReasonAuthFailed, Message: authProblem(e)}
 		a.pause = now.Add(afterNoAccess.delayAfter(n, jitter))
 	case ociapi.NotFound:
-		failures.problem = &problem{
-			reason: reasonUnavailable, message: e.Error() + "; check the OCID, the region, and the IAM policies of the credentials",
-		}
+		failures.problem = plan.NewProblem(v1alpha1.ReasonLoadBalancerUnavailable,
+			"%v; check the OCID, the region, and the IAM policies of the credentials", e)
 		a.workRequestsUnknown, a.loadBalancerStale = true, true
 		a.pause = now.Add(afterNotFound.delayAfter(n, jitter))
 	default: // a failing service, or none that answers: a write may have had its effect
 		a.workRequestsUnknown, a.loadBalancerStale = true, true
 		a.pause = now.Add(afterOutage.delayAfter(n, jitter))
 		if a.waiting = "retries: " + e.Error(); n > 1 {
-			failures.problem = &problem{reason: reasonUnavailable, message: e.Error() + "; the load balancer keeps its backends"}
+			failures.problem = plan.NewProblem(v1alpha1.ReasonLoadBalancerUnavailable, "%v; the load balancer keeps its backends", e)
 		}
 	}
 	a.logFailure(e, n)

@@ -28,12 +28,11 @@ type health struct {
 	used         bool                         // requests can reach the set
 	next         time.Time                    // of the next read; zero: never
 	failed       string                       // result of the check of a critical backend
-	desired      *desiredSet
 	seen         map[netip.AddrPort]time.Time // ready endpoints that are not active yet, with the time of the event
 }
 
 // setDesired notes when endpoints became ready.
-func (h *health) setDesired(desired *desiredSet, now time.Time) {
+func (h *health) setDesired(desired *Wanted, now time.Time) {
 	since := desired.Since
 	if since.IsZero() {
 		since = now
@@ -49,7 +48,7 @@ func (h *health) setDesired(desired *desiredSet, now time.Time) {
 			seen[e.Address] = since
 		}
 	}
-	h.seen, h.desired = seen, desired
+	h.seen = seen
 }
 
 // trackActive notes the backends that have become active in the load balancer.

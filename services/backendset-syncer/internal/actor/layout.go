@@ -1,11 +1,12 @@
 package actor
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
@@ -24,29 +25,19 @@ type WantedLayout struct {
 	Version string
 }
 
-// desiredLayout is the newest desired layout.
-type desiredLayout struct {
-	*WantedLayout
-
-	number int // grows with each change
-}
-
 // LayoutReport is the state of the layout of a load balancer. It must not be changed.
 type LayoutReport struct {
 	LoadBalancer *ociapi.LoadBalancer // as it was read last
 	Live         *lblayout.Live
 	// Behind are the wanted objects that the load balancer does not have yet, with the reason and a message.
-	Behind map[lblayout.Ref]State
-	// Reason and Message are the problem of the whole load balancer; empty: none.
-	Reason, Message string
+	Behind map[lblayout.Ref]plan.Problem
+	// Problem is that of the whole load balancer.
+	plan.Problem
 	// Gone are objects whose deletion is wanted, and that the load balancer does not have.
 	Gone []lblayout.Ref
 
-	number int // of the desiredLayout
+	wanted *WantedLayout // that it is about
 }
-
-// State is why an object is not as it is wanted.
-type State struct{ Reason, Message string }
 
 // WantLayout replaces the wanted layout of a load balancer. It does nothing while this replica does not lead.
 func (a *Actors) WantLayout(id string, w *WantedLayout) {
@@ -81,15 +72,10 @@ func (a *Actors) LayoutReport(id string) (r *LayoutReport, current bool) {
 func (i *inbox) wantLayout(w *WantedLayout) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	number := 1
-	if i.layout != nil {
-		if i.layout.Version == w.Version && (i.layout.Wanted == nil) == (w.Wanted == nil) {
-			return
-		}
-		number = i.layout.number + 1
+	if i.layout == nil || i.layout.Version != w.Version || (i.layout.Wanted == nil) != (w.Wanted == nil) {
+		i.layout = w
+		i.wakeActor()
 	}
-	i.layout = &desiredLayout{WantedLayout: w, number: number}
-	i.wakeActor()
 }
 
 func (i *inbox) dropLayout() (idle bool) {
@@ -106,19 +92,19 @@ func (i *inbox) layoutReport() (r *LayoutReport, current bool) {
 	if i.layout == nil || i.report == nil {
 		return nil, false
 	}
-	return i.report, i.report.number == i.layout.number
+	return i.report, i.report.wanted == i.layout
 }
 
 // layoutWork is what an actor knows about the layout of its load balancer, and about the writes of it.
 type layoutWork struct {
-	desired   *desiredLayout
+	desired   *WantedLayout
 	live      *lblayout.Live // nil before the first read
 	attempts  map[lblayout.Ref]*attempts
 	setWrites int // writes of sets since the last step
 }
 
 // setDesired replaces the desired layout, and reports whether it is another one.
-func (w *layoutWork) setDesired(desired *desiredLayout) bool {
+func (w *layoutWork) setDesired(desired *WantedLayout) bool {
 	if w.desired == desired {
 		return false
 	}
@@ -161,20 +147,27 @@ func (w *layoutWork) isSettled() bool {
 
 // layoutIsDue reports whether a step has waited for enough writes of sets.
 func (a *actor) layoutIsDue(now time.Time) bool {
-	work := &a.layoutWork
-	return work.setWrites >= maxSetWrites && work.hasLayout() && len(a.readySteps(now)) > 0
+	if a.layoutWork.setWrites < maxSetWrites {
+		return false
+	}
+	ready, _ := a.readySteps(now)
+	return len(ready) > 0
 }
 
-// readySteps returns the steps that may be tried now.
-func (a *actor) readySteps(now time.Time) []lblayout.Step {
+// readySteps returns the steps that may be tried now, and when another one may be.
+func (a *actor) readySteps(now time.Time) (ready []lblayout.Step, next time.Time) {
 	work := &a.layoutWork
-	var ready []lblayout.Step
+	if !work.hasLayout() {
+		return nil, next
+	}
 	for _, s := range lblayout.NextSteps(work.live, work.desired.Wanted) {
-		if e := work.attempts[s.Ref]; (e == nil || !e.retryAt.After(now)) && !a.waitsForBackends(&s) {
+		if at := work.attemptsOf(s.Ref).retryAt; at.After(now) {
+			next = earlierTime(next, at)
+		} else if !a.waitsForBackends(&s) {
 			ready = append(ready, s)
 		}
 	}
-	return ready
+	return ready, next
 }
 
 // waitsForBackends reports whether a routing policy would begin to send requests to a set that has less than half of its backends: a set
@@ -201,24 +194,15 @@ func (a *actor) waitsForBackends(step *lblayout.Step) bool {
 
 // decideLayout returns the first step of the layout, or nil and when one may be tried.
 func (a *actor) decideLayout(now, next time.Time) (*write, time.Time) {
-	work := &a.layoutWork
-	if !work.hasLayout() {
-		return nil, next
-	}
-	ready := a.readySteps(now)
+	ready, at := a.readySteps(now)
 	if len(ready) == 0 {
-		for _, s := range lblayout.NextSteps(work.live, work.desired.Wanted) {
-			if at := work.attemptsOf(s.Ref).retryAt; at.After(now) {
-				next = earlierTime(next, at)
-			}
-		}
-		return nil, next
+		return nil, earlierTime(next, at)
 	}
 	s := &ready[0]
 	if s.Kind == lbrecord.BackendSet && s.Action == lblayout.Create {
 		s.Backends = a.firstBackends(s.Name, now)
 	}
-	return &write{Write: a.current.NewStep(s), name: s.Name, attempts: work.attemptsOf(s.Ref), step: s}, time.Time{}
+	return &write{Write: a.current.NewStep(s), name: s.Name, attempts: a.layoutWork.attemptsOf(s.Ref), step: s}, time.Time{}
 }
 
 // firstBackends returns the backends of a set that is created, as far as there is room for all.
@@ -238,7 +222,7 @@ func (a *actor) firstBackends(name string, now time.Time) []plan.Backend {
 
 // publishLayout replaces the report of the layout, if it has changed.
 func (a *actor) publishLayout() {
-	if a.layoutWork.desired == nil || a.current == nil && a.reads.problem == nil {
+	if a.layoutWork.desired == nil || a.current == nil && !a.reads.problem.IsSet() {
 		return
 	}
 	r := a.reportLayout()
@@ -256,28 +240,23 @@ func (a *actor) publishLayout() {
 }
 
 func (r *LayoutReport) isSameAs(other *LayoutReport) bool {
-	return r.LoadBalancer == other.LoadBalancer && r.Reason == other.Reason && r.Message == other.Message && r.number == other.number &&
+	return r.LoadBalancer == other.LoadBalancer && r.Problem == other.Problem && r.wanted == other.wanted &&
 		maps.Equal(r.Behind, other.Behind) && slices.Equal(r.Gone, other.Gone)
 }
 
 func (a *actor) reportLayout() *LayoutReport {
 	work := &a.layoutWork
-	r := &LayoutReport{LoadBalancer: a.current, Live: work.live, Behind: map[lblayout.Ref]State{}, number: work.desired.number}
-	for _, p := range []*problem{a.writes.problem, a.reads.problem} {
-		if p != nil {
-			r.Reason, r.Message = p.reason, p.message
-		}
-	}
+	r := &LayoutReport{LoadBalancer: a.current, Live: work.live, Behind: map[lblayout.Ref]plan.Problem{}, wanted: work.desired}
+	r.Problem = cmp.Or(a.reads.problem, a.writes.problem)
 	if !work.hasLayout() {
 		return r
 	}
 	for _, s := range lblayout.FindBehind(work.live, work.desired.Wanted) {
 		ref := s.Ref
-		state := State{Reason: reasonPending, Message: fmt.Sprintf("%s %s waits for the load balancer", ref.Kind, ref.Name)}
-		if e := work.attempts[ref]; e != nil && e.problem != nil {
-			state = State{Reason: e.problem.reason, Message: e.problem.message}
+		r.Behind[ref] = plan.NewProblem(v1alpha1.ReasonPending, "%s %s waits for the load balancer", ref.Kind, ref.Name)
+		if e := work.attempts[ref]; e != nil && e.problem.IsSet() {
+			r.Behind[ref] = e.problem
 		}
-		r.Behind[ref] = state
 	}
 	if a.pending == nil && !a.workRequestsUnknown && !a.loadBalancerStale { // no write in progress can make one of them
 		for _, ref := range work.desired.Delete {

@@ -24,15 +24,15 @@ func PreviewAll(lb *ociapi.LoadBalancer, wanted map[string]*Wanted, occupants Oc
 	a := newActor(&Params{Log: zap.NewNop(), Clock: clock.RealClock{}, Occupants: occupants}, lb.ID)
 	a.current = lb
 	for name, w := range wanted {
-		a.sets[name] = newSet(name)
-		a.sets[name].setDesired(&desiredSet{Wanted: w, number: 1}, now)
+		a.sets[name] = &set{name: name}
+		a.sets[name].setDesired(w, now)
 	}
 	a.planSets(now)
 	for _, s := range a.sets {
 		if s.live != nil && s.desired.Watching && len(s.foreign) == 0 { // its binding would take it
-			claimed := *s.desired.Wanted
+			claimed := *s.desired
 			claimed.Watching = false
-			s.desired = &desiredSet{Wanted: &claimed, number: 1}
+			s.desired = &claimed
 		}
 	}
 	a.planSets(now)
@@ -45,7 +45,7 @@ func PreviewAll(lb *ociapi.LoadBalancer, wanted map[string]*Wanted, occupants Oc
 
 func (a *actor) previewSet(s *set) Preview {
 	if s.live == nil {
-		return Preview{Problem: s.problem.message, Missing: true}
+		return Preview{Problem: s.problem.Message, Missing: true}
 	}
 	if s.desired.Watching {
 		return Preview{Problem: a.buildReport(s).Message, Missing: true}

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,22 +14,6 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
-// Reasons of reports.
-const (
-	reasonSynced      = v1alpha1.ReasonSynced
-	reasonPending     = v1alpha1.ReasonPending
-	reasonRateLimited = v1alpha1.ReasonRateLimited
-	reasonCapacity    = v1alpha1.ReasonCapacityExceeded
-	reasonWorkFailed  = v1alpha1.ReasonWorkRequestFailed
-	reasonAuth        = v1alpha1.ReasonAuthFailed
-	reasonUnreachable = v1alpha1.ReasonBackendsUnreachable
-	reasonNoSet       = v1alpha1.ReasonBackendSetNotFound
-	reasonConflict    = v1alpha1.ReasonConflict
-	reasonUnavailable = v1alpha1.ReasonLoadBalancerUnavailable
-	reasonRefused     = v1alpha1.ReasonRequestRefused
-	reasonDrifting    = v1alpha1.ReasonDrifting
-)
-
 const (
 	// manyRepairs is the number of repairs in a row after which a report names them.
 	manyRepairs = 3
@@ -37,9 +22,6 @@ const (
 	// maxListed bounds lists of names in messages.
 	maxListed = 5
 )
-
-// problem is why a set is not synced.
-type problem struct{ reason, message string }
 
 // Report is the state of a set. It must not be changed.
 type Report struct {
@@ -64,7 +46,7 @@ type Report struct {
 	// Used means that requests can reach the set.
 	Used bool
 
-	number int // of the desiredSet
+	wanted *Wanted // that it is about
 }
 
 // publishReports replaces the reports that have changed.
@@ -91,7 +73,7 @@ func (a *actor) publishReports() {
 
 // buildReport returns the report of a set.
 func (a *actor) buildReport(s *set) *Report {
-	r := &Report{number: s.desired.number, Serving: map[netip.AddrPort]bool{}, Since: s.behindSince()}
+	r := &Report{wanted: s.desired, Serving: map[netip.AddrPort]bool{}, Since: s.behindSince()}
 	if s.live != nil && s.desired.Watching {
 		r.Known, r.Foreign = true, len(s.foreign)
 	}
@@ -110,11 +92,11 @@ func (a *actor) buildReport(s *set) *Report {
 		}
 		r.Waiting += r.Excess
 	}
-	r.Gone = s.problem != nil && s.problem.reason == reasonNoSet
+	r.Gone = s.problem.Reason == v1alpha1.ReasonBackendSetNotFound
 	p := a.problemOf(s, r)
-	r.Synced, r.Reason, r.Message = p == nil, reasonSynced, fmt.Sprintf("the backend set has %s", formatCount(r.Active, "active backend"))
-	if p != nil {
-		r.Reason, r.Message = p.reason, p.message
+	r.Synced, r.Reason, r.Message = !p.IsSet(), v1alpha1.ReasonSynced, "the backend set has "+formatCount(r.Active, "active backend")
+	if p.IsSet() {
+		r.Reason, r.Message = p.Reason, p.Message
 	} else if r.Early > 0 {
 		r.Message += fmt.Sprintf("; %s removed before the end of their drain time, because the limit of backends is reached",
 			formatCount(r.Early, "draining backend was", "draining backends were"))
@@ -122,42 +104,40 @@ func (a *actor) buildReport(s *set) *Report {
 	return r
 }
 
-// problemOf returns why a set is not synced, nil if it is.
-func (a *actor) problemOf(s *set, r *Report) *problem {
-	for _, p := range []*problem{a.writes.problem, a.reads.problem, s.problem} {
-		if p != nil {
-			return p
-		}
+// problemOf returns why a set is not synced.
+func (a *actor) problemOf(s *set, r *Report) plan.Problem {
+	if p := cmp.Or(a.writes.problem, a.reads.problem, s.problem); p.IsSet() {
+		return p
 	}
 	inProgress := a.pending != nil && a.pending.step == nil && a.pending.name == s.name
 	switch {
 	case !r.Known:
 		return a.pendingProblem("the load balancer was not read yet")
 	case r.Foreign > 0:
-		return &problem{reason: reasonConflict, message: fmt.Sprintf(
+		return plan.NewProblem(v1alpha1.ReasonConflict,
 			"the backend set has %s of the Service: %s. Remove them, or ask the administrator to set takeOver for this load balancer in "+
 				"the configuration",
-			formatCount(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), formatList(s.foreign))}
+			formatCount(r.Foreign, "backend that is not an endpoint", "backends that are not endpoints"), formatList(s.foreign))
 	case s.desired.Watching:
 		return a.pendingProblem("the binding takes the backend set")
 	case r.Excess > 0:
-		return &problem{reason: reasonCapacity, message: fmt.Sprintf(
+		return plan.NewProblem(v1alpha1.ReasonCapacityExceeded,
 			"%s no room in the backend set: its limit, that of the load balancer or that of the namespace is reached; raise the limit or "+
 				"use another load balancer",
-			formatCount(r.Excess, "ready endpoint has", "ready endpoints have"))}
+			formatCount(r.Excess, "ready endpoint has", "ready endpoints have"))
 	case s.isFought():
-		return &problem{reason: reasonDrifting, message: fmt.Sprintf(
+		return plan.NewProblem(v1alpha1.ReasonDrifting,
 			"another client changes the backends again and again (%d repairs); the next repair is at %s. Remove oci_load_balancer_backend "+
 				"resources of this set from Terraform, and other controllers that write it",
-			s.repairs, s.repairAt.UTC().Format(time.RFC3339))}
+			s.repairs, s.repairAt.UTC().Format(time.RFC3339))
 	case !s.dirty.IsZero() || inProgress:
 		return a.pendingProblem("changes wait")
 	}
 	return s.settledProblem(r)
 }
 
-// settledProblem returns the problem of a set that needs no write, or nil. It sets HoldsVanished in the report.
-func (s *set) settledProblem(r *Report) *problem {
+// settledProblem returns the problem of a set that needs no write. It sets HoldsVanished in the report.
+func (s *set) settledProblem(r *Report) plan.Problem {
 	held := 0
 	for _, l := range s.target.Draining {
 		if l.Vanished {
@@ -165,8 +145,8 @@ func (s *set) settledProblem(r *Report) *problem {
 		}
 	}
 	if r.HoldsVanished = held > 0; r.HoldsVanished {
-		return &problem{reason: reasonPending, message: fmt.Sprintf("%s for %s: endpoints that vanish may come back",
-			formatCount(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.VanishGracePeriod)}
+		return plan.NewProblem(v1alpha1.ReasonPending, "%s for %s: endpoints that vanish may come back",
+			formatCount(held, "backend has no endpoint, and stays", "backends have no endpoint, and stay"), plan.VanishGracePeriod)
 	}
 	return s.health.unreachableProblem()
 }
@@ -174,26 +154,26 @@ func (s *set) settledProblem(r *Report) *problem {
 // isFought reports whether another client undoes the changes of the set.
 func (s *set) isFought() bool { return !s.dirty.IsZero() && s.repairs >= manyRepairs && s.isRepair() }
 
-// unreachableProblem returns the problem of backends that the load balancer cannot reach, nil if it reaches all.
-func (h *health) unreachableProblem() *problem {
+// unreachableProblem returns the problem of backends that the load balancer cannot reach.
+func (h *health) unreachableProblem() plan.Problem {
 	n := len(h.failingBackends())
 	if n == 0 || h.failed == "" {
-		return nil
+		return plan.Problem{}
 	}
-	return &problem{reason: reasonUnreachable, message: fmt.Sprintf(
+	return plan.NewProblem(v1alpha1.ReasonBackendsUnreachable,
 		"the load balancer reports %s as critical: %s. Check that pods have addresses of the VCN (VCN-native pod networking) and that "+
 			"network security groups and security lists permit the load balancer's subnets to reach them",
-		formatCount(n, "backend of a ready pod", "backends of ready pods"), h.failed)}
+		formatCount(n, "backend of a ready pod", "backends of ready pods"), h.failed)
 }
 
-func (a *actor) pendingProblem(text string) *problem {
+func (a *actor) pendingProblem(text string) plan.Problem {
 	switch {
 	case a.waiting != "":
 		text = a.waiting
 	case a.pending != nil:
 		text = fmt.Sprintf("work request %s (%s of %s) is in progress", a.pending.id, a.pending.Operation(), a.pending.name)
 	}
-	return &problem{reason: reasonPending, message: text}
+	return plan.Problem{Reason: v1alpha1.ReasonPending, Message: text}
 }
 
 // formatCount formats a number with its noun.

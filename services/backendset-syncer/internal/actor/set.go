@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -16,7 +17,7 @@ import (
 // set is a backend set as an actor knows it.
 type set struct {
 	name    string
-	desired *desiredSet
+	desired *Wanted
 	// services are the Services of the newest desired state that names any. While it is empty, no backend counts as taken.
 	services []string
 	former   []string // those of earlier desired states, since the set was planned last
@@ -47,7 +48,7 @@ type set struct {
 
 // attempts are the attempts to write an object.
 type attempts struct {
-	problem     *problem
+	problem     plan.Problem
 	tokenNumber int // of retry tokens
 	refusals    int // in a row
 	attemptedAt time.Time
@@ -60,22 +61,20 @@ func (a *attempts) recordFailure(text string, now time.Time, jitter float64) {
 	a.refusals++
 	a.retryAt = now.Add(afterFailedWork.delayAfter(a.refusals, jitter))
 	if text != "" {
-		a.problem = &problem{reason: reasonWorkFailed, message: text}
+		a.problem = plan.Problem{Reason: v1alpha1.ReasonWorkRequestFailed, Message: text}
 	}
 }
 
 // retrySooner makes the next attempt sooner: something else is wanted.
 func (a *attempts) retrySooner() {
-	a.problem, a.refusals = nil, 0
+	a.problem, a.refusals = plan.Problem{}, 0
 	if earlier := a.attemptedAt.Add(minRetryDelay); a.retryAt.After(earlier) {
 		a.retryAt = earlier
 	}
 }
 
-func newSet(name string) *set { return &set{name: name} }
-
 // setDesired replaces the desired state, and reports whether it is another one.
-func (s *set) setDesired(desired *desiredSet, now time.Time) bool {
+func (s *set) setDesired(desired *Wanted, now time.Time) bool {
 	if s.desired == desired {
 		return false
 	}
@@ -110,7 +109,7 @@ func (s *set) markSent(wanted []plan.Backend, now time.Time) {
 // markWritten remembers that the write has had its effect.
 func (s *set) markWritten() {
 	s.applied, s.inFlight = s.inFlight, nil
-	s.covered, s.problem, s.refusals = time.Time{}, nil, 0
+	s.covered, s.problem, s.refusals = time.Time{}, plan.Problem{}, 0
 }
 
 // markFailed remembers that the write has failed.
@@ -176,7 +175,7 @@ func (a *actor) firstWrite(ready []*set, now time.Time) *write {
 		w, err := a.current.NewWrite(s.live, s.wanted, s.desired.Health)
 		switch {
 		case err != nil:
-			s.problem, s.retryAt = &problem{reason: reasonRefused, message: err.Error()}, now.Add(afterRefused.last)
+			s.problem, s.retryAt = plan.Problem{Reason: v1alpha1.ReasonRequestRefused, Message: err.Error()}, now.Add(afterRefused.last)
 		case w == nil:
 			s.dirty = time.Time{}
 		default:
@@ -250,20 +249,20 @@ func (a *actor) locateSet(s *set, sizes map[string]int) bool {
 	live, err := a.current.BackendSet(s.name)
 	switch s.live = live; {
 	case err != nil:
-		s.markUnreadable(reasonUnavailable, err)
+		s.markUnreadable(v1alpha1.ReasonLoadBalancerUnavailable, err)
 	case live == nil && a.layoutWork.createsSet(s.name):
-		s.markUnreadable(reasonPending, errCreating)
+		s.markUnreadable(v1alpha1.ReasonPending, errCreating)
 	case live == nil:
-		s.markUnreadable(reasonNoSet, errNoSet(sizes))
-	case s.problem != nil && (s.problem.reason == reasonNoSet || s.problem.message == errCreating.Error()):
-		s.problem = nil
+		s.markUnreadable(v1alpha1.ReasonBackendSetNotFound, errNoSet(sizes))
+	case s.problem.Reason == v1alpha1.ReasonBackendSetNotFound || s.problem.Message == errCreating.Error():
+		s.problem = plan.Problem{}
 	}
 	return s.live != nil
 }
 
 // markUnreadable notes why the set cannot be written.
 func (s *set) markUnreadable(reason string, err error) {
-	s.problem = &problem{reason: reason, message: err.Error()}
+	s.problem = plan.Problem{Reason: reason, Message: err.Error()}
 	s.live, s.target, s.wanted, s.dirty = nil, nil, nil, time.Time{}
 }
 
@@ -289,7 +288,7 @@ func (s *set) compareWithTarget(now time.Time) {
 	case !same && s.dirty.IsZero():
 		s.dirty = now
 	case same:
-		s.dirty, s.since, s.problem, s.refusals = time.Time{}, time.Time{}, nil, 0
+		s.dirty, s.since, s.problem, s.refusals = time.Time{}, time.Time{}, plan.Problem{}, 0
 		if s.applied == nil {
 			s.applied = s.wanted
 		}

@@ -32,7 +32,7 @@ const ProxyProtocol = "fairlead.dev/http-proxy"
 const reasonNoProxy = "NoEndpointPickerProxy"
 
 // resolveBackend returns the backend of a reference, or its problem.
-func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, Problem) {
+func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef) (routing.Backend, plan.Problem) {
 	group, kind := string(ptr.Deref(ref.Group, "")), string(ptr.Deref(ref.Kind, kindService))
 	backend := routing.Backend{
 		Kind: kind, Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name),
@@ -42,12 +42,12 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 		backend.Port = ptr.Deref(ref.Port, 0)
 	case group == informers.PoolGroup && kind == kindPool:
 	default:
-		return backend, newProblem(gatewayv1.RouteReasonInvalidKind,
+		return backend, plan.NewProblem(gatewayv1.RouteReasonInvalidKind,
 			"%.60s of group %.60q is not supported: use a Service or an InferencePool", kind, group)
 	}
 	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
 	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
-		return backend, newProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it", backend.Namespace)
+		return backend, plan.NewProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it", backend.Namespace)
 	}
 	_, problem := b.findEndpoints(backend)
 	return backend, problem
@@ -58,11 +58,11 @@ type backendEndpoints struct {
 	endpoints []plan.Endpoint
 	service   string // that has them, with its namespace; empty: not known
 	refused   string // endpoints that cannot become backends
-	problem   Problem
+	problem   plan.Problem
 }
 
 // findEndpoints returns the endpoints of a backend.
-func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, Problem) {
+func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, plan.Problem) {
 	f, known := b.endpoints[backend]
 	if !known {
 		if backend.Kind == kindPool {
@@ -82,10 +82,10 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 	case e.Missing:
 		return backendEndpoints{
 			service: name.String(),
-			problem: newProblem(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name),
+			problem: plan.NewProblem(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name),
 		}
 	case err != nil:
-		return backendEndpoints{service: name.String(), problem: Problem{string(gatewayv1.RouteReasonBackendNotFound), err.Error()}}
+		return backendEndpoints{service: name.String(), problem: plan.Problem{Reason: string(gatewayv1.RouteReasonBackendNotFound), Message: err.Error()}}
 	}
 	return backendEndpoints{endpoints: e.Endpoints, service: name.String(), refused: e.Refused}
 }
@@ -96,7 +96,7 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	b.pools[name] = true
 	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
-		return backendEndpoints{problem: newProblem(gatewayv1.RouteReasonBackendNotFound, "InferencePool %s does not exist", name)}
+		return backendEndpoints{problem: plan.NewProblem(gatewayv1.RouteReasonBackendNotFound, "InferencePool %s does not exist", name)}
 	}
 	proxies, problem := b.proxyEndpoints(pool)
 	picker := pool.Namespace + "/" + pool.Spec.EndpointPickerRef.Name
@@ -108,7 +108,7 @@ func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
 	case !failOpen:
 		return backendEndpoints{
 			service: picker,
-			problem: newProblem(reasonNoProxy,
+			problem: plan.NewProblem(reasonNoProxy,
 				"InferencePool %s: %s. A load balancer cannot ask an endpoint picker: give the picker's Service such a port, or set "+
 					"failureMode FailOpen to send requests to the pods directly",
 				name, problem),

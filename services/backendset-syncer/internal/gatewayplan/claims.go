@@ -2,7 +2,6 @@ package gatewayplan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,8 @@ import (
 
 	"fairlead.dev/pkg/gatewayapi"
 	"fairlead.dev/pkg/ownership"
-	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Each rule of a route claims a host and path for its namespace, on all listeners of the load balancer. Package ownership decides between
@@ -98,11 +97,8 @@ func (b *planBuilder) decideClaims() {
 		for i, claims := range r.claims {
 			for _, c := range claims {
 				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
-					r.route.Refused[i] = routing.Refusal{
-						Reason: reasonHostConflict,
-						Message: fmt.Sprintf("routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host,
-							c.Path),
-					}
+					r.route.Refused[i] = plan.NewProblem(reasonHostConflict,
+						"routes of another namespace have host %.120s and path %.120s, or a part of it", c.Host, c.Path)
 				}
 			}
 		}

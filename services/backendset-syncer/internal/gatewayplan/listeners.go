@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
@@ -53,7 +54,7 @@ type Listener struct {
 	cert    *lblayout.Certificate
 
 	// accepted, conflicted and resolved are the problems of the conditions Accepted, Conflicted and ResolvedRefs.
-	accepted, conflicted, resolved Problem
+	accepted, conflicted, resolved plan.Problem
 	kinds                          []gatewayv1.RouteGroupKind // supported
 	routes                         []*routing.Route
 	attached                       int32
@@ -65,7 +66,7 @@ func (l *Listener) lowerHostname() string {
 }
 
 // isValid reports whether the load balancer gets the listener.
-func (l *Listener) isValid() bool { return l.accepted == Problem{} && l.conflicted == Problem{} }
+func (l *Listener) isValid() bool { return !l.accepted.IsSet() && !l.conflicted.IsSet() }
 
 // buildListeners checks the listeners of the Gateways of a load balancer, and decides which of them get their ports.
 func (b *planBuilder) buildListeners() {
@@ -84,7 +85,7 @@ func (b *planBuilder) buildListeners() {
 func (b *planBuilder) checkListener(l *Listener) {
 	l.checkKinds()
 	unsupported := func(format string, args ...any) {
-		l.accepted = newProblem(reasonUnsupported, format, args...)
+		l.accepted = plan.NewProblem(reasonUnsupported, format, args...)
 	}
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
@@ -94,7 +95,7 @@ func (b *planBuilder) checkListener(l *Listener) {
 	case gatewayv1.HTTPSProtocolType:
 		b.checkTLS(l, unsupported)
 	default:
-		l.accepted = newProblem(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %.40s is not supported: use HTTP or HTTPS",
+		l.accepted = plan.NewProblem(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %.40s is not supported: use HTTP or HTTPS",
 			l.Protocol)
 	}
 }
@@ -117,7 +118,7 @@ func (l *Listener) checkKinds() {
 	}
 	for _, k := range l.AllowedRoutes.Kinds {
 		if k.Kind != http.Kind || ptr.Deref(k.Group, group) != group {
-			l.resolved = newProblem(gatewayv1.ListenerReasonInvalidRouteKinds, "allowedRoutes.kinds: %.60s is not supported, HTTPRoute is",
+			l.resolved = plan.NewProblem(gatewayv1.ListenerReasonInvalidRouteKinds, "allowedRoutes.kinds: %.60s is not supported, HTTPRoute is",
 				k.Kind)
 		}
 	}
@@ -156,7 +157,7 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 	switch key {
 	case optionCertificate:
 		if l.tls.CertificateIDs = []string{value}; !policy.IsCertificate(value) {
-			l.resolved = newProblem(gatewayv1.ListenerReasonInvalidCertificateRef, "tls.options: %s is not the OCID of a certificate",
+			l.resolved = plan.NewProblem(gatewayv1.ListenerReasonInvalidCertificateRef, "tls.options: %s is not the OCID of a certificate",
 				optionCertificate)
 			l.tls.CertificateIDs = nil
 		}
@@ -178,7 +179,7 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 // resolveCertificate resolves the certificate of a listener.
 func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
 	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) {
-		l.resolved = newProblem(reason, format, args...)
+		l.resolved = plan.NewProblem(reason, format, args...)
 		l.tls.KeepCertificate = true
 	}
 	if l.resolved.Reason == string(gatewayv1.ListenerReasonInvalidCertificateRef) {
@@ -287,22 +288,22 @@ func (b *planBuilder) decideConflicts() {
 	slices.SortStableFunc(order, func(x, y *Listener) int { return cmp.Compare(rank(x), rank(y)) })
 	var taken []*Listener
 	for _, l := range order {
-		if l.accepted != (Problem{}) {
+		if l.accepted.IsSet() {
 			continue
 		}
 		for _, other := range taken {
-			if other.Port == l.Port && l.conflicted == (Problem{}) {
+			if other.Port == l.Port && !l.conflicted.IsSet() {
 				l.conflicted = l.conflictWith(other)
 			}
 		}
-		if l.conflicted != (Problem{}) {
+		if l.conflicted.IsSet() {
 			continue
 		}
-		if l.accepted = b.portProblem(l); l.accepted != (Problem{}) {
+		if l.accepted = b.portProblem(l); l.accepted.IsSet() {
 			continue
 		}
 		if limit := l.gateway.Limits.Listeners; len(taken)+b.foreignListeners() >= limit {
-			l.accepted = newProblem(reasonCapacity,
+			l.accepted = plan.NewProblem(reasonCapacity,
 				"the load balancer has %d listeners already: raise the limit or use another load balancer", limit)
 			continue
 		}
@@ -311,21 +312,21 @@ func (b *planBuilder) decideConflicts() {
 }
 
 // conflictWith returns why two listeners cannot have the same port.
-func (l *Listener) conflictWith(other *Listener) Problem {
+func (l *Listener) conflictWith(other *Listener) plan.Problem {
 	owner := "a listener of another Gateway"
 	if other.gateway.gatewayName() == l.gateway.gatewayName() {
 		owner = "listener " + string(other.Name)
 	}
 	switch {
 	case other.Protocol != l.Protocol:
-		return newProblem(gatewayv1.ListenerReasonProtocolConflict, "%s has port %d with another protocol", owner, l.Port)
+		return plan.NewProblem(gatewayv1.ListenerReasonProtocolConflict, "%s has port %d with another protocol", owner, l.Port)
 	case other.lowerHostname() == l.lowerHostname():
-		return newProblem(gatewayv1.ListenerReasonHostnameConflict, "%s has port %d with the same hostname", owner, l.Port)
+		return plan.NewProblem(gatewayv1.ListenerReasonHostnameConflict, "%s has port %d with the same hostname", owner, l.Port)
 	case l.tls != nil && (l.layoutProtocol() != other.layoutProtocol() || !lblayout.SameNames(l.tls.Protocols, other.tls.Protocols)):
-		return newProblem(gatewayv1.ListenerReasonProtocolConflict,
+		return plan.NewProblem(gatewayv1.ListenerReasonProtocolConflict,
 			"%s has port %d with other tls.options: listeners of a port need the same protocols of TLS", owner, l.Port)
 	}
-	return Problem{}
+	return plan.Problem{}
 }
 
 // layoutProtocol returns the protocol of the listener of the load balancer.
@@ -348,7 +349,7 @@ func (b *planBuilder) foreignListeners() int {
 }
 
 // portProblem returns why a listener of others, or of a frozen Gateway, has the port.
-func (b *planBuilder) portProblem(l *Listener) Problem {
+func (b *planBuilder) portProblem(l *Listener) plan.Problem {
 	for name, other := range b.live.Listeners {
 		if other.Port != int(l.Port) || b.before.HasObject(lbrecord.Listener, name) && !b.frozenListeners[name] {
 			continue
@@ -362,9 +363,9 @@ func (b *planBuilder) portProblem(l *Listener) Problem {
 		}
 		same := len(hosts) == 0 && l.lowerHostname() == "" || slices.Contains(hosts, l.lowerHostname())
 		if same || other.Protocol != l.layoutProtocol() || (other.TLS == nil) != (l.tls == nil) {
-			return newProblem(gatewayv1.ListenerReasonPortUnavailable, "the load balancer has a listener of another client on port %d",
+			return plan.NewProblem(gatewayv1.ListenerReasonPortUnavailable, "the load balancer has a listener of another client on port %d",
 				l.Port)
 		}
 	}
-	return Problem{}
+	return plan.Problem{}
 }

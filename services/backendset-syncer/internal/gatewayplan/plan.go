@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
@@ -61,7 +62,7 @@ type Set struct {
 	Key          string
 	Wanted       *actor.Wanted
 	WeightChoice weights.Choice
-	Problem      Problem // of its endpoints
+	Problem      plan.Problem // of its endpoints
 }
 
 // planBuilder builds a Plan.
@@ -160,15 +161,14 @@ func (b *planBuilder) computeRouting() {
 	b.input = &routing.Input{
 		Limits: routing.Limits{
 			Sets: max(b.limits.BackendSets-reservedSets, 1), Conditions: b.limits.Conditions, Redirects: b.redirectsLeft(),
-			Namespaces: map[string]routing.NamespaceLimits{},
+			Namespaces: map[string]policy.RouteLimits{},
 		},
 		Names: b.before.NamesByKey(lbrecord.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.NamesByKey(lbrecord.BackendSet))
 	for _, r := range b.routes {
 		if b.Document != nil {
-			own := b.Document.RouteLimits(r.Namespace, b.limits)
-			b.input.Limits.Namespaces[r.Namespace] = routing.NamespaceLimits{Sets: own.BackendSets, Conditions: own.Conditions}
+			b.input.Limits.Namespaces[r.Namespace] = b.Document.RouteLimits(r.Namespace, b.limits)
 		}
 	}
 	b.input.Foreign = b.foreignSets()
@@ -295,8 +295,7 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 		w.RuleSetNames[name] = true
 		l.needs = append(l.needs, b.recordObject(lbrecord.RuleSet, key, name))
 		listener.RuleSets = []string{name}
-		w.RuleSets = append(w.RuleSets,
-			lblayout.RuleSet{Name: name, Redirect: &lblayout.Redirect{Port: int(p.Redirect.Port), Code: p.Redirect.Code}})
+		w.RuleSets = append(w.RuleSets, lblayout.RuleSet{Name: name, Redirect: p.Redirect})
 	}
 	b.after.PutObject(lbrecord.Object{Kind: lbrecord.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
 	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.Listener, Name: l.name},

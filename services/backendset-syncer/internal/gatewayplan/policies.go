@@ -60,12 +60,9 @@ func (b *planBuilder) addPolicy(l *Listener, p *routing.Policy) string {
 	if len(p.Rules) == 0 && !b.hasForeignRules(p) {
 		return ""
 	}
-	own := lblayout.Policy{Name: p.Name}
+	own := lblayout.Policy{Name: p.Name, Rules: p.Rules}
 	if o := b.before.FindByName(lbrecord.RoutingPolicy, p.Name); o != nil {
 		own.Adopted = o.AdoptedRules
-	}
-	for _, r := range p.Rules {
-		own.Rules = append(own.Rules, lblayout.Rule{Name: r.Name, Condition: r.Condition, Set: r.Set})
 	}
 	b.after.PutObject(lbrecord.Object{Kind: lbrecord.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
 	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.RoutingPolicy, Name: p.Name})

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Change is a change of the layout of a load balancer.
@@ -67,8 +68,8 @@ func (p *Plan) FormatProblems() []string {
 		lines = append(lines, p.lostMessage())
 	}
 	for _, l := range p.Listeners {
-		for _, problem := range []Problem{l.accepted, l.conflicted, l.resolved} {
-			if problem != (Problem{}) {
+		for _, problem := range []plan.Problem{l.accepted, l.conflicted, l.resolved} {
+			if problem.IsSet() {
 				lines = append(lines,
 					fmt.Sprintf("Gateway %s listener %s: %s: %s", l.gateway.gatewayName(), l.Name, problem.Reason, problem.Message))
 			}
@@ -84,7 +85,7 @@ func (p *Plan) FormatProblems() []string {
 				lines = append(lines, fmt.Sprintf("HTTPRoute %s at Gateway %s: %s", name, parent.gateway.gatewayName(), a.Dropped))
 			}
 		}
-		if r.resolved != (Problem{}) {
+		if r.resolved.IsSet() {
 			lines = append(lines, fmt.Sprintf("HTTPRoute %s: %s: %s", name, r.resolved.Reason, r.resolved.Message))
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
@@ -83,13 +84,6 @@ func (p *Planner) IsReady() bool {
 		p.caches.Namespaces.Listed()
 }
 
-// Problem is a reason and a message of a condition. The zero value is no problem.
-type Problem struct{ Reason, Message string }
-
-func newProblem[R ~string](reason R, format string, args ...any) Problem {
-	return Problem{Reason: string(reason), Message: fmt.Sprintf(format, args...)}
-}
-
 // ResolvedGateway is a Gateway with its load balancer.
 type ResolvedGateway struct {
 	*gatewayv1.Gateway
@@ -128,7 +122,7 @@ type UnprogrammableGateway struct {
 	*gatewayv1.Gateway
 
 	Controller string
-	Problem    Problem
+	Problem    plan.Problem
 }
 
 // isFrozen reports whether a Gateway that was programmed stays as it is, because it cannot be resolved.
@@ -143,16 +137,16 @@ func (p *Planner) IsOwnController(c gatewayv1.GatewayController) bool {
 }
 
 // ListClasses returns the GatewayClasses of the program, each with the problem of its parameters.
-func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]Problem {
-	problems := map[*gatewayv1.GatewayClass]Problem{}
+func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]plan.Problem {
+	problems := map[*gatewayv1.GatewayClass]plan.Problem{}
 	for _, c := range informers.ListAll[gatewayv1.GatewayClass](p.caches.GatewayClasses) {
 		if !p.IsOwnController(c.Spec.ControllerName) {
 			continue
 		}
 		_, err := p.classParameters(c)
-		problems[c] = Problem{}
+		problems[c] = plan.Problem{}
 		if err != nil {
-			problems[c] = Problem{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: err.Error()}
+			problems[c] = plan.Problem{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: err.Error()}
 		}
 	}
 	return problems
@@ -189,7 +183,7 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 	controller := string(class.Spec.ControllerName)
 	refuse := func(reason, message string) {
 		r.Unprogrammable = append(r.Unprogrammable,
-			UnprogrammableGateway{Gateway: g, Controller: controller, Problem: Problem{Reason: reason, Message: message}})
+			UnprogrammableGateway{Gateway: g, Controller: controller, Problem: plan.Problem{Reason: reason, Message: message}})
 	}
 	parameters, err := p.readParameters(g, class)
 	if err != nil {
@@ -204,7 +198,7 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 		refuse(reasonNotAllowed, err.Error())
 		return
 	}
-	if problem := unsupportedFields(&g.Spec); problem != (Problem{}) {
+	if problem := unsupportedFields(&g.Spec); problem.IsSet() {
 		refuse(problem.Reason, problem.Message)
 		return
 	}
@@ -213,25 +207,26 @@ func (p *Planner) attachGateway(r *Resolution, g *gatewayv1.Gateway, class *gate
 }
 
 // unsupportedFields returns the problem of a field that a load balancer cannot obey.
-func unsupportedFields(s *gatewayv1.GatewaySpec) Problem {
+func unsupportedFields(s *gatewayv1.GatewaySpec) plan.Problem {
 	switch {
 	case len(s.Addresses) > 0:
-		return newProblem(gatewayv1.GatewayReasonUnsupportedAddress, "spec.addresses: the addresses are those of the load balancer")
+		return plan.NewProblem(gatewayv1.GatewayReasonUnsupportedAddress, "spec.addresses: the addresses are those of the load balancer")
 	case s.DefaultScope != "" && s.DefaultScope != gatewayv1.GatewayDefaultScopeNone:
-		return Problem{reasonUnsupported, "spec.defaultScope: routes must name their Gateways"}
+		return plan.Problem{Reason: reasonUnsupported, Message: "spec.defaultScope: routes must name their Gateways"}
 	case s.TLS == nil:
-		return Problem{}
+		return plan.Problem{}
 	case s.TLS.Backend != nil:
-		return Problem{reasonUnsupported, "spec.tls.backend: the program does not configure TLS to backends"}
+		return plan.Problem{Reason: reasonUnsupported, Message: "spec.tls.backend: the program does not configure TLS to backends"}
 	}
 	if f := s.TLS.Frontend; f != nil &&
 		(f.Default.Validation != nil || slices.ContainsFunc(f.PerPort,
 			func(p gatewayv1.TLSPortConfig) bool { return p.TLS.Validation != nil })) {
-		return Problem{
-			reasonUnsupported, "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all",
+		return plan.Problem{
+			Reason:  reasonUnsupported,
+			Message: "spec.tls.frontend: the program does not let load balancers verify clients, and they would admit all",
 		}
 	}
-	return Problem{}
+	return plan.Problem{}
 }
 
 // readParameters returns the parameters of a Gateway and its class.

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Route is an HTTPRoute with parents on the load balancer.
@@ -21,7 +22,7 @@ type Route struct {
 	*gatewayv1.HTTPRoute
 
 	parents  []*Parent
-	resolved Problem // of the condition ResolvedRefs
+	resolved plan.Problem // of the condition ResolvedRefs
 	route    *routing.Route
 	claims   [][]claim       // of each rule
 	sets     map[string]bool // names of the backend sets of its rules
@@ -31,8 +32,8 @@ type Route struct {
 type Parent struct {
 	ref        gatewayv1.ParentReference
 	gateway    *ResolvedGateway
-	listeners  []*Listener // that the route is attached to
-	problem    Problem     // why it is attached to none
+	listeners  []*Listener  // that the route is attached to
+	problem    plan.Problem // why it is attached to none
 	acceptance routing.Acceptance
 }
 
@@ -89,21 +90,21 @@ func ParentName(ref *gatewayv1.ParentReference, namespace string) string {
 // newParent decides which listeners take a route.
 func (b *planBuilder) newParent(r *Route, ref *gatewayv1.ParentReference, g *ResolvedGateway) *Parent {
 	p := &Parent{ref: *ref, gateway: g}
-	p.problem = newProblem(gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no such listener")
+	p.problem = plan.NewProblem(gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no such listener")
 	closest := 0
 	for _, l := range b.listeners {
 		if l.gateway != g || !gatewayapi.References(ref, r.Namespace, g.Gateway, l.Listener) {
 			continue
 		}
 		reason, rank := b.listenerRefusal(l, r)
-		if reason == (Problem{}) {
+		if !reason.IsSet() {
 			p.listeners = append(p.listeners, l)
 		} else if rank > closest {
 			p.problem, closest = reason, rank
 		}
 	}
 	if len(p.listeners) > 0 {
-		p.problem = Problem{}
+		p.problem = plan.Problem{}
 	}
 	return p
 }
@@ -116,21 +117,21 @@ const (
 )
 
 // listenerRefusal returns why a listener does not take a route.
-func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (Problem, int) {
+func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (plan.Problem, int) {
 	allowed, err := gatewayapi.AllowsNamespace(l.gateway.Gateway, l.Listener, r.Namespace, b.labelsOf(r.Namespace))
 	switch {
 	case !l.isValid():
-		return newProblem(gatewayv1.RouteReasonNoMatchingParent, "listener %s is not accepted: see its conditions", l.Name), rankInvalid
+		return plan.NewProblem(gatewayv1.RouteReasonNoMatchingParent, "listener %s is not accepted: see its conditions", l.Name), rankInvalid
 	case err != nil || !allowed || !gatewayapi.AllowsHTTPRoutes(l.Listener):
-		return newProblem(gatewayv1.RouteReasonNotAllowedByListeners,
+		return plan.NewProblem(gatewayv1.RouteReasonNotAllowedByListeners,
 			"listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace), rankNotAllowed
 	}
 	if len(r.Spec.Hostnames) == 0 || slices.ContainsFunc(r.Spec.Hostnames, func(h gatewayv1.Hostname) bool {
 		return gatewayapi.HostnamesIntersect(string(h), l.lowerHostname())
 	}) {
-		return Problem{}, 0
+		return plan.Problem{}, 0
 	}
-	return newProblem(gatewayv1.RouteReasonNoMatchingListenerHostname, "listener %s has hostname %s", l.Name,
+	return plan.NewProblem(gatewayv1.RouteReasonNoMatchingListenerHostname, "listener %s has hostname %s", l.Name,
 		l.lowerHostname()), rankHostname
 }
 
@@ -148,12 +149,12 @@ func (b *planBuilder) labelsOf(namespace string) map[string]string {
 
 // addRoute resolves the backends of a route.
 func (b *planBuilder) addRoute(r *Route) {
-	r.route = &routing.Route{HTTPRoute: r.HTTPRoute, Refused: map[int]routing.Refusal{}}
+	r.route = &routing.Route{HTTPRoute: r.HTTPRoute, Refused: map[int]plan.Problem{}}
 	listeners := r.attachedListeners()
 	for i := range r.Spec.Rules {
 		members, problem := b.resolveMembers(r.HTTPRoute, &r.Spec.Rules[i])
-		if problem != (Problem{}) && r.resolved == (Problem{}) {
-			r.resolved = newProblem(problem.Reason, "rules[%d].%s", i, problem.Message)
+		if problem.IsSet() && !r.resolved.IsSet() {
+			r.resolved = plan.NewProblem(problem.Reason, "rules[%d].%s", i, problem.Message)
 		}
 		r.route.Members = append(r.route.Members, members)
 		r.claims = append(r.claims, claimsOf(r.HTTPRoute, &r.Spec.Rules[i], listeners))

@@ -7,6 +7,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -27,9 +28,8 @@ func (b *planBuilder) buildSets() {
 			others += n
 		}
 	}
-	limits := routing.BackendLimits{PerSet: b.limits.Backends.PerSet, Total: b.limits.Backends.Total}
-	for _, oversized := range b.desired.CheckBackends(counts, limits, others) {
-		b.sets[oversized.Set].Problem = Problem{reasonCapacity, oversized.Message}
+	for name, problem := range b.desired.CheckBackends(counts, b.limits.Backends, others) {
+		b.sets[name].Problem = problem
 	}
 }
 
@@ -46,7 +46,7 @@ func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
 	for _, g := range b.gateways {
 		for i := range b.desired.Policies {
 			p := &b.desired.Policies[i]
-			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r routing.Rule) bool { return r.Set == s.Name }) {
+			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return r.Set == s.Name }) {
 				own := g.Parameters
 				return &own
 			}
@@ -73,10 +73,10 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 	var groups []weights.Group
 	for _, m := range members {
 		f, problem := b.memberEndpoints(&m, members)
-		if problem != (Problem{}) {
+		if problem.IsSet() {
 			s.Problem = problem
 		} else if f.refused != "" {
-			s.Problem = Problem{Reason: reasonAddresses, Message: f.refused}
+			s.Problem = plan.Problem{Reason: reasonAddresses, Message: f.refused}
 		}
 		s.Wanted.Endpoints = mergeEndpoints(s.Wanted.Endpoints, f.endpoints)
 		if f.service != "" && !slices.Contains(s.Wanted.Services, f.service) {

@@ -29,25 +29,25 @@ const (
 type invalidRef struct {
 	index   int
 	member  routing.Member
-	problem Problem
+	problem plan.Problem
 }
 
 // resolveMembers returns the members of the backend set of a rule, and the problem of its first invalid backendRef.
-func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, Problem) {
+func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule) ([]routing.Member, plan.Problem) {
 	var valid []routing.Member
 	var invalid []invalidRef
 	for i := range rule.BackendRefs {
 		ref := &rule.BackendRefs[i]
 		backend, problem := b.resolveBackend(route.Namespace, &ref.BackendRef)
 		member := routing.Member{Backend: backend, Weight: ptr.Deref(ref.Weight, 1)}
-		if problem != (Problem{}) {
+		if problem.IsSet() {
 			invalid = append(invalid, invalidRef{index: i, member: member, problem: problem})
 		} else {
 			valid = append(valid, member)
 		}
 	}
 	if len(invalid) == 0 {
-		return valid, Problem{}
+		return valid, plan.Problem{}
 	}
 	members, consequence := valid, ""
 	switch serves := slices.ContainsFunc(valid, func(m routing.Member) bool { return m.Weight > 0 }); {
@@ -61,7 +61,7 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 		consequence = ruleIsEmpty
 	}
 	first := invalid[0]
-	problem := newProblem(first.problem.Reason, "backendRefs[%d]: %s", first.index, first.problem.Message)
+	problem := plan.NewProblem(first.problem.Reason, "backendRefs[%d]: %s", first.index, first.problem.Message)
 	if first.member.Weight > 0 {
 		problem.Message += ": " + consequence
 	}
@@ -89,11 +89,11 @@ func (b *planBuilder) withShares(valid []routing.Member, invalid []invalidRef) [
 
 // memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside
 // others.
-func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) (backendEndpoints, Problem) {
+func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) (backendEndpoints, plan.Problem) {
 	f, problem := b.findEndpoints(m.Backend)
-	if problem == (Problem{}) || len(members) < 2 || !b.answersShares() {
+	if !problem.IsSet() || len(members) < 2 || !b.answersShares() {
 		return f, problem
 	}
 	f, _ = b.findEndpoints(b.planner.fallback.NoBackends)
-	return f, Problem{}
+	return f, plan.Problem{}
 }

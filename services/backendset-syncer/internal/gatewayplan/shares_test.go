@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // responder gives a rig a responder with two replicas.
@@ -107,7 +109,7 @@ func TestSharesOfInvalidBackendRefs(t *testing.T) {
 			for _, e := range s.Wanted.Endpoints {
 				assert.NotEqual(t, netip.MustParseAddrPort("10.0.0.8:8000"), e.Address, "a Service that the route may not use")
 			}
-			assert.Equal(t, Problem{}, s.Problem)
+			assert.Equal(t, plan.Problem{}, s.Problem)
 		})
 	}
 }
@@ -134,5 +136,5 @@ func TestShareOfACanaryThatComesAndGoes(t *testing.T) {
 			netip.MustParseAddrPort("10.0.0.4:8000"): 2,
 		},
 		s.Wanted.Weights)
-	assert.Equal(t, Problem{}, p.Routes[0].resolved)
+	assert.Equal(t, plan.Problem{}, p.Routes[0].resolved)
 }

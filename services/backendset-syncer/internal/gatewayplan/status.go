@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/pkg/conditions"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // ConditionBackendsSynced is the condition of routes that says whether the backend sets of their rules have the endpoints.
@@ -52,17 +53,17 @@ const (
 )
 
 // progressOf returns how far the objects are that something needs, with the problem of the first that fails.
-func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, Problem) {
+func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, plan.Problem) {
 	switch {
 	case len(p.Lost) > 0:
-		return failing, Problem{reasonRecordLost, p.lostMessage()}
+		return failing, plan.Problem{Reason: reasonRecordLost, Message: p.lostMessage()}
 	case r.Layout == nil || r.Layout.Live == nil:
 		if r.Layout != nil && r.Layout.Reason != "" {
-			return failing, Problem{r.Layout.Reason, r.Layout.Message}
+			return failing, r.Layout.Problem
 		}
-		return pending, Problem{}
+		return pending, plan.Problem{}
 	case !r.Current:
-		return pending, Problem{}
+		return pending, plan.Problem{}
 	}
 	waits := false
 	for _, ref := range needs {
@@ -70,17 +71,17 @@ func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, Problem) 
 		switch {
 		case !behind:
 		case state.Reason != v1alpha1.ReasonPending:
-			return failing, Problem{state.Reason, state.Message}
+			return failing, state
 		case r.Layout.Reason != "":
-			return failing, Problem{r.Layout.Reason, r.Layout.Message}
+			return failing, r.Layout.Problem
 		default:
 			waits = true
 		}
 	}
 	if waits {
-		return pending, Problem{}
+		return pending, plan.Problem{}
 	}
-	return programmed, Problem{}
+	return programmed, plan.Problem{}
 }
 
 func (p *Plan) lostMessage() string {
@@ -134,7 +135,7 @@ func (p *Plan) gatewayStatus(g *ResolvedGateway, r *Reports) gatewayv1.GatewaySt
 	next := *g.Status.DeepCopy()
 	next.Addresses, next.Listeners = addressesOf(r, next.Addresses), nil
 	valid, total := 0, 0
-	worst, problem := programmed, Problem{}
+	worst, problem := programmed, plan.Problem{}
 	for _, l := range p.Listeners {
 		if l.gateway != g {
 			continue
@@ -205,9 +206,9 @@ func addressesOf(r *Reports, before []gatewayv1.GatewayStatusAddress) []gatewayv
 }
 
 // listenerProgress returns how far a listener is. A listener that keeps an old certificate is programmed.
-func (p *Plan) listenerProgress(l *Listener, r *Reports) (progress, Problem) {
+func (p *Plan) listenerProgress(l *Listener, r *Reports) (progress, plan.Problem) {
 	if l.name == "" {
-		return failing, Problem{string(gatewayv1.ListenerReasonInvalid), cmp.Or(l.resolved.Message, "the listener is not valid")}
+		return failing, plan.Problem{Reason: string(gatewayv1.ListenerReasonInvalid), Message: cmp.Or(l.resolved.Message, "the listener is not valid")}
 	}
 	return p.progressOf(l.needs, r)
 }
@@ -223,10 +224,10 @@ func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus 
 	w := &conditionWriter{generation: l.gateway.Generation, before: before, now: r.Now}
 	accepted, conflicted := string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionConflicted)
 	switch {
-	case l.accepted != (Problem{}):
+	case l.accepted.IsSet():
 		w.setCondition(accepted, isFalse, l.accepted.Reason, l.accepted.Message)
 		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
-	case l.conflicted != (Problem{}):
+	case l.conflicted.IsSet():
 		w.setCondition(accepted, isFalse, l.conflicted.Reason, l.conflicted.Message)
 		w.setCondition(conflicted, isTrue, l.conflicted.Reason, l.conflicted.Message)
 	default:
@@ -234,7 +235,7 @@ func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus 
 		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
 	}
 	resolved := string(gatewayv1.ListenerConditionResolvedRefs)
-	if l.resolved != (Problem{}) {
+	if l.resolved.IsSet() {
 		w.setCondition(resolved, isFalse, l.resolved.Reason, l.resolved.Message)
 	} else {
 		w.setCondition(resolved, isTrue, string(gatewayv1.ListenerReasonResolvedRefs), "all references are resolved")
@@ -289,7 +290,7 @@ func (p *Plan) parentStatus(route *Route, parent *Parent, r *Reports) gatewayv1.
 		w.setCondition(string(gatewayv1.RouteConditionPartiallyInvalid), isTrue, string(gatewayv1.RouteReasonUnsupportedValue), a.Dropped)
 	}
 	switch {
-	case route.resolved != (Problem{}):
+	case route.resolved.IsSet():
 		w.setCondition(resolved, isFalse, route.resolved.Reason, route.resolved.Message)
 	case state != programmed && a.Accepted && w.keepCondition(resolved):
 	default:
@@ -315,7 +316,7 @@ func (p *Plan) routeProgress(parent *Parent, r *Reports) progress {
 
 // conditionContent is the content of a condition.
 type conditionContent struct {
-	Problem
+	plan.Problem
 
 	status string
 }
@@ -327,7 +328,7 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 		case failing:
 			return conditionContent{problem, isFalse}
 		case pending:
-			return conditionContent{Problem{v1alpha1.ReasonPending, "the rules of the route wait for the load balancer"}, isFalse}
+			return conditionContent{plan.Problem{Reason: v1alpha1.ReasonPending, Message: "the rules of the route wait for the load balancer"}, isFalse}
 		case programmed:
 		}
 	}
@@ -335,20 +336,20 @@ func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditio
 	for _, name := range slices.Sorted(maps.Keys(route.sets)) {
 		report := r.Set(name)
 		switch own := p.Sets[name]; {
-		case own != nil && own.Problem != (Problem{}):
+		case own != nil && own.Problem.IsSet():
 			return conditionContent{own.Problem, isFalse}
 		case report == nil:
 			return conditionContent{
-				newProblem(v1alpha1.ReasonPending, "backend set %s waits for the load balancer", name), isFalse,
+				plan.NewProblem(v1alpha1.ReasonPending, "backend set %s waits for the load balancer", name), isFalse,
 			}
 		case !report.Synced:
-			return conditionContent{newProblem(report.Reason, "backend set %s: %s", name, report.Message), isFalse}
+			return conditionContent{plan.NewProblem(report.Reason, "backend set %s: %s", name, report.Message), isFalse}
 		default:
 			active += report.Active
 		}
 	}
 	return conditionContent{
-		newProblem(v1alpha1.ReasonSynced, "%d backend sets with %d active backends", len(route.sets), active), isTrue,
+		plan.NewProblem(v1alpha1.ReasonSynced, "%d backend sets with %d active backends", len(route.sets), active), isTrue,
 	}
 }
 
@@ -382,11 +383,11 @@ func UnprogrammableStatus(u *UnprogrammableGateway, now time.Time) gatewayv1.Gat
 }
 
 // ClassStatus returns the status of a GatewayClass.
-func ClassStatus(c *gatewayv1.GatewayClass, problem Problem, now time.Time) gatewayv1.GatewayClassStatus {
+func ClassStatus(c *gatewayv1.GatewayClass, problem plan.Problem, now time.Time) gatewayv1.GatewayClassStatus {
 	next := *c.Status.DeepCopy()
 	w := &conditionWriter{generation: c.Generation, before: c.Status.Conditions, now: now}
 	kind := string(gatewayv1.GatewayClassConditionStatusAccepted)
-	if problem != (Problem{}) {
+	if problem.IsSet() {
 		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
 	} else {
 		w.setCondition(kind, isTrue, string(gatewayv1.GatewayClassReasonAccepted), "backendset-syncer programs Gateways of this class")

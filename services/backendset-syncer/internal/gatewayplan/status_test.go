@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // conditionsOf returns conditions as "Type=Status/Reason@generation".
@@ -55,7 +56,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			"the policy waits", func(p *Plan, r *Reports) {
-				r.Layout.Behind[ref(p, lbrecord.RoutingPolicy)] = actor.State{Reason: v1alpha1.ReasonPending}
+				r.Layout.Behind[ref(p, lbrecord.RoutingPolicy)] = plan.Problem{Reason: v1alpha1.ReasonPending}
 			},
 			"True/Programmed@1",
 			map[string]string{
@@ -64,7 +65,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			"the listener fails", func(p *Plan, r *Reports) {
-				r.Layout.Behind[ref(p, lbrecord.Listener)] = actor.State{
+				r.Layout.Behind[ref(p, lbrecord.Listener)] = plan.Problem{
 					Reason: v1alpha1.ReasonWorkRequestFailed, Message: "work request ocid1 failed",
 				}
 			},
@@ -75,7 +76,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			"the load balancer cannot be read", func(_ *Plan, r *Reports) {
-				r.Layout = &actor.LayoutReport{Reason: v1alpha1.ReasonAuthFailed, Message: "401"}
+				r.Layout = &actor.LayoutReport{Problem: plan.Problem{Reason: v1alpha1.ReasonAuthFailed, Message: "401"}}
 			},
 			"False/AuthFailed@2",
 			map[string]string{
@@ -111,7 +112,7 @@ func TestStatus(t *testing.T) {
 				return &Reports{
 					Layout: &actor.LayoutReport{
 						Live: r.live, LoadBalancer: &ociapi.LoadBalancer{Addresses: []string{"192.0.2.1"}},
-						Behind: map[lblayout.Ref]actor.State{},
+						Behind: map[lblayout.Ref]plan.Problem{},
 					}, Current: true, Now: time.Now(), Set: func(string) *actor.Report {
 						return &actor.Report{Known: true, Synced: true, Active: 1}
 					},

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // recorder writes Events.
@@ -35,7 +36,7 @@ func objectReference(kind string, m *metav1.ObjectMeta) *corev1.ObjectReference 
 }
 
 // notifyChange writes an Event about a change that a user can act on: a new problem, or its end. Changes that wait are normal.
-func (r *Reconciler) notifyChange(about *corev1.ObjectReference, before, after gatewayplan.Problem) {
+func (r *Reconciler) notifyChange(about *corev1.ObjectReference, before, after plan.Problem) {
 	switch {
 	case after.Reason == before.Reason || after.Reason == "" || after.Reason == v1alpha1.ReasonPending:
 	case !gatewayplan.IsGood(after.Reason):

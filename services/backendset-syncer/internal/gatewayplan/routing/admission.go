@@ -9,6 +9,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
 // Limits are the limits of a load balancer, and of the namespaces that share it.
@@ -16,24 +19,11 @@ type Limits struct {
 	Sets       int // backend sets of the load balancer
 	Conditions int // conditions of a routing policy
 
-	// NamespaceSets are the sets that routes of one namespace are the first to need, and NamespaceConditions are the conditions of its
-	// routes in one policy. 0: no limit.
-	NamespaceSets, NamespaceConditions int
-	// Namespaces are the limits of namespaces that have others.
-	Namespaces map[string]NamespaceLimits
+	// Namespaces are the limits of namespaces: the sets that their routes are the first to need, and the conditions of these in one policy.
+	// 0: no limit.
+	Namespaces map[string]policy.RouteLimits
 	// Redirects are the listeners that may redirect all requests: each needs a rule of a rule set. 0: no limit.
 	Redirects int
-}
-
-// NamespaceLimits are the limits of one namespace.
-type NamespaceLimits struct{ Sets, Conditions int }
-
-// limitsOf returns the limits of a namespace.
-func (l *Limits) limitsOf(namespace string) NamespaceLimits {
-	if own, found := l.Namespaces[namespace]; found {
-		return own
-	}
-	return NamespaceLimits{Sets: l.NamespaceSets, Conditions: l.NamespaceConditions}
 }
 
 // admission admits rules until a limit is reached.
@@ -55,7 +45,7 @@ type listenerState struct {
 	candidates []candidate
 	conditions int
 	owned      map[string]int // conditions by namespace
-	redirect   *Redirect
+	redirect   *lblayout.Redirect
 }
 
 // candidate is an admitted rule of a policy.
@@ -145,7 +135,7 @@ func (a *admission) admitRoute(r *attachment) {
 		}
 		for _, n := range r.listeners {
 			l := &a.listeners[n]
-			var refused *Refusal
+			var refused *plan.Problem
 			if redirect != nil {
 				refused = a.admitRedirect(l, r.Route, redirect)
 			} else {
@@ -159,7 +149,7 @@ func (a *admission) admitRoute(r *attachment) {
 }
 
 // checkRule returns an error if a rule cannot be expressed, whatever its hostnames. The error lists all matches that cannot.
-func checkRule(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
+func checkRule(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
 	redirect, err := checkFields(rule)
 	if err != nil {
 		return nil, err
@@ -177,17 +167,17 @@ func checkRule(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
 	return redirect, nil
 }
 
-func unsupportedRefusal(err error) *Refusal {
-	return &Refusal{Reason: ReasonUnsupported, Message: err.Error()}
+func unsupportedRefusal(err error) *plan.Problem {
+	return &plan.Problem{Reason: ReasonUnsupported, Message: err.Error()}
 }
 
-func capacityRefusal(format string, args ...any) *Refusal {
-	return &Refusal{Reason: ReasonCapacity, Message: fmt.Sprintf(format, args...)}
+func capacityRefusal(format string, args ...any) *plan.Problem {
+	return &plan.Problem{Reason: ReasonCapacity, Message: fmt.Sprintf(format, args...)}
 }
 
 // addProblem records a problem, of one listener or of all.
-func (a *admission) addProblem(r *Route, rule int, l *Listener, why *Refusal) {
-	p := Problem{Route: nameOf(r.HTTPRoute), Rule: rule, Refusal: *why}
+func (a *admission) addProblem(r *Route, rule int, l *Listener, why *plan.Problem) {
+	p := Problem{Route: nameOf(r.HTTPRoute), Rule: rule, Problem: *why}
 	if l != nil {
 		p.Gateway, p.Listener = l.Gateway, l.Name
 	}
@@ -209,7 +199,7 @@ var (
 // admitRedirect admits the redirect of all requests. It cannot leave out requests for which a route has a more specific match, so it is
 // refused beside rules of older routes, and later ones are refused beside it. An old route that becomes a redirect takes no requests from
 // other namespaces.
-func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect) *Refusal {
+func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *lblayout.Redirect) *plan.Problem {
 	hostnames := hostnamesOn(r, l.Listener)
 	switch {
 	case len(hostnames) == 0:
@@ -234,7 +224,7 @@ func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *Redirect
 }
 
 // admitRule admits a rule to a listener.
-func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
+func (a *admission) admitRule(l *listenerState, r *Route, index int) *plan.Problem {
 	if refused := a.checkMinConditions(l, r, index); refused != nil {
 		return refused
 	}
@@ -264,7 +254,7 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *Refusal {
 
 // checkMinConditions returns why a rule exceeds a limit even if each of its matches needs one condition for a hostname. So rules for which
 // there is no room cost little time, however many matches they have.
-func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *Refusal {
+func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *plan.Problem {
 	rule := rulesOf(r.HTTPRoute)[index]
 	least := len(hostnamesOn(r, l.Listener)) * len(matchesOf(&rule))
 	if least == 0 {
@@ -275,7 +265,7 @@ func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *R
 			"and older routes leave %d of the %d of a listener", least, max(left, 0),
 			a.in.Limits.Conditions)
 	}
-	if own := a.in.Limits.limitsOf(r.Namespace).Conditions; own > 0 && least > own-l.owned[r.Namespace] {
+	if own := a.in.Limits.Namespaces[r.Namespace].Conditions; own > 0 && least > own-l.owned[r.Namespace] {
 		return capacityRefusal("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least,
 			own-l.owned[r.Namespace], own)
 	}
@@ -330,9 +320,9 @@ func hostnamesOn(r *Route, l *Listener) []string {
 }
 
 // checkLimits returns why a request exceeds a limit.
-func (a *admission) checkLimits(l *listenerState, rq *request) *Refusal {
+func (a *admission) checkLimits(l *listenerState, rq *request) *plan.Problem {
 	namespace := rq.route.Namespace
-	own := a.in.Limits.limitsOf(namespace).Conditions
+	own := a.in.Limits.Namespaces[namespace].Conditions
 	switch limits := &a.in.Limits; {
 	case l.conditions+rq.conditions > limits.Conditions:
 		return capacityRefusal("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions,
@@ -345,11 +335,11 @@ func (a *admission) checkLimits(l *listenerState, rq *request) *Refusal {
 }
 
 // checkSetLimits returns why there is no room for a set.
-func (a *admission) checkSetLimits(namespace string, s *Set) *Refusal {
+func (a *admission) checkSetLimits(namespace string, s *Set) *plan.Problem {
 	if _, known := a.sets[s.Key]; known {
 		return nil
 	}
-	own := a.in.Limits.limitsOf(namespace).Sets
+	own := a.in.Limits.Namespaces[namespace].BackendSets
 	switch limits := &a.in.Limits; {
 	case a.names[s.Name] != "":
 		return capacityRefusal("the load balancer has another backend set with the name %s", s.Name)

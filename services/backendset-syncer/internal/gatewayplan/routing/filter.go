@@ -8,6 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 )
 
 // statusFound is the status of a redirect without a status (302).
@@ -20,7 +21,7 @@ var errRedirect = errors.New("filter RequestRedirect: OCI can only redirect all 
 	"scheme https without hostname and path, and its rule one match, PathPrefix /")
 
 // checkFields returns an error if a rule has a field that OCI cannot obey. It returns the redirect of the rule, if there is one.
-func checkFields(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
+func checkFields(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
 	switch {
 	case rule.Timeouts != nil:
 		return nil, errors.New("timeouts: OCI has one idle timeout for all requests of a listener")
@@ -34,7 +35,7 @@ func checkFields(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
 			return nil, fmt.Errorf("backendRefs[%d]: OCI has no filters for backends", i)
 		}
 	}
-	var redirect *Redirect
+	var redirect *lblayout.Redirect
 	for i := range rule.Filters {
 		f := &rule.Filters[i]
 		if f.Type != gatewayv1.HTTPRouteFilterRequestRedirect || len(rule.Filters) > 1 {
@@ -49,7 +50,7 @@ func checkFields(rule *gatewayv1.HTTPRouteRule) (*Redirect, error) {
 }
 
 // newRedirect returns the redirect of a rule for all requests.
-func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirectFilter) (*Redirect, error) {
+func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirectFilter) (*lblayout.Redirect, error) {
 	if f == nil || ptr.Deref(f.Scheme, "") != "https" || f.Hostname != nil || f.Path != nil || len(rule.BackendRefs) > 0 {
 		return nil, errRedirect
 	}
@@ -61,5 +62,5 @@ func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirect
 	if m := &matches[0]; len(m.Headers) > 0 || len(m.QueryParams) > 0 || m.Method != nil {
 		return nil, errRedirect
 	}
-	return &Redirect{Port: ptr.Deref(f.Port, httpsPort), Code: ptr.Deref(f.StatusCode, statusFound)}, nil
+	return &lblayout.Redirect{Port: int(ptr.Deref(f.Port, httpsPort)), Code: ptr.Deref(f.StatusCode, statusFound)}, nil
 }

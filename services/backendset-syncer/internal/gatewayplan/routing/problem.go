@@ -9,6 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Reasons of problems.
@@ -19,7 +20,7 @@ const (
 
 // Problem explains why a rule of a route is not programmed.
 type Problem struct {
-	Refusal
+	plan.Problem
 
 	Route types.NamespacedName
 	Rule  int

@@ -37,6 +37,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Input is everything that the routing of a load balancer depends on.
@@ -77,14 +79,11 @@ type Route struct {
 	Members [][]Member
 	// Refused are rules, by index, that an earlier step refused, for example because another namespace owns their host. They are not
 	// programmed.
-	Refused map[int]Refusal
+	Refused map[int]plan.Problem
 }
 
 // Fallback has the backends for requests that no rule matches, and for those whose rule has no backend.
 type Fallback struct{ NotFound, NoBackends Backend }
-
-// Refusal is why a rule is not programmed: a reason for the status of its route, and a message.
-type Refusal struct{ Reason, Message string }
 
 // Backend is a port of a Service, or of another kind with endpoints.
 type Backend struct {
@@ -107,24 +106,11 @@ type Policy struct {
 	Key      string
 	Name     string // of the routing policy, and of the rule set
 	// Rules are the rules in their order. OCI has no empty policies: without rules, the listener has none.
-	Rules []Rule
+	Rules []lblayout.Rule
 	// Namespaces are those of the routes of the rules, sorted.
 	Namespaces []string
 	// Redirect is the redirect of all requests of the listener, nil if it has none.
-	Redirect *Redirect
-}
-
-// Rule is a rule of a routing policy.
-type Rule struct {
-	Name      string
-	Condition string
-	Set       string
-}
-
-// Redirect redirects requests of all hosts and paths to HTTPS, and keeps host, path and query.
-type Redirect struct {
-	Port int32
-	Code int
+	Redirect *lblayout.Redirect
 }
 
 // Set is a backend set.

@@ -16,6 +16,8 @@ import (
 
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
 	"fairlead.dev/pkg/golden"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
 // documentedLimits are the limits that Oracle documents. It raises the number of sets on request.
@@ -55,18 +57,21 @@ type listenerOutcome struct {
 
 func (w *world) input() *Input {
 	in := &Input{Limits: documentedLimits, Names: w.Names, Foreign: w.Foreign}
+	var own policy.RouteLimits
 	for name, n := range w.Limits {
 		*map[string]*int{
 			"sets": &in.Limits.Sets, "conditions": &in.Limits.Conditions,
-			"namespaceSets": &in.Limits.NamespaceSets, "namespaceConditions": &in.Limits.NamespaceConditions,
+			"namespaceSets": &own.BackendSets, "namespaceConditions": &own.Conditions,
 		}[name] = n
 	}
+	in.Limits.Namespaces = map[string]policy.RouteLimits{}
 	routes := map[string]*Route{}
 	for i := range w.Routes {
 		r := w.resolve(&w.Routes[i])
+		in.Limits.Namespaces[r.Namespace] = own
 		routes[r.Name] = r
 		if slices.Contains(w.Refused, r.Name) {
-			r.Refused = map[int]Refusal{0: {Reason: "HostConflict", Message: "another namespace owns the host"}}
+			r.Refused = map[int]plan.Problem{0: {Reason: "HostConflict", Message: "another namespace owns the host"}}
 		}
 	}
 	for _, l := range w.Listeners {
@@ -252,21 +257,23 @@ func TestCheckBackends(t *testing.T) {
 		return Set{Name: strings.Join(names, "+"), Members: members}
 	}
 	d := &Desired{Sets: []Set{set(), set("a"), set("b", "c"), set("d")}}
-	limits := BackendLimits{PerSet: 10, Total: 20}
+	limits := plan.Limits{PerSet: 10, Total: 20}
 	counts := func(a, b, c, d int) map[Backend]int {
 		return map[Backend]int{{Name: "a"}: a, {Name: "b"}: b, {Name: "c"}: c, {Name: "d"}: d}
 	}
 	assert.Empty(t, d.CheckBackends(counts(10, 4, 4, 2), limits, 0))
 	assert.Empty(t, d.CheckBackends(counts(5, 2, 2, 2), limits, 9))
-	assert.Equal(t, []OversizedSet{{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"}},
-		d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
-	assert.Equal(t, []OversizedSet{
-		{"a", "11 endpoints need a backend, the limit of a backend set is 10"},
-		{"d", "3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"},
+	capacity := func(message string) plan.Problem { return plan.Problem{Reason: ReasonCapacity, Message: message} }
+	assert.Equal(t, map[string]plan.Problem{
+		"d": capacity("3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"),
+	}, d.CheckBackends(counts(10, 4, 4, 3), limits, 0))
+	assert.Equal(t, map[string]plan.Problem{
+		"a": capacity("11 endpoints need a backend, the limit of a backend set is 10"),
+		"d": capacity("3 endpoints need a backend, and sets of older routes leave 2 of the load balancer"),
 	}, d.CheckBackends(counts(11, 4, 4, 3), limits, 0))
-	assert.Equal(t, []OversizedSet{
-		{"b+c", "8 endpoints need a backend, and sets of older routes leave 6 of the load balancer"},
-		{"d", "2 endpoints need a backend, and sets of older routes leave 0 of the load balancer"},
+	assert.Equal(t, map[string]plan.Problem{
+		"b+c": capacity("8 endpoints need a backend, and sets of older routes leave 6 of the load balancer"),
+		"d":   capacity("2 endpoints need a backend, and sets of older routes leave 0 of the load balancer"),
 	}, d.CheckBackends(counts(10, 4, 4, 2), limits, 4))
 	assert.Len(t, d.CheckBackends(counts(1, 1, 0, 1), limits, 30), 3)
 }
