@@ -1,6 +1,7 @@
 package gatewayplan
 
 import (
+	"reflect"
 	"slices"
 
 	"k8s.io/client-go/tools/cache"
@@ -43,7 +44,7 @@ func (p *Planner) OrphanedRoutes() map[*gatewayv1.HTTPRoute][]gatewayv1.RoutePar
 }
 
 func hasParent(r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference) bool {
-	return slices.ContainsFunc(r.Spec.ParentRefs, func(x gatewayv1.ParentReference) bool { return SameParent(&x, ref) })
+	return slices.ContainsFunc(r.Spec.ParentRefs, func(x gatewayv1.ParentReference) bool { return reflect.DeepEqual(x, *ref) })
 }
 
 // maxParents is the limit of the CRD.

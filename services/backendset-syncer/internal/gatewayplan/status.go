@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -43,46 +44,37 @@ type RouteStatus struct {
 	Parents []gatewayv1.RouteParentStatus
 }
 
-// progress is how far objects of the load balancer are.
-type progress int
-
-const (
-	programmed progress = iota
-	pending
-	failing
-)
-
-// progressOf returns how far the objects are that something needs, with the problem of the first that fails.
-func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) (progress, plan.Problem) {
+// progressOf returns the problem of the first object that something needs and that fails. The reason is Pending if an object waits for the
+// load balancer, and none fails.
+func (p *Plan) progressOf(needs []lblayout.Ref, r *Reports) plan.Problem {
+	waits := plan.Problem{Reason: v1alpha1.ReasonPending}
 	switch {
 	case len(p.Lost) > 0:
-		return failing, plan.Problem{Reason: reasonRecordLost, Message: p.lostMessage()}
-	case r.Layout == nil || r.Layout.Live == nil:
-		if r.Layout != nil && r.Layout.Reason != "" {
-			return failing, r.Layout.Problem
-		}
-		return pending, plan.Problem{}
+		return plan.Problem{Reason: reasonRecordLost, Message: p.lostMessage()}
+	case r.Layout == nil:
+		return waits
+	case r.Layout.Live == nil:
+		return cmp.Or(r.Layout.Problem, waits)
 	case !r.Current:
-		return pending, plan.Problem{}
+		return waits
 	}
-	waits := false
+	var problem plan.Problem
 	for _, ref := range needs {
 		state, behind := r.Layout.Behind[ref]
 		switch {
 		case !behind:
-		case state.Reason != v1alpha1.ReasonPending:
-			return failing, state
-		case r.Layout.Reason != "":
-			return failing, r.Layout.Problem
+		case !isPending(state):
+			return state
+		case r.Layout.Problem.IsSet():
+			return r.Layout.Problem
 		default:
-			waits = true
+			problem = waits
 		}
 	}
-	if waits {
-		return pending, plan.Problem{}
-	}
-	return programmed, plan.Problem{}
+	return problem
 }
+
+func isPending(p plan.Problem) bool { return p.Reason == v1alpha1.ReasonPending }
 
 func (p *Plan) lostMessage() string {
 	first := p.Lost[0]
@@ -90,7 +82,7 @@ func (p *Plan) lostMessage() string {
 		"the record was lost. Nothing is changed until `backendset-syncer adopt` has written a new record", first.Kind, first.Name)
 }
 
-// writer computes the conditions of one object.
+// conditionWriter computes the conditions of one object.
 type conditionWriter struct {
 	generation int64
 	before     []metav1.Condition
@@ -99,28 +91,30 @@ type conditionWriter struct {
 }
 
 // setCondition sets a condition.
-func (w *conditionWriter) setCondition(kind, status, reason, message string) {
+func setCondition[K, R ~string](w *conditionWriter, kind K, status metav1.ConditionStatus, reason R, message string) {
 	next := metav1.Condition{
-		Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: w.generation,
+		Type: string(kind), Status: status, Reason: string(reason), Message: message, ObservedGeneration: w.generation,
 	}
-	w.after = append(w.after, conditions.Set(meta.FindStatusCondition(w.before, kind), next, w.now))
+	w.after = append(w.after, conditions.Set(meta.FindStatusCondition(w.before, next.Type), next, w.now))
+}
+
+// setResult sets a condition to False for a problem, and to True without one.
+func setResult[K, R ~string](w *conditionWriter, kind K, problem plan.Problem, reason R, message string) {
+	if problem.IsSet() {
+		setCondition(w, kind, metav1.ConditionFalse, problem.Reason, problem.Message)
+	} else {
+		setCondition(w, kind, metav1.ConditionTrue, reason, message)
+	}
 }
 
 // keepCondition leaves a condition as it is, and reports whether there is one.
-func (w *conditionWriter) keepCondition(kind string) bool {
-	c := meta.FindStatusCondition(w.before, kind)
+func keepCondition[K ~string](w *conditionWriter, kind K) bool {
+	c := meta.FindStatusCondition(w.before, string(kind))
 	if c != nil {
 		w.after = append(w.after, *c)
 	}
 	return c != nil
 }
-
-// Statuses of conditions.
-const (
-	isTrue    = string(metav1.ConditionTrue)
-	isFalse   = string(metav1.ConditionFalse)
-	isUnknown = string(metav1.ConditionUnknown)
-)
 
 // GatewayStatuses returns the statuses of the Gateways.
 func (p *Plan) GatewayStatuses(r *Reports) []Status {
@@ -135,54 +129,52 @@ func (p *Plan) gatewayStatus(g *ResolvedGateway, r *Reports) gatewayv1.GatewaySt
 	next := *g.Status.DeepCopy()
 	next.Addresses, next.Listeners = addressesOf(r, next.Addresses), nil
 	valid, total := 0, 0
-	worst, problem := programmed, plan.Problem{}
+	var worst plan.Problem
 	for _, l := range p.Listeners {
 		if l.gateway != g {
 			continue
 		}
 		total++
-		if l.isValid() {
-			valid++
-		}
 		next.Listeners = append(next.Listeners, p.listenerStatus(l, r))
-		state, why := p.listenerProgress(l, r)
-		if l.isValid() && state > worst {
-			worst, problem = state, why
+		if !l.isValid() {
+			continue
+		}
+		valid++
+		if problem := p.listenerProgress(l, r); !worst.IsSet() || isPending(worst) && problem.IsSet() {
+			worst = problem
 		}
 	}
-	w := &conditionWriter{generation: g.Generation, before: g.Status.Conditions, now: r.Now}
+	w := &conditionWriter{generation: g.Generation, before: slices.DeleteFunc(slices.Clone(g.Status.Conditions), isDefault), now: r.Now}
 	w.gatewayAccepted(valid, total)
-	kind := string(gatewayv1.GatewayConditionProgrammed)
 	switch {
-	case total == 0 || valid == 0:
-		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonInvalid), "no listener is valid: see the conditions of the listeners")
-	case worst == failing:
-		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
-	case worst == programmed:
-		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonProgrammed), "the load balancer has all listeners")
-	case !w.keepCondition(kind) || isDefault(w.after[len(w.after)-1]):
-		w.after = slices.DeleteFunc(w.after, func(c metav1.Condition) bool { return c.Type == kind })
-		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonPending), "the listeners wait for the load balancer")
+	case valid == 0:
+		setCondition(w, gatewayv1.GatewayConditionProgrammed, metav1.ConditionFalse, gatewayv1.GatewayReasonInvalid,
+			"no listener is valid: see the conditions of the listeners")
+	case !isPending(worst):
+		setResult(w, gatewayv1.GatewayConditionProgrammed, worst, gatewayv1.GatewayReasonProgrammed, "the load balancer has all listeners")
+	case !keepCondition(w, gatewayv1.GatewayConditionProgrammed):
+		setCondition(w, gatewayv1.GatewayConditionProgrammed, metav1.ConditionFalse, gatewayv1.GatewayReasonPending,
+			"the listeners wait for the load balancer")
 	}
 	next.Conditions = append(foreignConditions(g.Status.Conditions, w.after), w.after...)
 	return next
 }
 
-// isDefault reports whether a condition is the one that the CRD gives to new Gateways.
+// isDefault reports whether a condition is one that the CRD gives to new Gateways.
 func isDefault(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown }
 
 // gatewayAccepted sets the condition Accepted.
 func (w *conditionWriter) gatewayAccepted(valid, total int) {
-	kind := string(gatewayv1.GatewayConditionAccepted)
 	switch {
 	case valid == 0:
-		w.setCondition(kind, isFalse, string(gatewayv1.GatewayReasonListenersNotValid),
+		setCondition(w, gatewayv1.GatewayConditionAccepted, metav1.ConditionFalse, gatewayv1.GatewayReasonListenersNotValid,
 			"no listener is valid: see the conditions of the listeners")
 	case valid < total:
-		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonListenersNotValid),
+		setCondition(w, gatewayv1.GatewayConditionAccepted, metav1.ConditionTrue, gatewayv1.GatewayReasonListenersNotValid,
 			fmt.Sprintf("%d of %d listeners are valid: see the conditions of the listeners", valid, total))
 	default:
-		w.setCondition(kind, isTrue, string(gatewayv1.GatewayReasonAccepted), "the load balancer is programmed by this Gateway")
+		setCondition(w, gatewayv1.GatewayConditionAccepted, metav1.ConditionTrue, gatewayv1.GatewayReasonAccepted,
+			"the load balancer is programmed by this Gateway")
 	}
 }
 
@@ -205,51 +197,39 @@ func addressesOf(r *Reports, before []gatewayv1.GatewayStatusAddress) []gatewayv
 	return addresses
 }
 
-// listenerProgress returns how far a listener is. A listener that keeps an old certificate is programmed.
-func (p *Plan) listenerProgress(l *Listener, r *Reports) (progress, plan.Problem) {
+// listenerProgress returns the problem of a listener on the load balancer. A listener that keeps an old certificate is programmed.
+func (p *Plan) listenerProgress(l *Listener, r *Reports) plan.Problem {
 	if l.name == "" {
-		return failing, plan.Problem{Reason: string(gatewayv1.ListenerReasonInvalid), Message: cmp.Or(l.resolved.Message, "the listener is not valid")}
+		return plan.NewProblem(gatewayv1.ListenerReasonInvalid, "%s", cmp.Or(l.resolved.Message, "the listener is not valid"))
 	}
 	return p.progressOf(l.needs, r)
 }
 
 func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus {
 	s := gatewayv1.ListenerStatus{Name: l.Name, SupportedKinds: l.kinds, AttachedRoutes: l.attached}
-	var before []metav1.Condition
+	w := &conditionWriter{generation: l.gateway.Generation, now: r.Now}
 	for i := range l.gateway.Status.Listeners {
 		if l.gateway.Status.Listeners[i].Name == l.Name {
-			before = l.gateway.Status.Listeners[i].Conditions
+			w.before = l.gateway.Status.Listeners[i].Conditions
 		}
 	}
-	w := &conditionWriter{generation: l.gateway.Generation, before: before, now: r.Now}
-	accepted, conflicted := string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionConflicted)
-	switch {
-	case l.accepted.IsSet():
-		w.setCondition(accepted, isFalse, l.accepted.Reason, l.accepted.Message)
-		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
-	case l.conflicted.IsSet():
-		w.setCondition(accepted, isFalse, l.conflicted.Reason, l.conflicted.Message)
-		w.setCondition(conflicted, isTrue, l.conflicted.Reason, l.conflicted.Message)
-	default:
-		w.setCondition(accepted, isTrue, string(gatewayv1.ListenerReasonAccepted), "the listener is valid")
-		w.setCondition(conflicted, isFalse, string(gatewayv1.ListenerReasonNoConflicts), "")
-	}
-	resolved := string(gatewayv1.ListenerConditionResolvedRefs)
-	if l.resolved.IsSet() {
-		w.setCondition(resolved, isFalse, l.resolved.Reason, l.resolved.Message)
+	setResult(w, gatewayv1.ListenerConditionAccepted, cmp.Or(l.accepted, l.conflicted), gatewayv1.ListenerReasonAccepted,
+		"the listener is valid")
+	if !l.accepted.IsSet() && l.conflicted.IsSet() {
+		setCondition(w, gatewayv1.ListenerConditionConflicted, metav1.ConditionTrue, l.conflicted.Reason, l.conflicted.Message)
 	} else {
-		w.setCondition(resolved, isTrue, string(gatewayv1.ListenerReasonResolvedRefs), "all references are resolved")
+		setCondition(w, gatewayv1.ListenerConditionConflicted, metav1.ConditionFalse, gatewayv1.ListenerReasonNoConflicts, "")
 	}
-	kind := string(gatewayv1.ListenerConditionProgrammed)
-	switch state, problem := p.listenerProgress(l, r); {
+	setResult(w, gatewayv1.ListenerConditionResolvedRefs, l.resolved, gatewayv1.ListenerReasonResolvedRefs, "all references are resolved")
+	switch problem := p.listenerProgress(l, r); {
 	case !l.isValid():
-		w.setCondition(kind, isFalse, string(gatewayv1.ListenerReasonInvalid), "the listener is not valid: see its other conditions")
-	case state == failing:
-		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
-	case state == programmed:
-		w.setCondition(kind, isTrue, string(gatewayv1.ListenerReasonProgrammed), "the load balancer has the listener")
-	case !w.keepCondition(kind):
-		w.setCondition(kind, isFalse, string(gatewayv1.ListenerReasonPending), "the listener waits for the load balancer")
+		setCondition(w, gatewayv1.ListenerConditionProgrammed, metav1.ConditionFalse, gatewayv1.ListenerReasonInvalid,
+			"the listener is not valid: see its other conditions")
+	case !isPending(problem):
+		setResult(w, gatewayv1.ListenerConditionProgrammed, problem, gatewayv1.ListenerReasonProgrammed, "the load balancer has the listener")
+	case !keepCondition(w, gatewayv1.ListenerConditionProgrammed):
+		setCondition(w, gatewayv1.ListenerConditionProgrammed, metav1.ConditionFalse, gatewayv1.ListenerReasonPending,
+			"the listener waits for the load balancer")
 	}
 	s.Conditions = w.after
 	return s
@@ -275,109 +255,77 @@ func (p *Plan) parentStatus(route *Route, parent *Parent, r *Reports) gatewayv1.
 		before = route.Status.Parents[i].Conditions
 	}
 	w := &conditionWriter{generation: route.Generation, before: before, now: r.Now}
-	state := p.routeProgress(parent, r)
-	accepted, resolved := string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs)
+	programmed := !slices.ContainsFunc(parent.listeners, func(l *Listener) bool { return p.listenerProgress(l, r).IsSet() })
 	a := &parent.acceptance
 	switch {
 	case !a.Accepted:
-		w.setCondition(accepted, isFalse, a.Reason, a.Message)
-	case state == programmed:
-		w.setCondition(accepted, isTrue, a.Reason, a.Message)
-	case !w.keepCondition(accepted):
-		w.setCondition(accepted, isUnknown, string(gatewayv1.RouteReasonPending), "the rules of the route wait for the load balancer")
+		setCondition(w, gatewayv1.RouteConditionAccepted, metav1.ConditionFalse, a.Reason, a.Message)
+	case programmed:
+		setCondition(w, gatewayv1.RouteConditionAccepted, metav1.ConditionTrue, a.Reason, a.Message)
+	case !keepCondition(w, gatewayv1.RouteConditionAccepted):
+		setCondition(w, gatewayv1.RouteConditionAccepted, metav1.ConditionUnknown, gatewayv1.RouteReasonPending, rulesWait)
 	}
 	if a.Dropped != "" {
-		w.setCondition(string(gatewayv1.RouteConditionPartiallyInvalid), isTrue, string(gatewayv1.RouteReasonUnsupportedValue), a.Dropped)
+		setCondition(w, gatewayv1.RouteConditionPartiallyInvalid, metav1.ConditionTrue, gatewayv1.RouteReasonUnsupportedValue, a.Dropped)
 	}
-	switch {
-	case route.resolved.IsSet():
-		w.setCondition(resolved, isFalse, route.resolved.Reason, route.resolved.Message)
-	case state != programmed && a.Accepted && w.keepCondition(resolved):
-	default:
-		w.setCondition(resolved, isTrue, string(gatewayv1.RouteReasonResolvedRefs), "all references are resolved")
+	if route.resolved.IsSet() || programmed || !a.Accepted || !keepCondition(w, gatewayv1.RouteConditionResolvedRefs) {
+		setResult(w, gatewayv1.RouteConditionResolvedRefs, route.resolved, gatewayv1.RouteReasonResolvedRefs, "all references are resolved")
 	}
 	if a.Accepted {
-		synced := p.backendsSynced(route, parent, r)
-		w.setCondition(ConditionBackendsSynced, synced.status, synced.Reason, synced.Message)
+		problem, active := p.backendsSynced(route, parent, r)
+		setResult(w, ConditionBackendsSynced, problem, v1alpha1.ReasonSynced,
+			fmt.Sprintf("%d backend sets with %d active backends", len(route.sets), active))
 	}
 	s.Conditions = w.after
 	return s
 }
 
-// routeProgress returns how far the rules of a route are on the listeners of a parent.
-func (p *Plan) routeProgress(parent *Parent, r *Reports) progress {
-	var worst progress
+// rulesWait is the message of a route that the load balancer does not serve yet.
+const rulesWait = "the rules of the route wait for the load balancer"
+
+// backendsSynced returns the problem of the backend sets of a route, and the number of active backends without one.
+func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) (problem plan.Problem, active int) {
 	for _, l := range parent.listeners {
-		state, _ := p.listenerProgress(l, r)
-		worst = max(worst, state)
-	}
-	return worst
-}
-
-// conditionContent is the content of a condition.
-type conditionContent struct {
-	plan.Problem
-
-	status string
-}
-
-// backendsSynced returns the condition of the backend sets of a route.
-func (p *Plan) backendsSynced(route *Route, parent *Parent, r *Reports) conditionContent {
-	for _, l := range parent.listeners {
-		switch state, problem := p.listenerProgress(l, r); state {
-		case failing:
-			return conditionContent{problem, isFalse}
-		case pending:
-			return conditionContent{plan.Problem{Reason: v1alpha1.ReasonPending, Message: "the rules of the route wait for the load balancer"}, isFalse}
-		case programmed:
+		if problem = p.listenerProgress(l, r); isPending(problem) {
+			problem.Message = rulesWait
+		}
+		if problem.IsSet() {
+			return problem, 0
 		}
 	}
-	active := 0
 	for _, name := range slices.Sorted(maps.Keys(route.sets)) {
 		report := r.Set(name)
 		switch own := p.Sets[name]; {
 		case own != nil && own.Problem.IsSet():
-			return conditionContent{own.Problem, isFalse}
+			return own.Problem, 0
 		case report == nil:
-			return conditionContent{
-				plan.NewProblem(v1alpha1.ReasonPending, "backend set %s waits for the load balancer", name), isFalse,
-			}
+			return plan.NewProblem(v1alpha1.ReasonPending, "backend set %s waits for the load balancer", name), 0
 		case !report.Synced:
-			return conditionContent{plan.NewProblem(report.Reason, "backend set %s: %s", name, report.Message), isFalse}
+			return plan.NewProblem(report.Reason, "backend set %s: %s", name, report.Message), 0
 		default:
 			active += report.Active
 		}
 	}
-	return conditionContent{
-		plan.NewProblem(v1alpha1.ReasonSynced, "%d backend sets with %d active backends", len(route.sets), active), isTrue,
-	}
+	return plan.Problem{}, active
 }
 
 // indexOfParent returns the index of the entry with the parent and controller of another one, -1 without one.
 func indexOfParent(parents []gatewayv1.RouteParentStatus, s *gatewayv1.RouteParentStatus) int {
 	return slices.IndexFunc(parents, func(x gatewayv1.RouteParentStatus) bool {
-		return x.ControllerName == s.ControllerName && SameParent(&x.ParentRef, &s.ParentRef)
+		return x.ControllerName == s.ControllerName && reflect.DeepEqual(x.ParentRef, s.ParentRef)
 	})
 }
-
-// SameParent reports whether two references of one route are equal.
-func SameParent(a, b *gatewayv1.ParentReference) bool {
-	return equalValues(a.Group, b.Group) && equalValues(a.Kind, b.Kind) && equalValues(a.Namespace, b.Namespace) && a.Name == b.Name &&
-		equalValues(a.SectionName, b.SectionName) && equalValues(a.Port, b.Port)
-}
-
-func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // UnprogrammableStatus returns the status of a Gateway that has no load balancer.
 func UnprogrammableStatus(u *UnprogrammableGateway, now time.Time) gatewayv1.GatewayStatus {
 	next := *u.Status.DeepCopy()
 	w := &conditionWriter{generation: u.Generation, before: u.Status.Conditions, now: now}
-	w.setCondition(string(gatewayv1.GatewayConditionAccepted), isFalse, u.Problem.Reason, u.Problem.Message)
+	setCondition(w, gatewayv1.GatewayConditionAccepted, metav1.ConditionFalse, u.Problem.Reason, u.Problem.Message)
 	message := "the Gateway is not accepted"
 	if strings.TrimSpace(u.Problem.Message) != "" {
 		message += ": " + u.Problem.Message
 	}
-	w.setCondition(string(gatewayv1.GatewayConditionProgrammed), isFalse, string(gatewayv1.GatewayReasonInvalid), message)
+	setCondition(w, gatewayv1.GatewayConditionProgrammed, metav1.ConditionFalse, gatewayv1.GatewayReasonInvalid, message)
 	next.Conditions = append(foreignConditions(u.Status.Conditions, w.after), w.after...)
 	return next
 }
@@ -386,12 +334,8 @@ func UnprogrammableStatus(u *UnprogrammableGateway, now time.Time) gatewayv1.Gat
 func ClassStatus(c *gatewayv1.GatewayClass, problem plan.Problem, now time.Time) gatewayv1.GatewayClassStatus {
 	next := *c.Status.DeepCopy()
 	w := &conditionWriter{generation: c.Generation, before: c.Status.Conditions, now: now}
-	kind := string(gatewayv1.GatewayClassConditionStatusAccepted)
-	if problem.IsSet() {
-		w.setCondition(kind, isFalse, problem.Reason, problem.Message)
-	} else {
-		w.setCondition(kind, isTrue, string(gatewayv1.GatewayClassReasonAccepted), "backendset-syncer programs Gateways of this class")
-	}
+	setResult(w, gatewayv1.GatewayClassConditionStatusAccepted, problem, gatewayv1.GatewayClassReasonAccepted,
+		"backendset-syncer programs Gateways of this class")
 	next.Conditions = append(foreignConditions(c.Status.Conditions, w.after), w.after...)
 	return next
 }

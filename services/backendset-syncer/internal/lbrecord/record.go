@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -131,10 +132,8 @@ func (r *Record) sortObjects() {
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Objects, c.Gateways = slices.Clone(r.Objects), slices.Clone(r.Gateways)
-	c.Claims = make(map[string]Claim, len(r.Claims))
-	for hash, claim := range r.Claims {
-		c.Claims[hash] = claim
-	}
+	c.Claims = map[string]Claim{}
+	maps.Copy(c.Claims, r.Claims)
 	return &c
 }
 

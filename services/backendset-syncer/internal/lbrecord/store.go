@@ -71,106 +71,82 @@ type Store struct {
 	namespace string
 	owner     string // field manager
 
-	mu    sync.Mutex
-	known map[string]*corev1.ConfigMap // as read or written last
+	known sync.Map // *corev1.ConfigMap by load balancer, as read or written last
 }
 
 // NewStore returns a Store of the records in a namespace.
 func NewStore(client typedcorev1.ConfigMapsGetter, namespace, owner string) *Store {
-	return &Store{client: client, namespace: namespace, owner: owner, known: map[string]*corev1.ConfigMap{}}
+	return &Store{client: client, namespace: namespace, owner: owner}
 }
 
 // ClearCache forgets what was read, at the beginning of a term.
-func (s *Store) ClearCache() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.known)
+func (s *Store) ClearCache() { s.known.Clear() }
+
+// cached returns the ConfigMap that was read or written last, nil if there is none.
+func (s *Store) cached(loadBalancer string) *corev1.ConfigMap {
+	known, _ := s.known.Load(loadBalancer)
+	c, _ := known.(*corev1.ConfigMap)
+	return c
 }
 
 // InvalidateStale forgets a record if a ConfigMap that an informer has seen differs from the one that was read or written last: another
 // client has changed it. A ConfigMap without a version was deleted.
 func (s *Store) InvalidateStale(loadBalancer, resourceVersion string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.known[loadBalancer]; known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
-		delete(s.known, loadBalancer)
+	if known := s.cached(loadBalancer); known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
+		s.known.CompareAndDelete(loadBalancer, known)
 	}
 }
 
 // Read returns the record of a load balancer, or ErrMissing. The result may be changed.
 func (s *Store) Read(ctx context.Context, loadBalancer string) (*Record, error) {
-	s.mu.Lock()
-	known := s.known[loadBalancer]
-	s.mu.Unlock()
-	if known == nil {
-		got, err := s.client.ConfigMaps(s.namespace).Get(ctx, ConfigMapName(loadBalancer), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, ErrMissing
-		case err != nil:
-			return nil, fmt.Errorf("read record of %s: %w", loadBalancer, err)
-		}
-		known = got
-		s.cacheVersion(loadBalancer, got)
+	if known := s.cached(loadBalancer); known != nil {
+		return FromConfigMap(known)
 	}
-	return FromConfigMap(known)
+	got, err := s.client.ConfigMaps(s.namespace).Get(ctx, ConfigMapName(loadBalancer), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ErrMissing
+	case err != nil:
+		return nil, fmt.Errorf("read record of %s: %w", loadBalancer, err)
+	}
+	s.known.Store(loadBalancer, got)
+	return FromConfigMap(got)
 }
 
 // Write writes a record, which must come from Read, or be the first one of its load balancer.
 func (s *Store) Write(ctx context.Context, r *Record) error {
-	s.mu.Lock()
-	known := s.known[r.LoadBalancer]
-	s.mu.Unlock()
+	known, configMaps := s.cached(r.LoadBalancer), s.client.ConfigMaps(s.namespace)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: ConfigMapName(r.LoadBalancer)}}
 	if known != nil {
 		next = known.DeepCopy()
 	}
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
-	}
-	next.Labels[Label] = LabelRecord
+	metav1.SetMetaDataLabel(&next.ObjectMeta, Label, LabelRecord)
 	next.Data = map[string]string{keyLoadBalancer: r.LoadBalancer, keyRecord: r.Encode()}
 	var written *corev1.ConfigMap
 	var err error
 	if known == nil {
-		written, err = s.client.ConfigMaps(s.namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: s.owner})
+		written, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: s.owner})
 	} else {
-		written, err = s.client.ConfigMaps(s.namespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: s.owner})
+		written, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: s.owner})
 	}
 	if err != nil {
-		s.InvalidateRecord(r.LoadBalancer)
+		s.known.Delete(r.LoadBalancer) // the next Read asks the API server
 		return fmt.Errorf("write record of %s: %w", r.LoadBalancer, err)
 	}
-	s.cacheVersion(r.LoadBalancer, written)
+	s.known.Store(r.LoadBalancer, written)
 	return nil
 }
 
 // Delete deletes the record of a load balancer that has no object of a Gateway any longer.
 func (s *Store) Delete(ctx context.Context, loadBalancer string) error {
-	s.mu.Lock()
-	known := s.known[loadBalancer]
-	delete(s.known, loadBalancer)
-	s.mu.Unlock()
 	options := metav1.DeleteOptions{}
-	if known != nil {
+	if known := s.cached(loadBalancer); known != nil {
 		options.Preconditions = &metav1.Preconditions{UID: &known.UID, ResourceVersion: &known.ResourceVersion}
 	}
+	s.known.Delete(loadBalancer)
 	err := s.client.ConfigMaps(s.namespace).Delete(ctx, ConfigMapName(loadBalancer), options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete record of %s: %w", loadBalancer, err)
 	}
 	return nil
-}
-
-// InvalidateRecord makes the next Read ask the API server.
-func (s *Store) InvalidateRecord(loadBalancer string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, loadBalancer)
-}
-
-func (s *Store) cacheVersion(loadBalancer string, c *corev1.ConfigMap) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known[loadBalancer] = c
 }
