@@ -175,7 +175,7 @@ func newReconciler(p shared, actors *actor.Actors, c *configuration, client *cli
 		Recorded: func(id, set string) bool { return lbrecord.ListsSet(configMaps, namespace, id, set) },
 		Observer: p.Observer, Actors: actors, Configuration: c,
 		Writer: bindings.NewWriter(client.FairleadV1alpha1(), service.Owner(name)),
-		Meter:  p.Metrics, Recorder: bindings.Recorder{Events: p.Events}, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+		Meter:  p.Metrics, Recorder: p.Events, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -54,9 +55,9 @@ type meter interface {
 	ClearBindings()
 }
 
-// recorder records Events about bindings.
+// recorder writes Events.
 type recorder interface {
-	RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string)
+	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
 // Params holds the arguments of New.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -61,8 +62,8 @@ func (w *world) reconciler() *Reconciler {
 	meter.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
 	meter.EXPECT().ForgetBinding(mock.Anything).Maybe()
 	meter.EXPECT().ClearBindings().Maybe()
-	recorder.EXPECT().RecordEvent(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
-		Run(func(_ *v1alpha1.BackendSetBinding, kind, reason, _ string) {
+	recorder.EXPECT().Event(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
+		Run(func(_ *corev1.ObjectReference, kind, reason, _ string) {
 			w.events = append(w.events, kind+" "+reason)
 		}).Return().Maybe()
 	text := w.text

@@ -33,7 +33,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.BackendSetBind
 		if after.Status == metav1.ConditionTrue {
 			kind = corev1.EventTypeNormal
 		}
-		r.p.Recorder.RecordEvent(b, kind, after.Reason, after.Message)
+		r.p.Recorder.Event(objectReference(b), kind, after.Reason, after.Message)
 	}
 	return nil
 }

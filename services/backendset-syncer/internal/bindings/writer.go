@@ -8,7 +8,6 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	clientset "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1"
-	"fairlead.dev/pkg/events"
 )
 
 // Writer writes bindings. It fails with a conflict if the binding has changed since it was read.
@@ -34,13 +33,10 @@ func (w *Writer) UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBindi
 	return err // the caller says what it writes
 }
 
-// Recorder records Events about bindings.
-type Recorder struct{ Events *events.Recorder }
-
-// RecordEvent implements recorder.
-func (r Recorder) RecordEvent(b *v1alpha1.BackendSetBinding, kind, reason, message string) {
-	r.Events.Event(&corev1.ObjectReference{
+// objectReference returns a reference to a binding.
+func objectReference(b *v1alpha1.BackendSetBinding) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "BackendSetBinding", Namespace: b.Namespace, Name: b.Name, UID: b.UID,
 		ResourceVersion: b.ResourceVersion,
-	}, kind, reason, message)
+	}
 }

@@ -321,9 +321,7 @@ func (a *adoption) printNext(r *lbrecord.Record, out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "The program then makes %d changes of the layout (%s):\n", len(changes), countsOf(kinds))
-	for _, c := range changes {
-		fmt.Fprintf(out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, formatDetail(c.Detail))
-	}
+	printChanges(out, changes)
 	return nil
 }
 

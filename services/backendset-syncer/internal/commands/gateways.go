@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -78,27 +79,24 @@ func (p *planner) printBalancer(ctx context.Context, resolution *gatewayplan.Res
 	}
 	previews := actor.PreviewAll(lb, wanted, p.occupants, now)
 	fmt.Fprintf(p.out, "load balancer %s: %d changes of its layout\n", id, len(changes))
-	for _, c := range changes {
-		fmt.Fprintf(p.out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, formatDetail(c.Detail))
-	}
+	printChanges(p.out, changes)
 	differs = len(changes) > 0
 	for _, name := range slices.Sorted(maps.Keys(previews)) {
 		preview := previews[name]
-		c := &preview.Changes
-		fmt.Fprintf(p.out, "  backend set %s: %d changes%s\n", name, c.Len(), inWords(preview.Operation))
-		printBackends(p.out, "  +", c.Create)
-		printBackends(p.out, "  ~", c.Update)
-		printBackends(p.out, "  -", c.Delete)
+		p.printPreview("  ", name, &preview)
 		differs = differs || preview.Operation != ""
 	}
 	return true, differs, nil
 }
 
-func formatDetail(text string) string {
-	if text == "" {
-		return ""
+// printChanges prints the changes of the layout of a load balancer.
+func printChanges(out io.Writer, changes []gatewayplan.Change) {
+	for _, c := range changes {
+		if c.Detail != "" {
+			c.Detail = " (" + c.Detail + ")"
+		}
+		fmt.Fprintf(out, "  %s %s %s%s\n", c.Sign, c.Kind, c.Name, c.Detail)
 	}
-	return " (" + text + ")"
 }
 
 // recordOf returns the record of a load balancer, nil without one.

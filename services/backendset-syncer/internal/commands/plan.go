@@ -177,28 +177,29 @@ func (p *planner) printBinding(ctx context.Context, b *v1alpha1.BackendSetBindin
 	if preview.Missing {
 		return false, false
 	}
-	c := &preview.Changes
-	fmt.Fprintf(p.out, "%s: backend set %s: %d changes%s\n", name, b.Spec.BackendSetName, c.Len(), inWords(preview.Operation))
-	printBackends(p.out, "+", c.Create)
-	printBackends(p.out, "~", c.Update)
-	printBackends(p.out, "-", c.Delete)
+	fmt.Fprintf(p.out, "%s: ", name)
+	p.printPreview("", b.Spec.BackendSetName, &preview)
 	return true, preview.Operation != ""
 }
 
-func inWords(operation string) string {
-	if operation == "" {
-		return ""
+// printPreview prints the changes of a backend set.
+func (p *planner) printPreview(indent, set string, preview *actor.Preview) {
+	c, operation := &preview.Changes, preview.Operation
+	if operation != "" {
+		operation = ", by " + operation
 	}
-	return ", by " + operation
-}
-
-func printBackends(out io.Writer, sign string, backends []plan.Backend) {
-	for _, b := range backends {
-		drain := ""
-		if b.Drain {
-			drain = " draining"
+	fmt.Fprintf(p.out, "%sbackend set %s: %d changes%s\n", indent, set, c.Len(), operation)
+	for _, group := range []struct {
+		sign     string
+		backends []plan.Backend
+	}{{"+", c.Create}, {"~", c.Update}, {"-", c.Delete}} {
+		for _, b := range group.backends {
+			drain := ""
+			if b.Drain {
+				drain = " draining"
+			}
+			fmt.Fprintf(p.out, "%s  %s %s weight %d%s\n", indent, group.sign, b.Address, b.Weight, drain)
 		}
-		fmt.Fprintf(out, "  %s %s weight %d%s\n", sign, b.Address, b.Weight, drain)
 	}
 }
 

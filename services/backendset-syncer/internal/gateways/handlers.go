@@ -13,7 +13,6 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/kube"
-	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
@@ -50,15 +49,6 @@ func AddHandlers(i *informers.Informers, r *Reconciler) {
 		}
 		return nil
 	}))
-}
-
-// OnReport returns the function that enqueues a load balancer whose reports have changed.
-func (r *Reconciler) OnReport() func(actor.Key) {
-	return func(key actor.Key) {
-		if r.knowsBalancer(key.LoadBalancer) {
-			r.p.Enqueue(cache.ObjectName{Name: key.LoadBalancer})
-		}
-	}
 }
 
 func (r *Reconciler) knowsBalancer(id string) bool {

@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -182,32 +183,21 @@ func IsSpecial(a netip.Addr) bool {
 // portIn returns the port of the endpoints of a slice.
 func (c *collector) portIn(s *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range s.Ports {
-		if valueOf(p.Name) == c.port.Name && valueOf(p.Port) > 0 && cmp.Or(valueOf(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP {
+		if ptr.Deref(p.Name, "") == c.port.Name && ptr.Deref(p.Port, 0) > 0 && cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP) == corev1.ProtocolTCP {
 			return uint16(*p.Port), true
 		}
 	}
 	return 0, false
 }
 
-func valueOf[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
-}
-
 // stateOf returns the state of an endpoint. Absent conditions mean that it is ready, serves as it is ready, and does not terminate.
 func (c *collector) stateOf(e *discoveryv1.Endpoint) plan.State {
-	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
-	serving := ready
-	if e.Conditions.Serving != nil {
-		serving = *e.Conditions.Serving
-	}
+	ready := ptr.Deref(e.Conditions.Ready, true)
+	serving := ptr.Deref(e.Conditions.Serving, ready)
 	switch {
-	case valueOf(e.Conditions.Terminating) && serving:
+	case ptr.Deref(e.Conditions.Terminating, false) && serving:
 		return plan.Finishing
-	case valueOf(e.Conditions.Terminating):
+	case ptr.Deref(e.Conditions.Terminating, false):
 		return plan.Terminating
 	case ready || c.waitsForGate(e):
 		return plan.Ready
@@ -263,11 +253,7 @@ func (c *collector) buildEndpoints() ServiceEndpoints {
 
 // formatRefused returns the first of the refused addresses.
 func (c *collector) formatRefused() string {
-	var addresses []string
-	for a := range c.refused {
-		addresses = append(addresses, a)
-	}
-	slices.Sort(addresses)
+	addresses := slices.Sorted(maps.Keys(c.refused))
 	if len(addresses) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(addresses[:maxListed], ", "), len(addresses)-maxListed)
 	}
@@ -285,12 +271,12 @@ func (o *Observer) FindOccupants(backend netip.AddrPort, own []string) []plan.Oc
 			continue
 		}
 		samePort := slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
-			return valueOf(p.Port) == int32(backend.Port()) && cmp.Or(valueOf(p.Protocol), corev1.ProtocolTCP) == corev1.ProtocolTCP
+			return ptr.Deref(p.Port, 0) == int32(backend.Port()) && cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP) == corev1.ProtocolTCP
 		})
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
-			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
-			if ready && !valueOf(e.Conditions.Terminating) && informers.AddressOf(e) == ip {
+			ready := ptr.Deref(e.Conditions.Ready, true)
+			if ready && !ptr.Deref(e.Conditions.Terminating, false) && informers.AddressOf(e) == ip {
 				occupants = append(occupants, plan.Occupant{Service: service, Pod: podOf(e), SamePort: samePort})
 			}
 		}

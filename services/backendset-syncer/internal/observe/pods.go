@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -41,7 +42,7 @@ func (o *Observer) PodAddresses(pod *corev1.Pod) map[netip.AddrPort]bool {
 	for _, s := range informers.SlicesOfPod(o.caches.EndpointSlices, cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}) {
 		for _, address := range addressesOfPod(s, pod) {
 			for _, p := range s.Ports {
-				if n := valueOf(p.Port); n > 0 && n <= math.MaxUint16 {
+				if n := ptr.Deref(p.Port, 0); n > 0 && n <= math.MaxUint16 {
 					addresses[netip.AddrPortFrom(address, uint16(n))] = true
 				}
 			}
