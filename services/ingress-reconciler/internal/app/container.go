@@ -59,7 +59,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// Informers and ConfigMaps.
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{
-				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Sources.Discovery, Writable: cfg.Sources.Kinds,
+				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Writable: cfg.Sources.Kinds,
 			})
 		},
 		newConfigMaps,

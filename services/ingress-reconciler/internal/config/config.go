@@ -7,26 +7,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"fairlead.dev/pkg/configmap"
-	"fairlead.dev/pkg/controller"
-	"fairlead.dev/pkg/httpserver"
-	"fairlead.dev/pkg/kube"
-	"fairlead.dev/pkg/leader"
-	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/run"
 )
 
 // Config holds all flags.
 type Config struct {
-	Kube    kube.Options
-	HTTP    httpserver.Options
-	Logging logging.Options
-	Leader  leader.Options
-	Work    controller.Options
+	run.Options
+
 	Sources Sources
 }
 
@@ -35,7 +27,6 @@ type Sources struct {
 	ConfigMap     configmap.Name // with the configuration
 	OMEConfigMap  configmap.Name
 	ClusterDomain string
-	Discovery     time.Duration
 	Kinds         []string // resources that may be written
 }
 
@@ -45,27 +36,19 @@ var kinds = []string{"httproutes", "ingresses", "virtualservices", "middlewares"
 // Default returns the defaults of all flags.
 func Default() *Config {
 	return &Config{
-		Kube: kube.DefaultOptions(), HTTP: httpserver.DefaultOptions(), Logging: logging.DefaultOptions(), Leader: leader.DefaultOptions(),
-		Work: controller.DefaultOptions(),
+		Options: run.DefaultOptions(),
 		Sources: Sources{
 			OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local",
-			Discovery: 30 * time.Second, Kinds: slices.Clone(kinds),
+			Kinds: slices.Clone(kinds),
 		},
 	}
 }
 
 // AddFlags binds all flags.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	c.Kube.AddFlags(fs)
-	c.HTTP.AddFlags(fs)
-	c.Logging.AddFlags(fs)
-	c.Leader.AddFlags(fs)
-	c.Sources.AddFlags(fs)
-	fs.DurationVar(&c.Sources.Discovery, "discovery-interval", c.Sources.Discovery,
-		"Interval for checking which kinds the API server serves. CRDs can be installed and removed at run time.")
-	fs.IntVar(&c.Work.Workers, "workers", c.Work.Workers, "Number of InferenceServices to reconcile concurrently.")
-	fs.DurationVar(&c.Work.LastRetry, "max-retry-delay", c.Work.LastRetry,
+	c.Options.AddFlags(fs, "Number of InferenceServices to reconcile concurrently.",
 		"Longest delay between attempts to reconcile an InferenceService after errors.")
+	c.Sources.AddFlags(fs)
 }
 
 // AddFlags binds the flags that affect plans.
@@ -80,19 +63,7 @@ func (s *Sources) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate returns an error for each flag with an invalid value.
-func (c *Config) Validate() error {
-	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate(), c.Sources.Validate()}
-	if c.Work.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers %d is less than one", c.Work.Workers))
-	}
-	if c.Sources.Discovery < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("--discovery-interval %s is shorter than 100ms", c.Sources.Discovery))
-	}
-	if c.Work.LastRetry < time.Second {
-		errs = append(errs, fmt.Errorf("--max-retry-delay %s is shorter than a second", c.Work.LastRetry))
-	}
-	return errors.Join(errs...)
-}
+func (c *Config) Validate() error { return errors.Join(c.Options.Validate(), c.Sources.Validate()) }
 
 // Validate returns an error for each flag with an invalid value.
 func (s *Sources) Validate() error {

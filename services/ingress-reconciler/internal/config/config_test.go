@@ -29,7 +29,7 @@ func TestDefault(t *testing.T) {
 	assert.Equal(t,
 		Sources{
 			OMEConfigMap: configmap.Name{Namespace: "ome", Name: "inferenceservice-config"}, ClusterDomain: "cluster.local",
-			Discovery: 30 * time.Second, Kinds: kinds,
+			Kinds: kinds,
 		},
 		c.Sources)
 	assert.Positive(t, c.Work.Workers)
@@ -46,7 +46,7 @@ func TestFlags(t *testing.T) {
 	assert.Equal(t,
 		Sources{
 			ConfigMap: configmap.Name{Namespace: "fairlead", Name: "ingress.settings"}, ClusterDomain: "corp.example",
-			Discovery: 30 * time.Second, Kinds: []string{"httproutes", "services"},
+			Kinds: []string{"httproutes", "services"},
 		},
 		c.Sources)
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -13,6 +14,7 @@ import (
 
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/gatewayapi"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
@@ -133,8 +135,8 @@ func (h handlers) namesForClass(obj any) []cache.ObjectName {
 		return nil
 	}
 	var users []cache.ObjectName
-	for _, g := range h.informers.Gateways.List() {
-		if g, ok := g.(*gatewayv1.Gateway); ok && string(g.Spec.GatewayClassName) == class.Name {
+	for _, g := range kit.CastObjects[*gatewayv1.Gateway](h.informers.Gateways.List()) {
+		if string(g.Spec.GatewayClassName) == class.Name {
 			users = append(users, h.namesForKind(dependents.Gateway)(g)...)
 		}
 	}
@@ -154,27 +156,37 @@ func (h handlers) namesForNamespace(obj any) []cache.ObjectName {
 // isUnchanged reports whether an update changes no relevant field. For example, the status of a Gateway contains the number of its
 // routes: without this filter each of 2 000 new routes would enqueue all services of the Gateway.
 func isUnchanged(old, current any) bool {
-	switch old := old.(type) {
-	case *corev1.Service:
-		return equalVersions(old, current, func(a, b *corev1.Service) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) &&
-				reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
-				reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
-		})
-	case *unstructured.Unstructured:
-		return equalVersions(old, current, hasSameRequests)
-	case *discoveryv1.EndpointSlice:
-		return equalVersions(old, current, func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) })
-	case *gatewayv1.Gateway, *gatewayv1.GatewayClass:
-		return isUnchangedGateway(old, current)
-	case *inferencev1.InferencePool:
-		return equalVersions(old, current, func(a, b *inferencev1.InferencePool) bool { return reflect.DeepEqual(a.Spec, b.Spec) })
-	case *metav1.PartialObjectMetadata:
-		return equalVersions(old, current, func(a, b *metav1.PartialObjectMetadata) bool {
-			return reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
-		})
+	return slices.ContainsFunc(comparisons, func(same func(old, current any) bool) bool { return same(old, current) })
+}
+
+// comparisons report whether two versions of an object of one type have the same relevant fields.
+var comparisons = []func(old, current any) bool{
+	compareVersions(func(a, b *corev1.Service) bool {
+		return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Labels, b.Labels) &&
+			reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+			reflect.DeepEqual(a.Annotations, b.Annotations) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+	}),
+	compareVersions(hasSameRequests),
+	compareVersions(func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) }),
+	compareVersions(func(a, b *gatewayv1.Gateway) bool {
+		return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
+	}),
+	compareVersions(func(a, b *gatewayv1.GatewayClass) bool {
+		return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status.SupportedFeatures, b.Status.SupportedFeatures)
+	}),
+	compareVersions(func(a, b *inferencev1.InferencePool) bool { return reflect.DeepEqual(a.Spec, b.Spec) }),
+	compareVersions(func(a, b *metav1.PartialObjectMetadata) bool {
+		return reflect.DeepEqual(a.Labels, b.Labels) && reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+	}),
+}
+
+// compareVersions returns a comparison of two versions of one object of type T.
+func compareVersions[T metav1.Object](same func(a, b T) bool) func(old, current any) bool {
+	return func(old, current any) bool {
+		a, ok := old.(T)
+		b, alsoOK := current.(T)
+		return ok && alsoOK && a.GetUID() == b.GetUID() && same(a, b)
 	}
-	return false
 }
 
 // hasSameRequests reports whether an update of a route of another owner cannot change the requests that the route receives. The status of a
@@ -184,25 +196,4 @@ func hasSameRequests(a, b *unstructured.Unstructured) bool {
 	return !owned && reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
 		reflect.DeepEqual(a.GetLabels(), b.GetLabels()) && reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) &&
 		reflect.DeepEqual(a.GetDeletionTimestamp(), b.GetDeletionTimestamp())
-}
-
-func isUnchangedGateway(old, current any) bool {
-	switch old := old.(type) {
-	case *gatewayv1.Gateway:
-		return equalVersions(old, current, func(a, b *gatewayv1.Gateway) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) &&
-				gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
-		})
-	case *gatewayv1.GatewayClass:
-		return equalVersions(old, current, func(a, b *gatewayv1.GatewayClass) bool {
-			return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status.SupportedFeatures, b.Status.SupportedFeatures)
-		})
-	}
-	return false
-}
-
-// equalVersions reports whether same returns true for two versions of one object.
-func equalVersions[T metav1.Object](old T, current any, same func(a, b T) bool) bool {
-	next, ok := current.(T)
-	return ok && old.GetUID() == next.GetUID() && same(old, next)
 }

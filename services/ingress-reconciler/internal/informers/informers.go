@@ -73,7 +73,7 @@ type Set[T any] struct {
 // Kinds declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a
 // written kind is off together with it. If writable is nil, all kinds are on.
 func Kinds(writable []string) Set[kit.Kind] {
-	owned := cache.Indexers{byOwner: indexByOwner}
+	owned := cache.Indexers{byOwner: kit.IndexBy(indexByOwner)}
 	off := func(r schema.GroupVersionResource) bool {
 		return writable != nil && !slices.Contains(writable, r.Resource)
 	}
@@ -89,7 +89,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 		Services: kit.Kind{Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true},
 		Slices: kit.Kind{ // has the labels of its Service
 			Resource: endpointSlices, Name: "EndpointSlice", Selector: backend.LabelService, Transform: kit.Typed(trimSlice),
-			Indexers: cache.Indexers{byService: indexByService},
+			Indexers: cache.Indexers{byService: kit.IndexBy(indexByService)},
 		},
 		Namespaces: kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
 		IngressClasses: kit.Kind{
@@ -108,7 +108,7 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers:  cache.Indexers{byOwner: indexManaged, byHost: indexForeign, bySecret: indexBySecret},
+			Indexers:  cache.Indexers{byOwner: kit.IndexBy(indexManaged), byHost: kit.IndexBy(indexForeign), bySecret: kit.IndexBy(indexBySecret)},
 			Transform: trimManaged, Off: off(resource),
 		}
 		if render.IsRoute(resource) {
@@ -188,19 +188,22 @@ func ReadSnapshot(world kit.Snapshot, writable []string) (Caches, error) {
 	return caches, failed
 }
 
-// ByOwner returns the objects that an InferenceService controls.
-func ByOwner(r Reader, service cache.ObjectName) []any { return r.ByIndex(byOwner, service.String()) }
+// ByOwner returns the objects of type T that an InferenceService controls.
+func ByOwner[T any](r Reader, service cache.ObjectName) []T {
+	return kit.CastObjects[T](r.ByIndex(byOwner, service.String()))
+}
 
 // ForeignRoutes returns the routes for a host that this program did not write.
-func ForeignRoutes(r Reader, host string) []any { return r.ByIndex(byHost, host) }
+func ForeignRoutes(r Reader, host string) []*unstructured.Unstructured {
+	return kit.CastObjects[*unstructured.Unstructured](r.ByIndex(byHost, host))
+}
 
 // OldestIngress returns the oldest Ingress of this program with a TLS Secret for a host, nil if there is none. It requests the certificate:
 // cert-manager gives a Certificate to one Ingress, and refuses it to all others.
 func OldestIngress(r Reader, namespace, host, secret string) *unstructured.Unstructured {
 	var oldest *unstructured.Unstructured
-	for _, obj := range r.ByIndex(bySecret, secretKey(namespace, host, secret)) {
-		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetDeletionTimestamp() == nil &&
-			(oldest == nil || render.IsOlder(u, oldest)) {
+	for _, u := range kit.CastObjects[*unstructured.Unstructured](r.ByIndex(bySecret, secretKey(namespace, host, secret))) {
+		if u.GetDeletionTimestamp() == nil && (oldest == nil || render.IsOlder(u, oldest)) {
 			oldest = u
 		}
 	}
@@ -209,28 +212,24 @@ func OldestIngress(r Reader, namespace, host, secret string) *unstructured.Unstr
 
 func secretKey(namespace, host, secret string) string { return namespace + "/" + host + "/" + secret }
 
-func indexBySecret(obj any) ([]string, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || !IsManaged(obj) {
-		return nil, nil
+func indexBySecret(u *unstructured.Unstructured) []string {
+	if !IsManaged(u) {
+		return nil
 	}
 	var keys []string
 	for host, secret := range render.TLSSecrets(u) {
 		keys = append(keys, secretKey(u.GetNamespace(), host, secret))
 	}
-	return keys, nil
+	return keys
 }
 
 // SlicesOfService returns the EndpointSlices of a component's Service.
-func SlicesOfService(r Reader, service cache.ObjectName) []any {
-	return r.ByIndex(byService, service.String())
+func SlicesOfService(r Reader, service cache.ObjectName) []*discoveryv1.EndpointSlice {
+	return kit.CastObjects[*discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
 }
 
-func indexByService(obj any) ([]string, error) {
-	if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
-	}
-	return nil, nil
+func indexByService(s *discoveryv1.EndpointSlice) []string {
+	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}
 }
 
 // trimSlice keeps whether there is an endpoint.
@@ -263,27 +262,26 @@ func OwnerName(obj any) (cache.ObjectName, bool) {
 	return cache.ObjectName{Namespace: object.GetNamespace(), Name: ref.Name}, true
 }
 
-func indexByOwner(obj any) ([]string, error) {
-	if owner, ok := OwnerName(obj); ok {
-		return []string{owner.String()}, nil
+func indexByOwner(o metav1.Object) []string {
+	if owner, ok := OwnerName(o); ok {
+		return []string{owner.String()}
 	}
-	return nil, nil
+	return nil
 }
 
 // indexManaged is indexByOwner for the objects of this program.
-func indexManaged(obj any) ([]string, error) {
-	if !IsManaged(obj) {
-		return nil, nil
+func indexManaged(o metav1.Object) []string {
+	if !IsManaged(o) {
+		return nil
 	}
-	return indexByOwner(obj)
+	return indexByOwner(o)
 }
 
-func indexForeign(obj any) ([]string, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || IsManaged(obj) {
-		return nil, nil
+func indexForeign(u *unstructured.Unstructured) []string {
+	if IsManaged(u) {
+		return nil
 	}
-	return IndexedHosts(u), nil
+	return IndexedHosts(u)
 }
 
 // EveryHost stands for the host of a listener: an HTTPRoute without hostnames has it.

@@ -55,7 +55,7 @@ func TestServiceTransform(t *testing.T) {
 		TypeMeta: picker.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "picker"},
 		Spec: corev1.ServiceSpec{Ports: ports},
 	}, *picker)
-	assert.Len(t, ByOwner(caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
+	assert.Len(t, ByOwner[any](caches.Services, cache.ObjectName{Namespace: "models", Name: "chat"}), 1)
 }
 
 // KServe also has InferenceServices. The index ignores their Knative Services, even if the names are the same.
@@ -66,7 +66,7 @@ func TestInferenceServicesOfOthers(t *testing.T) {
 	chat := cache.ObjectName{Namespace: "models", Name: "chat"}
 	for version, want := range map[string]int{"ome.io/v1beta1": 1, "serving.kserve.io/v1beta1": 0} {
 		caches := read(t, strings.Replace(knative, "%", version, 1))
-		assert.Len(t, ByOwner(caches.Knative, chat), want, version)
+		assert.Len(t, ByOwner[any](caches.Knative, chat), want, version)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
@@ -69,10 +70,7 @@ func (o *Observation) FindLive(resource schema.GroupVersionResource, name string
 
 // SupersededAt returns the time when new objects replaced the object, or the zero time.
 func (l *Live) SupersededAt() time.Time {
-	t, err := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded])
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, l.Object.GetAnnotations()[AnnotationSuperseded]) // zero with an error
 	return t
 }
 
@@ -92,20 +90,16 @@ func (o *Observer) IsAvailable(resource schema.GroupVersionResource) bool {
 // ServiceNames returns the names of all InferenceServices.
 func (o *Observer) ServiceNames() []cache.ObjectName {
 	var names []cache.ObjectName
-	for _, obj := range o.InferenceServices.List() {
-		if s, ok := obj.(*isvc.Object); ok {
-			names = append(names, cache.MetaObjectToName(s))
-		}
+	for _, s := range kit.CastObjects[*isvc.Object](o.InferenceServices.List()) {
+		names = append(names, cache.MetaObjectToName(s))
 	}
 	return names
 }
 
 // ForeignRoutes returns the routes of a kind for a host that this program did not write, except those that are being deleted.
 func (o *Observer) ForeignRoutes(resource schema.GroupVersionResource, host string) []*unstructured.Unstructured {
-	return slices.DeleteFunc(filterType[*unstructured.Unstructured](informers.ForeignRoutes(o.Managed[resource], host)),
-		func(u *unstructured.Unstructured) bool {
-			return u.GetDeletionTimestamp() != nil
-		})
+	return slices.DeleteFunc(informers.ForeignRoutes(o.Managed[resource], host),
+		func(u *unstructured.Unstructured) bool { return u.GetDeletionTimestamp() != nil })
 }
 
 // OwnerNames returns the names of InferenceServices with routes of this controller. They include deleted InferenceServices.
@@ -128,7 +122,7 @@ func (o *Observer) OwnerNames() []cache.ObjectName {
 func (o *Observer) LiveClaims(name cache.ObjectName) []ownership.Ask {
 	var asks []ownership.Ask
 	for _, resource := range render.Routes {
-		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
+		for _, u := range informers.ByOwner[*unstructured.Unstructured](o.Managed[resource], name) {
 			if c, ok := render.ParseClaim(resource, u); ok {
 				asks = append(asks, ownership.Ask{Claim: c, Live: u.GetCreationTimestamp().Time})
 			}
@@ -161,11 +155,11 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in := &out.Input
 	in.Service = s
 	in.Settings, in.SettingsErr = config.ResolveSettings(s)
-	in.Services = filterType[*corev1.Service](informers.ByOwner(o.Services, name))
+	in.Services = informers.ByOwner[*corev1.Service](o.Services, name)
 	in.Podless = o.podlessServices(in.Services)
 	o.addForeignServices(in)
 	in.Knative = map[isvc.Role]bool{}
-	for _, k := range filterType[*metav1.PartialObjectMetadata](informers.ByOwner(o.Knative, name)) {
+	for _, k := range informers.ByOwner[*metav1.PartialObjectMetadata](o.Knative, name) {
 		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // belongs to a deleted service with this name
 			continue
 		}
@@ -189,7 +183,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 		return informers.OldestIngress(o.Managed[render.Ingresses], s.Namespace, host, secret)
 	}
 	in.Labels = o.NamespaceLabels(s.Namespace)
-	in.Classes = filterType[*networkingv1.IngressClass](o.IngressClasses.List())
+	in.Classes = kit.CastObjects[*networkingv1.IngressClass](o.IngressClasses.List())
 	o.observeGateways(&out)
 	o.observeIstioGateway(&out)
 	o.observePools(&out)
@@ -204,17 +198,6 @@ func getObject[T any](r informers.Reader, name cache.ObjectName) T {
 	obj, _ := r.Get(name)
 	typed, _ := obj.(T)
 	return typed
-}
-
-// filterType converts cached objects to a type, and omits objects that could not be decoded.
-func filterType[T any](objects []any) []T {
-	out := make([]T, 0, len(objects))
-	for _, obj := range objects {
-		if typed, ok := obj.(T); ok {
-			out = append(out, typed)
-		}
-	}
-	return out
 }
 
 // addForeignServices adds Services that have the name of a component and another owner.
@@ -232,7 +215,7 @@ func (o *Observer) addForeignServices(in *plan.Input) {
 func (o *Observer) podlessServices(services []*corev1.Service) map[string]bool {
 	podless := map[string]bool{}
 	for _, s := range services {
-		slicesOf := filterType[*discoveryv1.EndpointSlice](informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s)))
+		slicesOf := informers.SlicesOfService(o.Slices, cache.MetaObjectToName(s))
 		podless[s.Name] = len(slicesOf) > 0 &&
 			!slices.ContainsFunc(slicesOf, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 	}
@@ -243,7 +226,7 @@ func (o *Observer) podlessServices(services []*corev1.Service) map[string]bool {
 func (o *Observer) liveObjects(name cache.ObjectName) []Live {
 	var objects []Live
 	for _, resource := range informers.Written {
-		for _, u := range filterType[*unstructured.Unstructured](informers.ByOwner(o.Managed[resource], name)) {
+		for _, u := range informers.ByOwner[*unstructured.Unstructured](o.Managed[resource], name) {
 			if u.GetDeletionTimestamp() == nil {
 				objects = append(objects, Live{Resource: resource, Object: u, Slot: plan.Slot(u.GetLabels()[render.LabelSlot])})
 			}

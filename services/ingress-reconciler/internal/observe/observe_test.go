@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -98,14 +97,6 @@ func TestClaims(t *testing.T) {
 	}, got, "superseded objects also have claims; Istio orders routes by age")
 	assert.Len(t, o.LiveClaims(cache.ObjectName{Namespace: "models", Name: "gone"}), 1, "the routes of a deleted service have claims")
 	assert.ElementsMatch(t, []cache.ObjectName{{Namespace: "models", Name: "chat"}, {Namespace: "models", Name: "gone"}}, o.OwnerNames())
-}
-
-// list ignores objects that a cache could not decode.
-func TestList(t *testing.T) {
-	t.Parallel()
-	s := &corev1.Service{}
-	assert.Equal(t, []*corev1.Service{s}, filterType[*corev1.Service]([]any{nil, s, &unstructured.Unstructured{}}))
-	assert.NotNil(t, filterType[*corev1.Service](nil))
 }
 
 // observed returns the observation of service chat with these objects.

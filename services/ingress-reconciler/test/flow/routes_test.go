@@ -308,7 +308,7 @@ func TestKindsThatComeAndGo(t *testing.T) {
 	onEachRelease(t, func(t *testing.T, release ome.Release) {
 		r := newRig(t, release, gatewayAPI, render.HTTPRoutes, render.VirtualServices)
 		r.apply(gateway)
-		r.start(func(c *config.Config) { c.Sources.Discovery = 200 * time.Millisecond })
+		r.start(func(c *config.Config) { c.Discovery = 200 * time.Millisecond })
 		r.service(ns, "chat", "engine")
 		r.awaitCondition("chat",
 			"False APIUnavailable: the kind of strategy httproute is not available: install its CRD, or add it to --kinds")
