@@ -179,32 +179,6 @@ func (w *World) HasListener(gateway types.NamespacedName, port int32) bool {
 	return g != nil && slices.ContainsFunc(g.Spec.Listeners, func(l gatewayv1.Listener) bool { return l.Port == port })
 }
 
-// criterion is one comparison in an order of precedence.
-type criterion[T any] struct {
-	compare func(a, b T) int
-	reason  string // why the contender that compares greater loses
-}
-
-// compareBy compares by the first criterion for which a and b differ.
-func compareBy[T any](criteria []criterion[T], a, b T) int {
-	for _, c := range criteria {
-		if n := c.compare(a, b); n != 0 {
-			return n
-		}
-	}
-	return 0
-}
-
-// reasonBy returns the reason of the first criterion for which loser and winner differ.
-func reasonBy[T any](criteria []criterion[T], loser, winner T) string {
-	for _, c := range criteria {
-		if c.compare(winner, loser) != 0 {
-			return c.reason
-		}
-	}
-	return ""
-}
-
 // checkAgreement returns an error if two data planes choose different rules, and the rules give different answers.
 func checkAgreement(first contender, by string, other contender, otherBy string) error {
 	name := func(c contender) string {

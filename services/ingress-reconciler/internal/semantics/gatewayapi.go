@@ -33,29 +33,32 @@ import (
 // filters, filters of backends, retries, session persistence.
 
 // gatewayOrder is the precedence of matches.
-var gatewayOrder = newGatewayOrder()
-
-func newGatewayOrder() []criterion[*gatewayMatch] {
-	var order []criterion[*gatewayMatch]
-	for _, c := range gatewayapi.Precedence() {
-		order = append(order,
-			criterion[*gatewayMatch]{func(a, b *gatewayMatch) int { return c.Compare(&a.RouteMatch, &b.RouteMatch) }, c.Reason})
-	}
-	return order
-}
+var gatewayOrder = gatewayapi.Precedence()
 
 // envoyOrder is the precedence of matches in Envoy Gateway. The later criteria are the same as in gatewayOrder.
-var envoyOrder = append([]criterion[*gatewayMatch]{
+var envoyOrder = slices.Concat([]gatewayapi.Criterion{
 	gatewayOrder[0],
-	{func(a, b *gatewayMatch) int { return cmp.Compare(envoyRank(a), envoyRank(b)) }, ""},
-	{func(a, b *gatewayMatch) int { return cmp.Compare(b.PathLength(), a.PathLength()) }, ""},
-	{func(a, b *gatewayMatch) int {
+	{Compare: func(a, b *gatewayapi.RouteMatch) int { return cmp.Compare(envoyRank(a), envoyRank(b)) }},
+	gatewayOrder[2],
+	{Compare: func(a, b *gatewayapi.RouteMatch) int {
 		return cmp.Compare(len(b.Match.Headers)+b.Methods(), len(a.Match.Headers)+a.Methods())
-	}, ""},
-}, gatewayOrder[5:]...)
+	}},
+}, gatewayOrder[5:])
 
-func envoyRank(m *gatewayMatch) int {
+func envoyRank(m *gatewayapi.RouteMatch) int {
 	return slices.Index([]int{gatewayapi.RankExact, gatewayapi.RankRegularExpression, gatewayapi.RankPrefix}, m.PathRank())
+}
+
+// compareBy returns a function that compares matches by the first criterion for which they differ.
+func compareBy(criteria []gatewayapi.Criterion) func(a, b *gatewayMatch) int {
+	return func(a, b *gatewayMatch) int {
+		for _, c := range criteria {
+			if n := c.Compare(&a.RouteMatch, &b.RouteMatch); n != 0 {
+				return n
+			}
+		}
+		return 0
+	}
 }
 
 // throughGateway finds the contenders for a request to a Gateway.
@@ -136,12 +139,12 @@ func (w *World) throughPort(g *gatewayv1.Gateway, port int32, r *request) ([]con
 	if len(matches) == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(matches, func(a, b *gatewayMatch) int { return compareBy(gatewayOrder, a, b) })
+	slices.SortFunc(matches, compareBy(gatewayOrder))
 	if gatewayapi.CompareHostnames(routes[0].hostname, matches[0].Hostname) < 0 {
 		err = fmt.Errorf("no rule of hostname %q matches, one of %q does: %w", routes[0].hostname, matches[0].Hostname, ErrAmbiguous)
 		return asContenders(matches), err
 	}
-	byEnvoy := slices.MinFunc(matches, func(a, b *gatewayMatch) int { return compareBy(envoyOrder, a, b) })
+	byEnvoy := slices.MinFunc(matches, compareBy(envoyOrder))
 	return asContenders(matches), checkAgreement(matches[0], "by the specification", byEnvoy, "by Envoy Gateway")
 }
 
@@ -237,7 +240,12 @@ type gatewayMatch struct {
 func (m *gatewayMatch) sourceObject() (string, metav1.Object) { return "HTTPRoute", m.Route }
 
 func (m *gatewayMatch) losesBy(winner contender) string {
-	return reasonBy(gatewayOrder, m, winner.(*gatewayMatch)) // both belong to one Gateway
+	w := &winner.(*gatewayMatch).RouteMatch // both belong to one Gateway
+	i := slices.IndexFunc(gatewayOrder, func(c gatewayapi.Criterion) bool { return c.Compare(w, &m.RouteMatch) != 0 })
+	if i < 0 {
+		return ""
+	}
+	return gatewayOrder[i].Reason
 }
 
 // describeRule describes the match.

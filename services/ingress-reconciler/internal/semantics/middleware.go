@@ -2,10 +2,10 @@ package semantics
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // findMiddleware returns the Middleware with the name "<namespace>-<name>@kubernetescrd". The name can be ambiguous.
@@ -23,40 +23,50 @@ func (w *World) findMiddleware(name string) (*unstructured.Unstructured, error) 
 	}
 }
 
+// middleware has the kinds of Middlewares that are modeled. A Middleware has one of them.
+type middleware struct {
+	StripPrefix *struct {
+		Prefixes *[]string `json:"prefixes"`
+	} `json:"stripPrefix"`
+	StripPrefixRegex *struct {
+		Regex *[]string `json:"regex"`
+	} `json:"stripPrefixRegex"`
+	ReplacePathRegex *struct {
+		Regex       *string `json:"regex"`
+		Replacement string  `json:"replacement"`
+	} `json:"replacePathRegex"`
+}
+
 // passMiddleware applies one Middleware to the path.
-func passMiddleware(m *unstructured.Unstructured, a *Answer) error {
-	spec, ok := m.Object["spec"].(map[string]any)
+func passMiddleware(u *unstructured.Unstructured, a *Answer) error {
+	spec, ok := u.Object["spec"].(map[string]any)
 	if !ok || len(spec) != 1 {
 		return fmt.Errorf("spec does not have exactly one kind: %w", ErrInvalid)
 	}
-	kind := sortedKeys(spec)[0]
-	fields, ok := spec[kind].(map[string]any)
-	if !ok {
-		return fmt.Errorf("%s: %w", kind, ErrInvalid)
-	}
-	var err error
-	switch kind {
-	case "stripPrefix":
-		err = stripPrefix(fields, a)
-	case "stripPrefixRegex":
-		err = stripPrefixRegex(fields, a)
-	case "replacePathRegex":
-		err = replacePathRegex(fields, a)
+	var m middleware
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(spec, &m, true)
+	switch {
+	case runtime.IsStrictDecodingError(err):
+		err = fmt.Errorf("%w: %w", err, ErrNotModeled)
+	case err != nil:
+		err = fmt.Errorf("%w: %w", err, ErrInvalid)
+	case m.StripPrefix != nil && m.StripPrefix.Prefixes != nil:
+		err = stripPrefix(*m.StripPrefix.Prefixes, a)
+	case m.StripPrefixRegex != nil && m.StripPrefixRegex.Regex != nil:
+		err = stripPrefixRegex(*m.StripPrefixRegex.Regex, a)
+	case m.ReplacePathRegex != nil && m.ReplacePathRegex.Regex != nil:
+		err = replacePathRegex(*m.ReplacePathRegex.Regex, m.ReplacePathRegex.Replacement, a)
 	default:
-		err = ErrNotModeled
+		err = ErrInvalid
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", kind, err)
+		return fmt.Errorf("%s: %w", sortedKeys(spec)[0], err)
 	}
 	return nil
 }
 
 // stripPrefix removes the first prefix in the list that matches the path. It compares characters, not elements.
-func stripPrefix(fields map[string]any, a *Answer) error {
-	prefixes, err := stringList(fields, "prefixes")
-	if err != nil {
-		return err
-	}
+func stripPrefix(prefixes []string, a *Answer) error {
 	for _, p := range prefixes {
 		if rest, found := strings.CutPrefix(a.Path, strings.TrimSpace(p)); found {
 			return a.setPath(absolutePath(rest))
@@ -66,11 +76,7 @@ func stripPrefix(fields map[string]any, a *Answer) error {
 }
 
 // stripPrefixRegex removes the first match that is a prefix of the path.
-func stripPrefixRegex(fields map[string]any, a *Answer) error {
-	expressions, err := stringList(fields, "regex")
-	if err != nil {
-		return err
-	}
+func stripPrefixRegex(expressions []string, a *Answer) error {
 	for _, x := range expressions {
 		re, err := compileRegexp(strings.TrimSpace(x))
 		if err != nil {
@@ -85,15 +91,7 @@ func stripPrefixRegex(fields map[string]any, a *Answer) error {
 }
 
 // replacePathRegex replaces each match. In the replacement, "$1" and "${1}" stand for the text that group 1 matched.
-func replacePathRegex(fields map[string]any, a *Answer) error {
-	if err := onlyKeys(fields, "regex", "replacement"); err != nil {
-		return err
-	}
-	expression, isText := fields["regex"].(string)
-	replacement, isTextToo := optionalText(fields["replacement"])
-	if !isText || !isTextToo {
-		return ErrInvalid
-	}
+func replacePathRegex(expression, replacement string, a *Answer) error {
 	re, err := compileRegexp(strings.TrimSpace(expression))
 	if err != nil {
 		return err
@@ -120,35 +118,3 @@ func (a *Answer) setPath(path string) error {
 }
 
 func absolutePath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
-
-// stringList returns the only field of a Middleware, a list of strings.
-func stringList(fields map[string]any, name string) ([]string, error) {
-	if err := onlyKeys(fields, name); err != nil {
-		return nil, err
-	}
-	list, found, err := unstructured.NestedStringSlice(fields, name)
-	if err != nil || !found {
-		return nil, fmt.Errorf("field %s: %w", name, ErrInvalid)
-	}
-	return list, nil
-}
-
-func onlyKeys(fields map[string]any, known ...string) error {
-	rest := maps.Clone(fields)
-	for _, k := range known {
-		delete(rest, k)
-	}
-	if len(rest) > 0 {
-		return fmt.Errorf("field %s: %w", sortedKeys(rest)[0], ErrNotModeled)
-	}
-	return nil
-}
-
-// optionalText returns an optional string.
-func optionalText(v any) (string, bool) {
-	if v == nil {
-		return "", true
-	}
-	s, ok := v.(string)
-	return s, ok
-}
