@@ -84,20 +84,22 @@ func (b *planBuilder) buildListeners() {
 // checkListener checks a listener by itself.
 func (b *planBuilder) checkListener(l *Listener) {
 	l.checkKinds()
-	unsupported := func(format string, args ...any) {
-		l.accepted = plan.NewProblem(reasonUnsupported, format, args...)
-	}
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		if l.TLS != nil {
-			unsupported("tls: protocol HTTP has no TLS")
+			l.refuseValue("tls: protocol HTTP has no TLS")
 		}
 	case gatewayv1.HTTPSProtocolType:
-		b.checkTLS(l, unsupported)
+		b.checkTLS(l)
 	default:
 		l.accepted = plan.NewProblem(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %.40s is not supported: use HTTP or HTTPS",
 			l.Protocol)
 	}
+}
+
+// refuseValue notes a value that the program does not support.
+func (l *Listener) refuseValue(format string, args ...any) {
+	l.accepted = plan.NewProblem(reasonUnsupported, format, args...)
 }
 
 // checkKinds decides which kinds of routes a listener supports.
@@ -131,29 +133,26 @@ var tlsProtocols = []string{"TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"}
 const maxOption = 255
 
 // checkTLS resolves the certificate and the options of a listener.
-func (b *planBuilder) checkTLS(l *Listener, unsupported func(format string, args ...any)) {
-	t := l.TLS
-	if t == nil {
-		t = &gatewayv1.ListenerTLSConfig{}
-	}
+func (b *planBuilder) checkTLS(l *Listener) {
+	t := cmp.Or(l.TLS, &gatewayv1.ListenerTLSConfig{})
 	if ptr.Deref(t.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate {
-		unsupported("tls.mode %.40s: a listener terminates TLS", *t.Mode)
+		l.refuseValue("tls.mode %.40s: a listener terminates TLS", *t.Mode)
 		return
 	}
 	l.tls = &lblayout.TLS{}
 	for _, key := range slices.Sorted(maps.Keys(t.Options)) {
 		value := strings.TrimSpace(string(t.Options[key]))
 		if value == "" || len(value) > maxOption {
-			unsupported("tls.options: %.120s is empty or longer than %d characters", key, maxOption)
+			l.refuseValue("tls.options: %.120s is empty or longer than %d characters", key, maxOption)
 			continue
 		}
-		l.addOption(key, value, unsupported)
+		l.addOption(key, value)
 	}
 	b.resolveCertificate(l, t)
 }
 
 // addOption adds an option of TLS.
-func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsupported func(format string, args ...any)) {
+func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string) {
 	switch key {
 	case optionCertificate:
 		if l.tls.CertificateIDs = []string{value}; !policy.IsCertificate(value) {
@@ -165,62 +164,62 @@ func (l *Listener) addOption(key gatewayv1.AnnotationKey, value string, unsuppor
 		for p := range strings.SplitSeq(value, ",") {
 			p = strings.TrimSpace(p)
 			if !slices.Contains(tlsProtocols, p) || slices.Contains(l.tls.Protocols, p) {
-				unsupported("tls.options: %s: %.40q is not one of %s, or is listed twice", key, p, strings.Join(tlsProtocols, ", "))
+				l.refuseValue("tls.options: %s: %.40q is not one of %s, or is listed twice", key, p, strings.Join(tlsProtocols, ", "))
 			}
 			l.tls.Protocols = append(l.tls.Protocols, p)
 		}
 	case optionCipherSuite:
 		l.tls.CipherSuite = value
 	default:
-		unsupported("tls.options: unknown option %.120s", key)
+		l.refuseValue("tls.options: unknown option %.120s", key)
 	}
 }
 
-// resolveCertificate resolves the certificate of a listener.
+// resolveCertificate resolves the certificate of a listener. Without a valid one, the listener keeps that which it has.
 func (b *planBuilder) resolveCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) {
-	invalid := func(reason gatewayv1.ListenerConditionReason, format string, args ...any) {
-		l.resolved = plan.NewProblem(reason, format, args...)
-		l.tls.KeepCertificate = true
+	problem := l.resolved
+	if problem.Reason != string(gatewayv1.ListenerReasonInvalidCertificateRef) {
+		problem = b.findCertificate(l, t)
 	}
-	if l.resolved.Reason == string(gatewayv1.ListenerReasonInvalidCertificateRef) {
-		l.tls.KeepCertificate = true
-		return
+	if problem.IsSet() {
+		l.resolved, l.tls.KeepCertificate = problem, true
 	}
+}
+
+// findCertificate finds the certificate of a listener, or its problem.
+func (b *planBuilder) findCertificate(l *Listener, t *gatewayv1.ListenerTLSConfig) plan.Problem {
 	switch n := len(t.CertificateRefs) + len(l.tls.CertificateIDs); {
 	case n == 0:
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "no certificate: set tls.certificateRefs, or the option %s",
-			optionCertificate)
-		return
+		return plan.NewProblem(gatewayv1.ListenerReasonInvalidCertificateRef,
+			"no certificate: set tls.certificateRefs, or the option %s", optionCertificate)
 	case n > 1:
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
+		return plan.NewProblem(gatewayv1.ListenerReasonInvalidCertificateRef,
 			"a listener of a load balancer has one certificate: use a listener for each hostname")
-		return
 	case len(t.CertificateRefs) == 0:
 		if namespace := l.gateway.Namespace; !b.Document.PermitCertificate(namespace, l.tls.CertificateIDs[0]) {
-			invalid(gatewayv1.ListenerReasonRefNotPermitted,
+			return plan.NewProblem(gatewayv1.ListenerReasonRefNotPermitted,
 				"tls.options: the configuration does not permit Gateways of namespace %s to use this certificate: ask the administrator "+
 					"to add its OCID to namespaces.%[1]s.certificates", namespace)
 		}
-		return
+		return plan.Problem{}
 	}
 	ref := &t.CertificateRefs[0]
 	if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef,
+		return plan.NewProblem(gatewayv1.ListenerReasonInvalidCertificateRef,
 			"certificateRefs[0]: %.60s is not supported, Secret is", ptr.Deref(ref.Kind, ""))
-		return
 	}
 	name := cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.Namespace))), Name: string(ref.Name)}
 	from := reference{group: gatewayv1.GroupName, kind: "Gateway", namespace: l.gateway.Namespace}
 	if !b.permitsReference(from, reference{kind: "Secret", namespace: name.Namespace, name: name.Name}) {
-		invalid(gatewayv1.ListenerReasonRefNotPermitted, "certificateRefs[0]: no ReferenceGrant in namespace %s permits it", name.Namespace)
-		return
+		return plan.NewProblem(gatewayv1.ListenerReasonRefNotPermitted, "certificateRefs[0]: no ReferenceGrant in namespace %s permits it",
+			name.Namespace)
 	}
 	c, err := b.loadCertificate(name)
 	if err != nil {
-		invalid(gatewayv1.ListenerReasonInvalidCertificateRef, "certificateRefs[0]: %v", err)
-		return
+		return plan.NewProblem(gatewayv1.ListenerReasonInvalidCertificateRef, "certificateRefs[0]: %v", err)
 	}
 	l.cert, l.tls.Certificate = c, c.Name
+	return plan.Problem{}
 }
 
 // maxCertificate limits the size of a certificate chain with its key.

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,7 +59,6 @@ type candidate struct {
 
 // request is a rule of a route that asks a listener for admission.
 type request struct {
-	route      *Route
 	set        Set
 	candidates []candidate
 	conditions int
@@ -74,29 +74,24 @@ func newAdmission(in *Input) *admission {
 		a.names[name] = "foreign"
 	}
 	if len(in.Listeners) > 0 {
-		empty := newSet(nil)
-		if a.names[empty.Name] != "" {
-			empty.Name = nameFor(empty.Key, empty.Name, '-')
-		}
-		a.addFallback(&empty)
+		a.addFallback()
 	}
 	return a
 }
 
 // addFallback adds the set for rules without a backend, and that for requests without a rule.
-func (a *admission) addFallback(empty *Set) {
-	f := a.in.Fallback
-	if f == nil {
-		a.addSet(empty)
-		return
+func (a *admission) addFallback() {
+	sets := []Set{newSet(nil)}
+	if f := a.in.Fallback; f != nil {
+		sets[0].Members = []Member{{Backend: f.NoBackends, Weight: 1}}
+		sets = append(sets, Set{Key: DefaultKey, Name: defaultSet, Members: []Member{{Backend: f.NotFound, Weight: 1}}})
 	}
-	empty.Members = []Member{{Backend: f.NoBackends, Weight: 1}}
-	a.addSet(empty)
-	none := Set{Key: DefaultKey, Name: defaultSet, Members: []Member{{Backend: f.NotFound, Weight: 1}}}
-	if a.names[none.Name] != "" {
-		none.Name = nameFor(none.Key, none.Name, '-')
+	for _, s := range sets {
+		if a.names[s.Name] != "" {
+			s.Name = NameFor(s.Key, s.Name)
+		}
+		a.addSet(&s)
 	}
-	a.addSet(&none)
 }
 
 // addSet adds a set under its recorded name.
@@ -239,7 +234,7 @@ func (a *admission) admitRule(l *listenerState, r *Route, index int) *plan.Probl
 		return unsupportedRefusal(errRedirected)
 	}
 	a.applyRecordedName(&rq.set)
-	if refused := a.checkLimits(l, rq); refused != nil {
+	if refused := cmp.Or(a.checkConditions(l, r.Namespace, rq.conditions, ""), a.checkSetLimits(r.Namespace, &rq.set)); refused != nil {
 		return refused
 	}
 	if _, known := a.sets[rq.set.Key]; !known {
@@ -260,21 +255,25 @@ func (a *admission) checkMinConditions(l *listenerState, r *Route, index int) *p
 	if least == 0 {
 		return nil // the route is not attached
 	}
-	if left := a.in.Limits.Conditions - l.conditions; least > left {
-		return capacityRefusal("the rule needs %d conditions or more, "+
-			"and older routes leave %d of the %d of a listener", least, max(left, 0),
-			a.in.Limits.Conditions)
+	return a.checkConditions(l, r.Namespace, least, " or more")
+}
+
+// checkConditions returns why there is no room for the conditions of a rule. orMore is a part of the message.
+func (a *admission) checkConditions(l *listenerState, namespace string, conditions int, orMore string) *plan.Problem {
+	if left := a.in.Limits.Conditions - l.conditions; conditions > left {
+		return capacityRefusal("the rule needs %d conditions%s, and older routes leave %d of the %d of a listener", conditions, orMore,
+			max(left, 0), a.in.Limits.Conditions)
 	}
-	if own := a.in.Limits.Namespaces[r.Namespace].Conditions; own > 0 && least > own-l.owned[r.Namespace] {
-		return capacityRefusal("the rule needs %d conditions or more, and the namespace has %d of %d left on a listener", least,
-			own-l.owned[r.Namespace], own)
+	own := a.in.Limits.Namespaces[namespace].Conditions
+	if left := own - l.owned[namespace]; own > 0 && conditions > left {
+		return capacityRefusal("the rule needs %d conditions%s, and the namespace has %d of %d left on a listener", conditions, orMore, left, own)
 	}
 	return nil
 }
 
 // newRequest returns the rules that a rule of a route needs on a listener.
 func (a *admission) newRequest(l *listenerState, r *Route, index int) (*request, error) {
-	rq := &request{route: r, set: newSet(nil)}
+	rq := &request{set: newSet(nil)}
 	if index < len(r.Members) {
 		rq.set = newSet(r.Members[index])
 		a.identifySet(&rq.set)
@@ -317,21 +316,6 @@ func hostnamesOn(r *Route, l *Listener) []string {
 	}
 	slices.Sort(hostnames)
 	return slices.Compact(hostnames)
-}
-
-// checkLimits returns why a request exceeds a limit.
-func (a *admission) checkLimits(l *listenerState, rq *request) *plan.Problem {
-	namespace := rq.route.Namespace
-	own := a.in.Limits.Namespaces[namespace].Conditions
-	switch limits := &a.in.Limits; {
-	case l.conditions+rq.conditions > limits.Conditions:
-		return capacityRefusal("the rule needs %d conditions, and older routes leave %d of the %d of a listener", rq.conditions,
-			limits.Conditions-l.conditions, limits.Conditions)
-	case own > 0 && l.owned[namespace]+rq.conditions > own:
-		return capacityRefusal("the rule needs %d conditions, and the namespace has %d of %d left on a listener", rq.conditions,
-			own-l.owned[namespace], own)
-	}
-	return a.checkSetLimits(namespace, &rq.set)
 }
 
 // checkSetLimits returns why there is no room for a set.
