@@ -72,9 +72,14 @@ func keyOfEarlier(name string) string { return "earlier " + name }
 
 // Build returns the record of a load balancer, and findings for its user. The record is nil if a finding is a refusal.
 func Build(in *Input) (*lbrecord.Record, []Finding) {
-	b := &builder{in: in, record: &lbrecord.Record{LoadBalancer: in.LoadBalancer}, adopted: map[string]map[string]bool{}}
+	b := &builder{in: in, record: &lbrecord.Record{LoadBalancer: in.LoadBalancer}, own: map[string]bool{}, adopted: map[string]map[string]bool{}}
 	for _, g := range in.Gateways {
 		b.record.Gateways = append(b.record.Gateways, nameOf(g).String())
+		for i := range g.Spec.Listeners {
+			if name, live := b.listenerOf(g, &g.Spec.Listeners[i]); live != nil {
+				b.own[name] = true
+			}
+		}
 	}
 	slices.Sort(b.record.Gateways)
 	for _, g := range in.Gateways {
@@ -98,6 +103,7 @@ type builder struct {
 	in       *Input
 	record   *lbrecord.Record
 	findings []Finding
+	own      map[string]bool // listeners of the load balancer that are those of Gateways
 	// adopted are the rules of HTTPRoutes by the policy of a listener.
 	adopted map[string]map[string]bool
 }
@@ -133,7 +139,7 @@ func (b *builder) adoptObject(o lbrecord.Object, format string, args ...any) {
 // addOwn adds the objects of the program's own names: those of a record that was lost.
 func (b *builder) addOwn() {
 	for _, o := range b.in.Keys.Own {
-		if o.Kind == lbrecord.BackendSet && !b.onlyOurs(o.Name) && !b.usesSet(o.Name) {
+		if own, others := b.usersOf(o.Name); o.Kind == lbrecord.BackendSet && others && !own {
 			continue // it belongs to the program of another cluster
 		}
 		exists := b.in.Live.HasObject(lblayout.Ref{Kind: o.Kind, Name: o.Name})
@@ -214,7 +220,7 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 		return
 	}
 	for other, l := range b.in.Live.Listeners {
-		if l.Policy == policy && other != name && !b.mayOwn(other) {
+		if l.Policy == policy && other != name && !b.own[other] {
 			b.addRefusal(object, "listener %s uses it, which belongs to no adopted Gateway: give that listener a policy of its own", other)
 			return
 		}
@@ -253,18 +259,6 @@ func (b *builder) adoptRules(policy, listener string) (adopted []string) {
 	}
 	slices.Sort(adopted)
 	return adopted
-}
-
-// mayOwn reports whether a listener is one of an adopted Gateway.
-func (b *builder) mayOwn(listener string) bool {
-	for _, g := range b.in.Gateways {
-		for i := range g.Spec.Listeners {
-			if name, live := b.listenerOf(g, &g.Spec.Listeners[i]); live != nil && name == listener {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // replacesRule reports whether a rule of a policy is one that the program replaces.
@@ -310,7 +304,7 @@ func (b *builder) addCertificates(g *gatewayv1.Gateway) {
 
 func (b *builder) certificateOnlyOurs(certificate string) bool {
 	for name, l := range b.in.Live.Listeners {
-		if l.TLS != nil && l.TLS.Certificate == certificate && !b.mayOwn(name) {
+		if l.TLS != nil && l.TLS.Certificate == certificate && !b.own[name] {
 			return false
 		}
 	}

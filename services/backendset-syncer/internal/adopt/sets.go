@@ -17,7 +17,7 @@ func (b *builder) addDefault(g *gatewayv1.Gateway) {
 	if _, exists := b.in.Live.Sets[name]; !exists || b.record.HasObject(lbrecord.BackendSet, name) {
 		return
 	}
-	if !b.onlyOurs(name) {
+	if _, others := b.usersOf(name); others {
 		b.addFinding(objectTitle(lbrecord.BackendSet, name), "others use it, too: it stays")
 		return
 	}
@@ -35,7 +35,7 @@ func (b *builder) addSets() {
 			continue
 		}
 		object := objectTitle(lbrecord.BackendSet, name)
-		if !b.onlyOurs(name) && b.ownKey(name) == "" { // the program cannot create another set with its own name
+		if _, others := b.usersOf(name); others && b.ownKey(name) == "" { // the program cannot create another set with its own name
 			b.addFinding(object, "others use it, too: it stays, and the program creates one of its own")
 			continue
 		}
@@ -103,32 +103,24 @@ func hasAnnotatedRule(r *gatewayv1.HTTPRoute, rule string) bool {
 	return false
 }
 
-// usesSet reports whether an adopted listener or rule uses a set.
-func (b *builder) usesSet(set string) bool {
+// usersOf reports whether adopted listeners and rules use a set, and whether others do.
+func (b *builder) usersOf(set string) (own, others bool) {
+	others = b.in.PathRouted[set]
 	for name, l := range b.in.Live.Listeners {
-		if l.DefaultSet == set && b.mayOwn(name) {
-			return true
-		}
-	}
-	return len(b.rulesOf(set)) > 0
-}
-
-// onlyOurs reports whether only adopted listeners and rules use a set.
-func (b *builder) onlyOurs(set string) bool {
-	if b.in.PathRouted[set] {
-		return false
-	}
-	for name, l := range b.in.Live.Listeners {
-		if l.DefaultSet == set && !b.mayOwn(name) {
-			return false
+		if l.DefaultSet == set {
+			own, others = own || b.own[name], others || !b.own[name]
 		}
 	}
 	for policy, p := range b.in.Live.Policies {
 		for _, r := range p.Rules {
-			if r.Set == set && (b.adopted[policy] == nil || !b.replacesRule(policy, r.Name)) {
-				return false
+			switch {
+			case r.Set != set:
+			case b.adopted[policy] == nil || !b.replacesRule(policy, r.Name):
+				others = true
+			case r.Name != catchAll:
+				own = true
 			}
 		}
 	}
-	return true
+	return own, others
 }

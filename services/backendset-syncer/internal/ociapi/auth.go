@@ -88,8 +88,7 @@ func (o *Options) newProvider() (common.ConfigurationProvider, error) {
 	var err error
 	switch o.Auth {
 	case APIKey:
-		p = &keyDirectory{path: o.KeyDirectory}
-		_, err = p.KeyID()
+		p, err = newKeyDirectory(o.KeyDirectory)
 	case ConfigFile:
 		if p, err = common.ConfigurationProviderFromFileWithProfile(o.ConfigFile, o.Profile,
 			os.Getenv("OCI_CONFIG_PASSPHRASE")); err == nil {
@@ -111,32 +110,43 @@ func (o *Options) newProvider() (common.ConfigurationProvider, error) {
 // keyInterval is the time between two reads of a key: a Secret that is rotated reaches its pods within two minutes.
 const keyInterval = time.Minute
 
-// keyDirectory is an API key in the files of a Secret.
+// keyDirectory is an API key in the files of a Secret. What signs requests is read again and again; the region and the rest are those that
+// the files had first.
 type keyDirectory struct {
+	common.ConfigurationProvider
+
 	path string
 
 	mu      sync.Mutex
 	read    time.Time
-	current common.ConfigurationProvider
+	current common.KeyProvider
 }
 
-// currentProvider reads the files if a minute has passed. Files that cannot be read leave the previous key in use.
-func (k *keyDirectory) currentProvider() (common.ConfigurationProvider, error) {
+func newKeyDirectory(path string) (*keyDirectory, error) {
+	first, err := readKey(path)
+	return &keyDirectory{ConfigurationProvider: first, path: path, read: time.Now(), current: first}, err
+}
+
+// currentKey reads the files if a minute has passed. Files that cannot be read leave the previous key in use.
+func (k *keyDirectory) currentKey() common.KeyProvider {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.current != nil && time.Since(k.read) < keyInterval {
-		return k.current, nil
+	if time.Since(k.read) >= keyInterval {
+		if next, err := readKey(k.path); err == nil {
+			k.current = next
+		}
+		k.read = time.Now()
 	}
-	next, err := readKey(k.path)
-	switch {
-	case err == nil:
-		k.current = next
-	case k.current == nil:
-		return nil, err
-	}
-	k.read = time.Now()
-	return k.current, nil
+	return k.current
 }
+
+// PrivateRSAKey implements common.KeyProvider.
+func (k *keyDirectory) PrivateRSAKey() (*rsa.PrivateKey, error) {
+	return k.currentKey().PrivateRSAKey()
+}
+
+// KeyID implements common.KeyProvider.
+func (k *keyDirectory) KeyID() (string, error) { return k.currentKey().KeyID() }
 
 // readKey reads the files of an API key.
 func readKey(directory string) (common.ConfigurationProvider, error) {
@@ -160,49 +170,4 @@ func readKey(directory string) (common.ConfigurationProvider, error) {
 		return nil, fmt.Errorf("read API key: %s: not a private key in PEM, or the wrong passphrase", filepath.Join(directory, "key.pem"))
 	}
 	return key, nil
-}
-
-// PrivateRSAKey implements common.ConfigurationProvider.
-func (k *keyDirectory) PrivateRSAKey() (*rsa.PrivateKey, error) {
-	return readField(k, common.ConfigurationProvider.PrivateRSAKey)
-}
-
-// KeyID implements common.ConfigurationProvider.
-func (k *keyDirectory) KeyID() (string, error) {
-	return readField(k, common.ConfigurationProvider.KeyID)
-}
-
-// TenancyOCID implements common.ConfigurationProvider.
-func (k *keyDirectory) TenancyOCID() (string, error) {
-	return readField(k, common.ConfigurationProvider.TenancyOCID)
-}
-
-// UserOCID implements common.ConfigurationProvider.
-func (k *keyDirectory) UserOCID() (string, error) {
-	return readField(k, common.ConfigurationProvider.UserOCID)
-}
-
-// KeyFingerprint implements common.ConfigurationProvider.
-func (k *keyDirectory) KeyFingerprint() (string, error) {
-	return readField(k, common.ConfigurationProvider.KeyFingerprint)
-}
-
-// Region implements common.ConfigurationProvider.
-func (k *keyDirectory) Region() (string, error) {
-	return readField(k, common.ConfigurationProvider.Region)
-}
-
-// AuthType implements common.ConfigurationProvider.
-func (k *keyDirectory) AuthType() (common.AuthConfig, error) {
-	return readField(k, common.ConfigurationProvider.AuthType)
-}
-
-// readField returns a field of the current key.
-func readField[T any](k *keyDirectory, get func(common.ConfigurationProvider) (T, error)) (T, error) {
-	p, err := k.currentProvider()
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return get(p)
 }
