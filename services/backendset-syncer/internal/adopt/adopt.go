@@ -19,7 +19,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -108,12 +110,8 @@ type builder struct {
 	adopted map[string]map[string]bool
 }
 
-func nameOf(o interface {
-	GetNamespace() string
-	GetName() string
-},
-) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName(cache.MetaObjectToName(o))
 }
 
 func (b *builder) addFinding(object, format string, args ...any) {

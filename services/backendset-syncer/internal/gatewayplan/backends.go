@@ -76,7 +76,7 @@ func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, 
 }
 
 func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) backendEndpoints {
-	b.services[name] = true
+	b.Services[name] = true
 	e, err := b.planner.observer.ServiceEndpoints(name, port, b.isPod)
 	switch {
 	case e.Missing:
@@ -93,7 +93,7 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 // poolEndpoints returns the endpoints of an InferencePool: the proxy listeners of its endpoint picker or, without a ready one, its own pods
 // if it fails open.
 func (b *planBuilder) poolEndpoints(name cache.ObjectName) backendEndpoints {
-	b.pools[name] = true
+	b.Pools[name] = true
 	pool := informers.FindObject[informers.Pool](b.planner.caches.Pools, name)
 	if pool == nil {
 		return backendEndpoints{problem: plan.NewProblem(gatewayv1.RouteReasonBackendNotFound, "InferencePool %s does not exist", name)}
@@ -124,7 +124,7 @@ func (b *planBuilder) proxyEndpoints(pool *informers.Pool) (observe.ServiceEndpo
 		return observe.ServiceEndpoints{}, "its endpoint picker is not a Service"
 	}
 	name := cache.ObjectName{Namespace: pool.Namespace, Name: ref.Name}
-	b.services[name] = true
+	b.Services[name] = true
 	service := informers.FindObject[corev1.Service](b.planner.caches.Services, name)
 	if service == nil {
 		return observe.ServiceEndpoints{}, fmt.Sprintf("Service %s of its endpoint picker does not exist", name.Name)

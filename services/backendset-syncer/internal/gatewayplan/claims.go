@@ -93,7 +93,7 @@ func (b *planBuilder) decideClaims() {
 	for owner, asks := range claimsByOwner {
 		refused[owner.Namespace], _ = registry.Set(owner, asks.Created, asks.Asks)
 	}
-	for _, r := range b.routes {
+	for _, r := range b.Routes {
 		for i, claims := range r.claims {
 			for _, c := range claims {
 				if _, lost := refused[r.Namespace][c.Claim]; lost && !isRedirect(&r.Spec.Rules[i]) {
@@ -108,7 +108,7 @@ func (b *planBuilder) decideClaims() {
 // collectClaims returns what the routes of all namespaces claim.
 func (b *planBuilder) collectClaims() map[ownership.Owner]ownership.Claims {
 	claimsByOwner := map[ownership.Owner]ownership.Claims{}
-	for _, r := range b.routes {
+	for _, r := range b.Routes {
 		owner := ownership.Owner{Namespace: r.Namespace}
 		own := claimsByOwner[owner]
 		if own.Created.IsZero() || r.CreationTimestamp.Time.Before(own.Created) {
@@ -146,7 +146,7 @@ func (b *planBuilder) recordClaims() {
 		}
 		refused[rule][listenerOf{p.Gateway, p.Listener}] = true
 	}
-	for _, r := range b.routes {
+	for _, r := range b.Routes {
 		for i := range r.Spec.Rules {
 			at := refused[ruleOf{types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, i}]
 			if isRedirect(&r.Spec.Rules[i]) || at[listenerOf{}] { // all listeners refuse it
@@ -178,7 +178,7 @@ type (
 func (b *planBuilder) recordClaim(namespace string, c ownership.Claim) {
 	since := b.liveSince(namespace, c)
 	if since.IsZero() {
-		since = b.now.UTC().Truncate(time.Second)
+		since = b.Now.UTC().Truncate(time.Second)
 	}
-	b.after.Claims[lbrecord.ClaimHash(c.String())] = lbrecord.Claim{Namespace: namespace, Since: since}
+	b.Plan.Record.Claims[lbrecord.ClaimHash(c.String())] = lbrecord.Claim{Namespace: namespace, Since: since}
 }

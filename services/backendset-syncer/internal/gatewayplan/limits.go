@@ -14,7 +14,7 @@ const maxRedirects = 50
 // redirectsLeft returns the redirects for which rule sets of others leave room.
 func (b *planBuilder) redirectsLeft() int {
 	others := 0
-	for name, r := range b.live.RuleSets {
+	for name, r := range b.Live.RuleSets {
 		if !b.before.HasObject(lbrecord.RuleSet, name) {
 			others += max(r.Rules, 1)
 		}
@@ -37,7 +37,7 @@ func (b *planBuilder) servedBy(l *Listener) []string {
 func (b *planBuilder) isRedirected(l *Listener) bool {
 	o := b.before.FindByKey(lbrecord.Listener, l.key)
 	return o != nil &&
-		slices.ContainsFunc(b.live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.HasObject(lbrecord.RuleSet, name) })
+		slices.ContainsFunc(b.Live.Listeners[o.Name].RuleSets, func(name string) bool { return b.before.HasObject(lbrecord.RuleSet, name) })
 }
 
 // conditionsOfOthers returns the number of conditions of rules of others in a routing policy: OCI's limit is that of the policy.

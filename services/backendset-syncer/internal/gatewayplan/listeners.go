@@ -70,12 +70,12 @@ func (l *Listener) isValid() bool { return !l.accepted.IsSet() && !l.conflicted.
 
 // buildListeners checks the listeners of the Gateways of a load balancer, and decides which of them get their ports.
 func (b *planBuilder) buildListeners() {
-	for _, g := range b.gateways {
+	for _, g := range b.Gateways {
 		for i := range g.Spec.Listeners {
 			l := &Listener{Listener: &g.Spec.Listeners[i], gateway: g}
 			l.key = lbrecord.ListenerKey(l.Port, l.lowerHostname())
 			b.checkListener(l)
-			b.listeners = append(b.listeners, l)
+			b.Listeners = append(b.Listeners, l)
 		}
 	}
 	b.decideConflicts()
@@ -277,7 +277,7 @@ func ListenerName(g *gatewayv1.Gateway, l *gatewayv1.Listener) string {
 // decideConflicts decides which listeners get their ports. The incumbent of a port and hostname comes first, then the listener of the
 // older Gateway.
 func (b *planBuilder) decideConflicts() {
-	order := slices.Clone(b.listeners)
+	order := slices.Clone(b.Listeners)
 	rank := func(l *Listener) int {
 		if o := b.before.FindByKey(lbrecord.Listener, l.key); o != nil && o.Owner == l.gateway.gatewayName().String() {
 			return 0
@@ -339,7 +339,7 @@ func (l *Listener) layoutProtocol() string {
 // foreignListeners returns the number of listeners of others.
 func (b *planBuilder) foreignListeners() int {
 	n := 0
-	for name := range b.live.Listeners {
+	for name := range b.Live.Listeners {
 		if !b.before.HasObject(lbrecord.Listener, name) {
 			n++
 		}
@@ -349,13 +349,13 @@ func (b *planBuilder) foreignListeners() int {
 
 // portProblem returns why a listener of others, or of a frozen Gateway, has the port.
 func (b *planBuilder) portProblem(l *Listener) plan.Problem {
-	for name, other := range b.live.Listeners {
+	for name, other := range b.Live.Listeners {
 		if other.Port != int(l.Port) || b.before.HasObject(lbrecord.Listener, name) && !b.frozenListeners[name] {
 			continue
 		}
 		hosts := []string{}
 		for _, h := range other.Hostnames {
-			hosts = append(hosts, strings.ToLower(b.live.Hostnames[h].Hostname))
+			hosts = append(hosts, strings.ToLower(b.Live.Hostnames[h].Hostname))
 		}
 		if b.listenerName(l) == name {
 			continue // of a frozen Gateway that had the same port and hostname, or the record was lost

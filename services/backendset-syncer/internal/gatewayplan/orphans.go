@@ -12,15 +12,7 @@ import (
 
 // IsOwnGateway reports whether a parentRef refers to a Gateway of the program.
 func (p *Planner) IsOwnGateway(ref *gatewayv1.ParentReference, namespace string) bool {
-	name := ParentName(ref, namespace)
-	if name == "" {
-		return false
-	}
-	parsed, err := cache.ParseObjectName(name)
-	if err != nil {
-		return false
-	}
-	g := informers.FindObject[gatewayv1.Gateway](p.caches.Gateways, parsed)
+	g := informers.FindObject[gatewayv1.Gateway](p.caches.Gateways, ParentName(ref, namespace))
 	if g == nil {
 		return false
 	}

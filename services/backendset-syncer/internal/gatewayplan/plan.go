@@ -1,6 +1,7 @@
 package gatewayplan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -68,47 +69,36 @@ type Set struct {
 // planBuilder builds a Plan.
 type planBuilder struct {
 	*Input
+	*Plan
 
-	planner  *Planner
-	gateways []*ResolvedGateway
-	limits   policy.GatewayLimits
-	isPod    func(netip.Addr) bool
-	before   *lbrecord.Record // never nil
-	after    *lbrecord.Record
-	live     *lblayout.Live
-	now      time.Time
+	planner *Planner
+	limits  policy.GatewayLimits
+	isPod   func(netip.Addr) bool
+	before  *lbrecord.Record // never nil
 
-	listeners []*Listener
-	valid     []*Listener
-	routes    []*Route
-	input     *routing.Input
-	desired   *routing.Desired
-	layout    *lblayout.Wanted
-	sets      map[string]*Set
-	keys      map[lblayout.Ref]string // of certificates
+	valid   []*Listener
+	input   *routing.Input
+	desired *routing.Desired
+	keys    map[lblayout.Ref]string // of certificates
 
 	frozenListeners map[string]bool // names
 	endpoints       map[routing.Backend]backendEndpoints
-	services, pools map[cache.ObjectName]bool
 }
 
 // BuildPlan returns the plan of a load balancer.
 func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 	b := &planBuilder{
-		Input: in, planner: p, gateways: r.Balancers[in.LoadBalancer], isPod: podFilter(in.Document), live: in.Live, now: in.Now,
-		before: in.Record,
-		sets:   map[string]*Set{}, keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{},
-		endpoints: map[routing.Backend]backendEndpoints{},
-		services:  map[cache.ObjectName]bool{}, pools: map[cache.ObjectName]bool{},
-		layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
+		Input: in, planner: p, isPod: podFilter(in.Document), before: cmp.Or(in.Record, &lbrecord.Record{LoadBalancer: in.LoadBalancer}),
+		keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
+		Plan: &Plan{
+			LoadBalancer: in.LoadBalancer, Gateways: r.Balancers[in.LoadBalancer], Layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
+			Sets: map[string]*Set{}, Services: map[cache.ObjectName]bool{}, Pools: map[cache.ObjectName]bool{},
+		},
 	}
-	if b.before == nil {
-		b.before = &lbrecord.Record{LoadBalancer: in.LoadBalancer}
-	}
-	b.after = b.before.Clone()
-	b.after.Claims, b.after.Gateways = map[string]lbrecord.Claim{}, nil
-	if len(b.gateways) > 0 {
-		b.limits = b.gateways[0].Limits
+	b.Plan.Record = b.before.Clone()
+	b.Plan.Record.Claims, b.Plan.Record.Gateways = map[string]lbrecord.Claim{}, nil
+	if len(b.Gateways) > 0 {
+		b.limits = b.Gateways[0].Limits
 	}
 	// Each step uses the results of the steps before it.
 	b.freezeListeners(r) // a frozen listener stays, and no other listener gets its port
@@ -121,11 +111,8 @@ func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 	b.buildLayout()      // listeners, policies and sets of the admitted rules
 	b.buildSets()        // the endpoints of these sets
 	b.retireObjects()    // recorded objects that the layout does not have
-	return &Plan{
-		LoadBalancer: in.LoadBalancer, Listeners: b.listeners, Gateways: b.gateways, Routes: b.routes, Layout: b.layout,
-		Version: versionOf(b.layout), Sets: b.sets,
-		Record: b.after, Lost: b.findLost(), Services: b.services, Pools: b.pools,
-	}
+	b.Version, b.Lost = versionOf(b.Layout), b.findLost()
+	return b.Plan
 }
 
 func versionOf(w *lblayout.Wanted) string {
@@ -143,7 +130,7 @@ func (b *planBuilder) freezeListeners(r *Resolution) {
 		if !r.isFrozen(name) {
 			continue
 		}
-		b.after.Gateways = append(b.after.Gateways, name)
+		b.Plan.Record.Gateways = append(b.Plan.Record.Gateways, name)
 		for i := range b.before.Objects {
 			if o := &b.before.Objects[i]; o.Kind == lbrecord.Listener && o.Owner == name {
 				b.frozenListeners[o.Name] = true
@@ -166,13 +153,13 @@ func (b *planBuilder) computeRouting() {
 		Names: b.before.NamesByKey(lbrecord.RoutingPolicy), Fallback: b.planner.fallback,
 	}
 	maps.Copy(b.input.Names, b.before.NamesByKey(lbrecord.BackendSet))
-	for _, r := range b.routes {
+	for _, r := range b.Routes {
 		if b.Document != nil {
 			b.input.Limits.Namespaces[r.Namespace] = b.Document.RouteLimits(r.Namespace, b.limits)
 		}
 	}
 	b.input.Foreign = b.foreignSets()
-	for _, l := range b.listeners {
+	for _, l := range b.Listeners {
 		if !l.isValid() {
 			continue
 		}
@@ -192,14 +179,14 @@ func (b *planBuilder) computeRouting() {
 // foreignSets returns the backend sets that do not belong to Gateways: live ones that the record does not list, and those of bindings.
 func (b *planBuilder) foreignSets() []string {
 	var foreign []string
-	for name := range b.live.Sets {
+	for name := range b.Live.Sets {
 		if !b.before.HasObject(lbrecord.BackendSet, name) && !b.Recovering {
 			foreign = append(foreign, name)
 		}
 	}
 	for _, binding := range b.Bindings {
 		// A binding without a set cannot keep a name, which is not secret, from a route.
-		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.LoadBalancer &&
+		if name := binding.Spec.BackendSetName; binding.Status.HeldSince != nil && binding.Spec.LoadBalancerID == b.Input.LoadBalancer &&
 			!slices.Contains(foreign, name) && !b.before.HasObject(lbrecord.BackendSet, name) {
 			foreign = append(foreign, name)
 		}
@@ -211,14 +198,14 @@ func (b *planBuilder) foreignSets() []string {
 // usedByFrozen reports whether a frozen listener needs an object that no plan has.
 func (b *planBuilder) usedByFrozen(kind lbrecord.Kind, name string) bool {
 	for listener := range b.frozenListeners {
-		l, found := b.live.Listeners[listener]
+		l, found := b.Live.Listeners[listener]
 		if !found {
 			continue
 		}
 		switch kind {
 		case lbrecord.BackendSet:
-			if l.DefaultSet == name && name != "" && len(b.gateways) == 0 ||
-				slices.ContainsFunc(b.live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
+			if l.DefaultSet == name && name != "" && len(b.Gateways) == 0 ||
+				slices.ContainsFunc(b.Live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
 				return true
 			}
 		case lbrecord.RoutingPolicy:
@@ -232,13 +219,13 @@ func (b *planBuilder) usedByFrozen(kind lbrecord.Kind, name string) bool {
 
 // recordObject wants an object, and records it.
 func (b *planBuilder) recordObject(kind lbrecord.Kind, key, name string) lblayout.Ref {
-	b.after.PutObject(lbrecord.Object{Kind: kind, Key: key, Name: name})
+	b.Plan.Record.PutObject(lbrecord.Object{Kind: kind, Key: key, Name: name})
 	return lblayout.Ref{Kind: kind, Name: name}
 }
 
 // buildLayout computes the layout.
 func (b *planBuilder) buildLayout() {
-	w := b.layout
+	w := b.Layout
 	w.MaxSets, w.MaxListeners = b.limits.BackendSets, b.limits.Listeners
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
@@ -253,17 +240,17 @@ func (b *planBuilder) buildLayout() {
 	for i, l := range b.valid {
 		b.addListener(l, &b.desired.Policies[i])
 	}
-	for _, g := range b.gateways {
-		if name := g.gatewayName().String(); !slices.Contains(b.after.Gateways, name) {
-			b.after.Gateways = append(b.after.Gateways, name)
+	for _, g := range b.Gateways {
+		if name := g.gatewayName().String(); !slices.Contains(b.Plan.Record.Gateways, name) {
+			b.Plan.Record.Gateways = append(b.Plan.Record.Gateways, name)
 		}
 	}
-	slices.Sort(b.after.Gateways)
+	slices.Sort(b.Plan.Record.Gateways)
 }
 
 // addListener adds a listener with everything that it refers to.
 func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
-	w, owner := b.layout, l.gateway.gatewayName().String()
+	w, owner := b.Layout, l.gateway.gatewayName().String()
 	if l.tls != nil && l.tls.KeepCertificate && b.before.FindByKey(lbrecord.Listener, l.key) == nil {
 		return // it was never programmed
 	}
@@ -297,7 +284,7 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 		listener.RuleSets = []string{name}
 		w.RuleSets = append(w.RuleSets, lblayout.RuleSet{Name: name, Redirect: p.Redirect})
 	}
-	b.after.PutObject(lbrecord.Object{Kind: lbrecord.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
+	b.Plan.Record.PutObject(lbrecord.Object{Kind: lbrecord.Listener, Key: l.key, Name: l.name, Owner: owner, Namespaces: p.Namespaces})
 	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.Listener, Name: l.name},
 		lblayout.Ref{Kind: lbrecord.BackendSet, Name: listener.DefaultSet})
 	w.Listeners = append(w.Listeners, listener)
@@ -306,13 +293,13 @@ func (b *planBuilder) addListener(l *Listener, p *routing.Policy) {
 // findLost returns the wanted objects that the load balancer has and the record does not.
 func (b *planBuilder) findLost() []lblayout.Ref {
 	var lost []lblayout.Ref
-	if empty := (lblayout.Ref{Kind: lbrecord.BackendSet, Name: routing.EmptySet}); b.Record == nil && b.live.HasObject(empty) {
+	if empty := (lblayout.Ref{Kind: lbrecord.BackendSet, Name: routing.EmptySet}); b.Input.Record == nil && b.Live.HasObject(empty) {
 		lost = append(lost, empty)
 	}
-	for i := range b.after.Objects {
-		o := &b.after.Objects[i]
+	for i := range b.Plan.Record.Objects {
+		o := &b.Plan.Record.Objects[i]
 		ref := lblayout.Ref{Kind: o.Kind, Name: o.Name}
-		if !b.before.HasObject(o.Kind, o.Name) && b.live.HasObject(ref) && !b.isLeft(ref) {
+		if !b.before.HasObject(o.Kind, o.Name) && b.Live.HasObject(ref) && !b.isLeft(ref) {
 			lost = append(lost, ref)
 		}
 	}

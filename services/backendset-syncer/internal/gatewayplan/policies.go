@@ -17,7 +17,7 @@ import (
 func (b *planBuilder) namePolicies() {
 	names, taken := b.input.Names, map[string]bool{}
 	for name := range b.frozenListeners {
-		taken[b.live.Listeners[name].Policy] = true
+		taken[b.Live.Listeners[name].Policy] = true
 	}
 	var others []*Listener
 	for _, l := range b.valid {
@@ -45,7 +45,7 @@ func (b *planBuilder) policyOf(l *Listener) string {
 	if o == nil {
 		return ""
 	}
-	if policy := b.live.Listeners[o.Name].Policy; b.before.HasObject(lbrecord.RoutingPolicy, policy) {
+	if policy := b.Live.Listeners[o.Name].Policy; b.before.HasObject(lbrecord.RoutingPolicy, policy) {
 		return policy
 	}
 	return ""
@@ -64,9 +64,9 @@ func (b *planBuilder) addPolicy(l *Listener, p *routing.Policy) string {
 	if o := b.before.FindByName(lbrecord.RoutingPolicy, p.Name); o != nil {
 		own.Adopted = o.AdoptedRules
 	}
-	b.after.PutObject(lbrecord.Object{Kind: lbrecord.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
+	b.Plan.Record.PutObject(lbrecord.Object{Kind: lbrecord.RoutingPolicy, Key: p.Key, Name: p.Name, AdoptedRules: own.Adopted})
 	l.needs = append(l.needs, lblayout.Ref{Kind: lbrecord.RoutingPolicy, Name: p.Name})
-	b.layout.Policies = append(b.layout.Policies, own)
+	b.Layout.Policies = append(b.Layout.Policies, own)
 	return p.Name
 }
 
@@ -83,7 +83,7 @@ func (b *planBuilder) foreignRules(policy string) []lblayout.Rule {
 	} else if !b.isLeft(lblayout.Ref{Kind: lbrecord.RoutingPolicy, Name: policy}) {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(b.live.Policies[policy].Rules), func(r lblayout.Rule) bool {
+	return slices.DeleteFunc(slices.Clone(b.Live.Policies[policy].Rules), func(r lblayout.Rule) bool {
 		return lblayout.IsOwnRule(r.Name) || slices.Contains(adopted, r.Name)
 	})
 }
@@ -91,20 +91,20 @@ func (b *planBuilder) foreignRules(policy string) []lblayout.Rule {
 // isLeft reports whether an object is a routing policy that an earlier listener with the name left to others: it has only their rules, and
 // no listener uses it. The listener takes it up again, with their rules.
 func (b *planBuilder) isLeft(ref lblayout.Ref) bool {
-	p, found := b.live.Policies[ref.Name]
-	return found && ref.Kind == lbrecord.RoutingPolicy && !b.before.HasObject(ref.Kind, ref.Name) && !b.live.Uses[ref] &&
+	p, found := b.Live.Policies[ref.Name]
+	return found && ref.Kind == lbrecord.RoutingPolicy && !b.before.HasObject(ref.Kind, ref.Name) && !b.Live.Uses[ref] &&
 		!slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
 // leavePolicy leaves a routing policy to the other clients that have rules in it: once no listener uses it, the program's rules are
 // removed, and then the policy is removed from the record.
 func (b *planBuilder) leavePolicy(o *lbrecord.Object) {
-	rules := b.live.Policies[o.Name].Rules
+	rules := b.Live.Policies[o.Name].Rules
 	switch {
-	case b.live.Uses[lblayout.Ref{Kind: o.Kind, Name: o.Name}]: // its listener is deleted first
+	case b.Live.Uses[lblayout.Ref{Kind: o.Kind, Name: o.Name}]: // its listener is deleted first
 	case len(rules) > len(b.foreignRules(o.Name)):
-		b.layout.Policies = append(b.layout.Policies, lblayout.Policy{Name: o.Name, Adopted: o.AdoptedRules})
+		b.Layout.Policies = append(b.Layout.Policies, lblayout.Policy{Name: o.Name, Adopted: o.AdoptedRules})
 	default:
-		b.after.RemoveObject(o.Kind, o.Name)
+		b.Plan.Record.RemoveObject(o.Kind, o.Name)
 	}
 }

@@ -21,7 +21,7 @@ func (b *planBuilder) retireObjects() {
 		switch {
 		case b.wantsObject(ref):
 		case slices.Contains(b.Gone, ref):
-			b.after.RemoveObject(o.Kind, o.Name)
+			b.Plan.Record.RemoveObject(o.Kind, o.Name)
 		case b.isFrozen(&o):
 			if o.Kind == lbrecord.BackendSet {
 				b.keepSet(&o)
@@ -31,14 +31,14 @@ func (b *planBuilder) retireObjects() {
 		case o.Kind == lbrecord.RoutingPolicy && len(b.foreignRules(o.Name)) > 0:
 			b.leavePolicy(&o)
 		default:
-			b.layout.Delete = append(b.layout.Delete, ref)
+			b.Layout.Delete = append(b.Layout.Delete, ref)
 		}
 	}
 	slices.SortFunc(draining, func(x, y lbrecord.Object) int {
 		return cmp.Or(x.Retired.Compare(y.Retired), strings.Compare(x.Name, y.Name))
 	})
 	for _, o := range draining {
-		b.layout.Retired = append(b.layout.Retired, o.Name)
+		b.Layout.Retired = append(b.Layout.Retired, o.Name)
 	}
 }
 
@@ -51,13 +51,13 @@ func (b *planBuilder) isFrozen(o *lbrecord.Object) bool {
 func (b *planBuilder) retireSet(o lbrecord.Object) lbrecord.Object {
 	ref := lblayout.Ref{Kind: o.Kind, Name: o.Name}
 	if o.Retired.IsZero() {
-		o.Retired = b.now.UTC().Truncate(time.Second)
-		b.after.PutObject(o)
+		o.Retired = b.Now.UTC().Truncate(time.Second)
+		b.Plan.Record.PutObject(o)
 	}
-	if b.live.Sets[o.Name] == 0 || len(b.gateways) == 0 {
-		b.layout.Delete = append(b.layout.Delete, ref)
+	if b.Live.Sets[o.Name] == 0 || len(b.Gateways) == 0 {
+		b.Layout.Delete = append(b.Layout.Delete, ref)
 	}
-	if b.live.Uses[ref] {
+	if b.Live.Uses[ref] {
 		b.keepSet(&o) // the policy that uses it changes first
 	} else {
 		b.drainSet(&o)
@@ -67,7 +67,7 @@ func (b *planBuilder) retireSet(o lbrecord.Object) lbrecord.Object {
 
 // wantsObject reports whether the plan has an object.
 func (b *planBuilder) wantsObject(ref lblayout.Ref) bool {
-	return b.layout.HasObject(ref) && (ref.Kind != lbrecord.BackendSet || b.sets[ref.Name] != nil)
+	return b.Layout.HasObject(ref) && (ref.Kind != lbrecord.BackendSet || b.Sets[ref.Name] != nil)
 }
 
 // keepSet keeps the endpoints of a set that something still uses.
@@ -76,14 +76,14 @@ func (b *planBuilder) keepSet(o *lbrecord.Object) {
 	if !ok {
 		return
 	}
-	b.sets[o.Name] = b.buildSet(o.Key, members, b.firstParameters())
+	b.Sets[o.Name] = b.buildSet(o.Key, members, b.firstParameters())
 }
 
 // drainSet drains the backends of a set that nothing uses any longer: requests in flight end.
 func (b *planBuilder) drainSet(o *lbrecord.Object) {
 	drain := b.firstParameters().drainTimes()
 	drain.Minimum = drain.Maximum
-	b.sets[o.Name] = &Set{
+	b.Sets[o.Name] = &Set{
 		Key: o.Key, Wanted: &actor.Wanted{Weight: 1, Drain: drain, Emptying: true, Retired: true, Limits: b.backendLimits()},
 	}
 }

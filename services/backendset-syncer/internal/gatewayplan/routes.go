@@ -52,9 +52,9 @@ func (r *Route) attachedListeners() []*Listener {
 
 // attachRoutes attaches routes to listeners.
 func (b *planBuilder) attachRoutes() {
-	gateways := map[string]*ResolvedGateway{}
-	for _, g := range b.gateways {
-		gateways[g.Namespace+"/"+g.Name] = g
+	gateways := map[cache.ObjectName]*ResolvedGateway{}
+	for _, g := range b.Gateways {
+		gateways[cache.MetaObjectToName(g)] = g
 	}
 	for _, r := range informers.ListAll[gatewayv1.HTTPRoute](b.planner.caches.Routes) {
 		route := &Route{HTTPRoute: r, sets: map[string]bool{}}
@@ -70,8 +70,8 @@ func (b *planBuilder) attachRoutes() {
 			b.addRoute(route)
 		}
 	}
-	slices.SortFunc(b.routes, ownership.CompareAge)
-	for _, r := range b.routes {
+	slices.SortFunc(b.Routes, ownership.CompareAge)
+	for _, r := range b.Routes {
 		for _, l := range r.attachedListeners() {
 			l.routes = append(l.routes, r.route)
 			l.attached++
@@ -79,12 +79,12 @@ func (b *planBuilder) attachRoutes() {
 	}
 }
 
-// ParentName returns the Gateway that a parentRef refers to, as namespace/name; empty if it refers to another kind.
-func ParentName(ref *gatewayv1.ParentReference, namespace string) string {
+// ParentName returns the Gateway that a parentRef refers to; the zero value if it refers to another kind.
+func ParentName(ref *gatewayv1.ParentReference, namespace string) cache.ObjectName {
 	if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
-		return ""
+		return cache.ObjectName{}
 	}
-	return string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))) + "/" + string(ref.Name)
+	return cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name)}
 }
 
 // newParent decides which listeners take a route.
@@ -92,7 +92,7 @@ func (b *planBuilder) newParent(r *Route, ref *gatewayv1.ParentReference, g *Res
 	p := &Parent{ref: *ref, gateway: g}
 	p.problem = plan.NewProblem(gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no such listener")
 	closest := 0
-	for _, l := range b.listeners {
+	for _, l := range b.Listeners {
 		if l.gateway != g || !gatewayapi.References(ref, r.Namespace, g.Gateway, l.Listener) {
 			continue
 		}
@@ -159,7 +159,7 @@ func (b *planBuilder) addRoute(r *Route) {
 		r.route.Members = append(r.route.Members, members)
 		r.claims = append(r.claims, claimsOf(r.HTTPRoute, &r.Spec.Rules[i], listeners))
 	}
-	b.routes = append(b.routes, r)
+	b.Routes = append(b.Routes, r)
 }
 
 // acceptRoutes notes the acceptance of all routes by their parents, and the backend sets of their rules.
@@ -172,7 +172,7 @@ func (b *planBuilder) acceptRoutes() {
 	for _, p := range b.desired.Problems {
 		problems[p.Route] = append(problems[p.Route], p)
 	}
-	for _, r := range b.routes {
+	for _, r := range b.Routes {
 		own := problems[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
 		for _, p := range r.parents {
 			var listeners []*routing.Listener

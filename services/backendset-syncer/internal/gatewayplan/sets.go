@@ -16,20 +16,20 @@ func (b *planBuilder) buildSets() {
 	counts := map[routing.Backend]int{}
 	for i := range b.desired.Sets {
 		s := &b.desired.Sets[i]
-		b.sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
+		b.Sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
 			f, _ := b.memberEndpoints(&m, s.Members)
 			counts[m.Backend] = len(activeOf(f.endpoints))
 		}
 	}
 	others := 0
-	for name, n := range b.live.Sets {
-		if b.sets[name] == nil {
+	for name, n := range b.Live.Sets {
+		if b.Sets[name] == nil {
 			others += n
 		}
 	}
 	for name, problem := range b.desired.CheckBackends(counts, b.limits.Backends, others) {
-		b.sets[name].Problem = problem
+		b.Sets[name].Problem = problem
 	}
 }
 
@@ -43,7 +43,7 @@ func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
 		}
 		return parameters
 	}
-	for _, g := range b.gateways {
+	for _, g := range b.Gateways {
 		for i := range b.desired.Policies {
 			p := &b.desired.Policies[i]
 			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return r.Set == s.Name }) {
@@ -57,10 +57,10 @@ func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
 
 // firstParameters returns the parameters of the oldest Gateway: those of sets that no route uses.
 func (b *planBuilder) firstParameters() *Parameters {
-	if len(b.gateways) == 0 {
+	if len(b.Gateways) == 0 {
 		return &Parameters{}
 	}
-	own := b.gateways[0].Parameters
+	own := b.Gateways[0].Parameters
 	return &own
 }
 

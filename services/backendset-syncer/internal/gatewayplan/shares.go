@@ -71,7 +71,7 @@ func (b *planBuilder) resolveMembers(route *gatewayv1.HTTPRoute, rule *gatewayv1
 // answersShares reports whether the responder can be a backend beside others.
 func (b *planBuilder) answersShares() bool {
 	return b.planner.fallback != nil &&
-		!slices.ContainsFunc(b.gateways, func(g *ResolvedGateway) bool { return g.Parameters.Health.Protocol == plan.HealthHTTP })
+		!slices.ContainsFunc(b.Gateways, func(g *ResolvedGateway) bool { return g.Parameters.Health.Protocol == plan.HealthHTTP })
 }
 
 // withShares returns the members of a rule with those of its invalid backendRefs.

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/logging"
@@ -36,10 +35,12 @@ func (r *Reconciler) releaseFinalizers( //nolint:revive // current is part of th
 	}
 	own := map[cache.ObjectName]bool{}
 	for _, g := range plan.Gateways {
-		own[cache.ObjectName{Namespace: g.Namespace, Name: g.Name}] = true
+		own[cache.MetaObjectToName(g)] = true
 	}
-	return r.releaseRoutes(ctx, func(parents []cache.ObjectName) bool {
-		return slices.ContainsFunc(parents, func(p cache.ObjectName) bool { return own[p] })
+	return r.releaseRoutes(ctx, func(route *gatewayv1.HTTPRoute) bool {
+		return slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
+			return own[gatewayplan.ParentName(&ref, route.Namespace)]
+		})
 	})
 }
 
@@ -48,17 +49,17 @@ func (r *Reconciler) releaseOrphans(ctx context.Context) error {
 	if !r.p.OKE {
 		return nil
 	}
-	return r.releaseRoutes(ctx, func(parents []cache.ObjectName) bool {
-		return !slices.ContainsFunc(parents, func(p cache.ObjectName) bool {
-			return informers.FindObject[gatewayv1.Gateway](r.p.Caches.Gateways, p) != nil
+	return r.releaseRoutes(ctx, func(route *gatewayv1.HTTPRoute) bool {
+		return !slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
+			return informers.FindObject[gatewayv1.Gateway](r.p.Caches.Gateways, gatewayplan.ParentName(&ref, route.Namespace)) != nil
 		})
 	})
 }
 
-func (r *Reconciler) releaseRoutes(ctx context.Context, may func(parents []cache.ObjectName) bool) error {
+func (r *Reconciler) releaseRoutes(ctx context.Context, may func(*gatewayv1.HTTPRoute) bool) error {
 	var errs []error
 	for _, route := range informers.ListAll[gatewayv1.HTTPRoute](r.p.Caches.Routes) {
-		if route.DeletionTimestamp == nil || !slices.Contains(route.Finalizers, okeFinalizer) || !may(gatewaysOf(route)) {
+		if route.DeletionTimestamp == nil || !slices.Contains(route.Finalizers, okeFinalizer) || !may(route) {
 			continue
 		}
 		if err := r.p.Writer.RemoveFinalizer(ctx, route, okeFinalizer); err != nil {
@@ -68,16 +69,4 @@ func (r *Reconciler) releaseRoutes(ctx context.Context, may func(parents []cache
 		logging.FromContext(ctx).Info("Removed finalizer of oke-gateway-api", zap.String("route", route.Namespace+"/"+route.Name))
 	}
 	return errors.Join(errs...)
-}
-
-// gatewaysOf returns the Gateways that a route refers to.
-func gatewaysOf(route *gatewayv1.HTTPRoute) []cache.ObjectName {
-	var names []cache.ObjectName
-	for _, ref := range route.Spec.ParentRefs {
-		if ptr.Deref(ref.Kind, "Gateway") == "Gateway" {
-			names = append(names,
-				cache.ObjectName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(ref.Name)})
-		}
-	}
-	return names
 }

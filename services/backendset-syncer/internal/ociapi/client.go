@@ -173,32 +173,38 @@ func (l limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // answer is a response of the SDK.
 type answer interface{ HTTPResponse() *http.Response }
 
+// call is one operation.
+type call struct {
+	operation string
+	priority  Priority
+}
+
 // callAPI sends one request when the limiter permits it, and classifies its error.
-func callAPI[A answer](
-	ctx context.Context, c *Client, p Priority, operation string, send func(context.Context, *sdkClient) (A, error),
+func callAPI[R any, A answer](
+	ctx context.Context, c *Client, o call, send func(sdkClient, context.Context, R) (A, error), request R,
 ) (A, error) {
 	var none A
 	client, err := c.connectSDK(ctx)
 	if err != nil {
-		return none, &Error{Class: Unauthenticated, Operation: operation, Message: err.Error()}
+		return none, &Error{Class: Unauthenticated, Operation: o.operation, Message: err.Error()}
 	}
-	if err := c.limiter.admitRequest(ctx, p, operation); err != nil {
+	if err := c.limiter.admitRequest(ctx, o.priority, o.operation); err != nil {
 		return none, err
 	}
-	if p == Low {
+	if o.priority == Low {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, statusTimeout)
 		defer cancel()
 	}
 	begun := c.p.Clock.Now()
-	got, err := send(context.WithValue(context.WithoutCancel(ctx), contextKey{}, ctx), client)
+	got, err := send(*client, context.WithValue(context.WithoutCancel(ctx), contextKey{}, ctx), request)
 	var failed *Error
 	code := "OK"
 	if err != nil {
-		failed = classifyError(operation, got.HTTPResponse(), err, c.p.Clock.Now()) //nolint:bodyclose // the SDK closed it
+		failed = classifyError(o.operation, got.HTTPResponse(), err, c.p.Clock.Now()) //nolint:bodyclose // the SDK closed it
 		code = failed.codeLabel()
 	}
-	c.p.Observer.ObserveRequest(operation, code, c.p.Clock.Since(begun))
+	c.p.Observer.ObserveRequest(o.operation, code, c.p.Clock.Since(begun))
 	c.limiter.adjustRate(failed)
 	if failed != nil {
 		return none, failed

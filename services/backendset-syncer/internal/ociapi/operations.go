@@ -72,7 +72,7 @@ func (r receipt) HTTPResponse() *http.Response { return r.Response }
 // SendWrite sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
 func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string, error) {
 	operation := w.Operation()
-	got, err := callAPI(ctx, c, High, operation, func(ctx context.Context, client *sdkClient) (receipt, error) {
+	send := func(client sdkClient, ctx context.Context, w *Write) (receipt, error) { //nolint:revive // as methods of the SDK
 		request, err := w.newRequest(token)
 		if err != nil {
 			return receipt{}, err
@@ -81,7 +81,8 @@ func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string,
 			ctx, &request, "loadBalancer", operation)
 		common.CloseBodyIfValid(response)
 		return receipt{response}, err
-	})
+	}
+	got, err := callAPI(ctx, c, call{operation, High}, send, w)
 	if err != nil {
 		return "", err
 	}

@@ -97,10 +97,8 @@ func durationOf(p *int) time.Duration { return time.Duration(valueOf(p)) * time.
 
 // ReadLoadBalancer reads a load balancer with everything in it.
 func (c *Client) ReadLoadBalancer(ctx context.Context, p Priority, id string) (*LoadBalancer, error) {
-	r, err := callAPI(ctx, c, p, "GetLoadBalancer",
-		func(ctx context.Context, client *sdkClient) (loadbalancer.GetLoadBalancerResponse, error) {
-			return client.GetLoadBalancer(ctx, loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: noRetries()})
-		})
+	r, err := callAPI(ctx, c, call{"GetLoadBalancer", p}, sdkClient.GetLoadBalancer,
+		loadbalancer.GetLoadBalancerRequest{LoadBalancerId: &id, RequestMetadata: noRetries()})
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +144,8 @@ func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
 
 // ReadWorkRequest reads a work request.
 func (c *Client) ReadWorkRequest(ctx context.Context, id string) (WorkRequest, error) {
-	r, err := callAPI(ctx, c, High, "GetWorkRequest",
-		func(ctx context.Context, client *sdkClient) (loadbalancer.GetWorkRequestResponse, error) {
-			return client.GetWorkRequest(ctx, loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: noRetries()})
-		})
+	r, err := callAPI(ctx, c, call{"GetWorkRequest", High}, sdkClient.GetWorkRequest,
+		loadbalancer.GetWorkRequestRequest{WorkRequestId: &id, RequestMetadata: noRetries()})
 	if err != nil {
 		return WorkRequest{}, err
 	}
@@ -162,11 +158,9 @@ func (c *Client) ListInFlight(ctx context.Context, id string) ([]WorkRequest, er
 	var inFlight []WorkRequest
 	var page *string
 	for range maxPages {
-		r, err := callAPI(ctx, c, High, "ListWorkRequests",
-			func(ctx context.Context, client *sdkClient) (loadbalancer.ListWorkRequestsResponse, error) {
-				return client.ListWorkRequests(ctx, loadbalancer.ListWorkRequestsRequest{
-					LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: noRetries(),
-				})
+		r, err := callAPI(ctx, c, call{"ListWorkRequests", High}, sdkClient.ListWorkRequests,
+			loadbalancer.ListWorkRequestsRequest{
+				LoadBalancerId: &id, Limit: common.Int64(pageSize), Page: page, RequestMetadata: noRetries(),
 			})
 		if err != nil {
 			return nil, err
@@ -200,11 +194,8 @@ type Health struct {
 
 // ReadHealth reads the health of a backend set.
 func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error) {
-	r, err := callAPI(ctx, c, Low, "GetBackendSetHealth",
-		func(ctx context.Context, client *sdkClient) (loadbalancer.GetBackendSetHealthResponse, error) {
-			return client.GetBackendSetHealth(ctx,
-				loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: noRetries()})
-		})
+	r, err := callAPI(ctx, c, call{"GetBackendSetHealth", Low}, sdkClient.GetBackendSetHealth,
+		loadbalancer.GetBackendSetHealthRequest{LoadBalancerId: &id, BackendSetName: &set, RequestMetadata: noRetries()})
 	if err != nil {
 		return nil, err
 	}
@@ -213,12 +204,9 @@ func (c *Client) ReadHealth(ctx context.Context, id, set string) (*Health, error
 
 // ReadCheckResult reads the result of the last health check of a backend, such as CONNECT_FAILED.
 func (c *Client) ReadCheckResult(ctx context.Context, id, set, backend string) (string, error) {
-	r, err := callAPI(ctx, c, Low, "GetBackendHealth",
-		func(ctx context.Context, client *sdkClient) (loadbalancer.GetBackendHealthResponse, error) {
-			return client.GetBackendHealth(ctx,
-				loadbalancer.GetBackendHealthRequest{
-					LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries(),
-				})
+	r, err := callAPI(ctx, c, call{"GetBackendHealth", Low}, sdkClient.GetBackendHealth,
+		loadbalancer.GetBackendHealthRequest{
+			LoadBalancerId: &id, BackendSetName: &set, BackendName: &backend, RequestMetadata: noRetries(),
 		})
 	if err != nil {
 		return "", err
