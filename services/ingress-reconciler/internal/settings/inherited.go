@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // Inherited is the configuration in OME's ConfigMap.
@@ -56,33 +58,17 @@ func (in *Inherited) mergeInherited(values Values, namespace string) (httpRoute,
 	return httpRoute, values.mergeOver(base)
 }
 
-// hosting is the part of Settings that OME's configuration sets for HTTPRoutes only.
-type hosting struct {
-	domain           string
-	subdomain        bool
-	sharedHostPrefix string
-	timeout          time.Duration
-}
-
-func (v *Values) hostingSettings() hosting {
-	h := hosting{
-		domain: valueOf(v.IngressDomain), subdomain: v.PerISVCSubdomain == nil || *v.PerISVCSubdomain,
-		sharedHostPrefix: defaultSharedHostPrefix, timeout: time.Duration(valueOf(v.DefaultRouteTimeoutSeconds)) * time.Second,
-	}
-	if v.SharedHostPrefix != nil {
-		h.sharedHostPrefix = *v.SharedHostPrefix
-	}
-	return h
-}
-
-func (s *Settings) setHosting(h hosting) {
-	s.Domain, s.Subdomain, s.SharedHostPrefix, s.Timeout = h.domain, h.subdomain, h.sharedHostPrefix, h.timeout
+// setHosting sets the fields that OME's configuration sets for HTTPRoutes only.
+func (s *Settings) setHosting(v *Values) {
+	s.Domain, s.Subdomain = valueOf(v.IngressDomain), ptr.Deref(v.PerISVCSubdomain, true)
+	s.SharedHostPrefix = ptr.Deref(v.SharedHostPrefix, defaultSharedHostPrefix)
+	s.Timeout = time.Duration(valueOf(v.DefaultRouteTimeoutSeconds)) * time.Second
 }
 
 // ForStrategy returns the settings for one kind of objects. ResolveSettings returns the settings for HTTPRoutes.
 func (s Settings) ForStrategy(strategy Strategy) Settings {
 	if strategy != HTTPRoute && s.other != nil {
-		s.setHosting(*s.other)
+		s.setHosting(s.other)
 	}
 	return s
 }

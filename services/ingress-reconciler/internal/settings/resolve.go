@@ -91,7 +91,7 @@ type Settings struct {
 	Ignored             []string          // annotations of OME that have another effect than their documentation says, and the remedy
 	CopyProblem         string            // the reason why nothing is copied; empty: no problem
 
-	other *hosting // for kinds other than HTTPRoutes, if different: see ForStrategy
+	other *Values // for kinds other than HTTPRoutes, if OME has a configuration: see ForStrategy
 }
 
 // FromTenant names the settings that a tenant chose: by an annotation of the service that no override replaces, or by labels and
@@ -138,8 +138,8 @@ func (c *Config) ResolveSettings(s *isvc.Service) (Settings, error) {
 	scheme := merged.URLScheme // before inheritance
 	merged, other := c.Inherited.mergeInherited(merged, s.Namespace)
 	out.SchemeSet = valueOf(scheme) != "" || valueOf(merged.URLScheme) == "https" // OME's chart always sets http
-	if h := other.hostingSettings(); h != merged.hostingSettings() {
-		out.other = &h
+	if c.Inherited != nil {
+		out.other = &other
 	}
 	if gatewayAPI == nil {
 		gatewayAPI = merged.EnableGatewayAPI
@@ -271,7 +271,7 @@ func (s *Settings) setValues(v *Values) error {
 	if v.validate(&check); check.AllProblems() != nil {
 		return check.AllProblems()
 	}
-	s.setHosting(v.hostingSettings())
+	s.setHosting(v)
 	s.Strategy, s.URLScheme = cmp.Or(v.Strategy, Auto), cmp.Or(valueOf(v.URLScheme), defaultURLScheme)
 	s.URLPort = int32(valueOf(v.URLPort)) // validated
 	s.AdditionalDomains = valueOf(v.AdditionalIngressDomains)

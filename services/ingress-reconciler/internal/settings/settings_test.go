@@ -81,7 +81,7 @@ func TestResolveWithOMEDefaults(t *testing.T) {
 	got, err := resolve(t, "ingressDomain: example.com\nomeIngressGateway: gateways/public\n", shipped, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "chat.models.example.com", host(t, got))
-	got.Host, got.ModelName = nil, nil
+	got.Host, got.ModelName, got.other = nil, nil, nil
 	class := "istio"
 	assert.Equal(t, Settings{
 		Enabled: true, Strategy: Auto, GatewayAPI: true, Domain: "example.com", URLScheme: "http", Subdomain: true, SharedHostPrefix: "llm",
