@@ -124,16 +124,23 @@ func (a *Actors) StartTerm(ctx, lease context.Context) (wait func()) {
 
 // WantSet replaces what the owner of a set wants. It does nothing while this replica does not lead.
 func (a *Actors) WantSet(key Key, w *Wanted) {
+	a.tellActor(key.LoadBalancer, func(i *inbox) (changed bool) {
+		before := i.sets[key.Set]
+		if changed = before == nil || !before.isSameAs(w); changed {
+			i.sets[key.Set] = w
+		}
+		return changed
+	})
+}
+
+// tellActor changes the inbox of the actor of a load balancer, which it starts if necessary, and wakes it after a change. It does nothing
+// while this replica does not lead.
+func (a *Actors) tellActor(id string, change func(*inbox) (changed bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.term == nil {
 		return
 	}
-	a.ensureActor(key.LoadBalancer).wantSet(key.Set, w)
-}
-
-// ensureActor returns the actor of a load balancer, and starts one if necessary.
-func (a *Actors) ensureActor(id string) *actor {
 	lbActor := a.actors[id]
 	if lbActor == nil {
 		lbActor = newActor(&a.p, id)
@@ -141,27 +148,38 @@ func (a *Actors) ensureActor(id string) *actor {
 		current := a.term
 		current.group.Go(func() { lbActor.runLoop(current.work, current.lease) })
 	}
-	return lbActor
-}
-
-// endIfIdle ends an actor without a set and a layout.
-func (a *Actors) endIfIdle(id string, lbActor *actor, idle bool) { //nolint:revive // the flag is the result of the caller
-	if idle {
-		delete(a.actors, id)
-		close(lbActor.quit)
+	lbActor.mu.Lock()
+	defer lbActor.mu.Unlock()
+	if change(&lbActor.inbox) {
+		lbActor.wakeActor()
 	}
 }
 
 // DropSet forgets a set, and leaves it as it is.
 func (a *Actors) DropSet(key Key) {
+	a.dropFrom(key.LoadBalancer, func(i *inbox) {
+		delete(i.sets, key.Set)
+		delete(i.reports, key.Set)
+	})
+	a.p.Observer.ObserveReport(key, nil)
+}
+
+// dropFrom lets the actor of a load balancer forget something. It ends an actor without a set and a layout.
+func (a *Actors) dropFrom(id string, forget func(*inbox)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	lbActor := a.actors[key.LoadBalancer]
+	lbActor := a.actors[id]
 	if lbActor == nil {
 		return
 	}
-	a.endIfIdle(key.LoadBalancer, lbActor, lbActor.dropSet(key.Set))
-	a.p.Observer.ObserveReport(key, nil)
+	lbActor.mu.Lock()
+	defer lbActor.mu.Unlock()
+	forget(&lbActor.inbox)
+	lbActor.wakeActor()
+	if len(lbActor.inbox.sets) == 0 && lbActor.layout == nil {
+		delete(a.actors, id)
+		close(lbActor.quit)
+	}
 }
 
 // BackendSetReport returns the report of a set. It returns nil until the actor has planned with the newest Wanted.
@@ -196,15 +214,6 @@ type inbox struct {
 	addresses map[string]bool // of the backends that the load balancer had when it was read last
 }
 
-func (i *inbox) wantSet(set string, w *Wanted) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if before := i.sets[set]; before == nil || !before.isSameAs(w) {
-		i.sets[set] = w
-		i.wakeActor()
-	}
-}
-
 // isSameAs reports whether two desired states are equal, except for the event that led to them.
 func (w *Wanted) isSameAs(other *Wanted) bool {
 	return slices.Equal(w.Endpoints, other.Endpoints) && slices.Equal(w.Services, other.Services) && w.Claimed.Equal(other.Claimed) &&
@@ -219,16 +228,6 @@ func (w *Wanted) weightOf(address netip.AddrPort) int {
 		return own
 	}
 	return w.Weight
-}
-
-// dropSet reports whether nothing is left.
-func (i *inbox) dropSet(set string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.sets, set)
-	delete(i.reports, set)
-	i.wakeActor()
-	return len(i.sets) == 0 && i.layout == nil
 }
 
 func (i *inbox) watchAddresses(addresses map[string]bool) {

@@ -41,20 +41,18 @@ type LayoutReport struct {
 
 // WantLayout replaces the wanted layout of a load balancer. It does nothing while this replica does not lead.
 func (a *Actors) WantLayout(id string, w *WantedLayout) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.term != nil {
-		a.ensureActor(id).wantLayout(w)
-	}
+	a.tellActor(id, func(i *inbox) (changed bool) {
+		before := i.layout
+		if changed = before == nil || before.Version != w.Version || (before.Wanted == nil) != (w.Wanted == nil); changed {
+			i.layout = w
+		}
+		return changed
+	})
 }
 
 // DropLayout forgets the layout of a load balancer, and leaves it as it is.
 func (a *Actors) DropLayout(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if lbActor := a.actors[id]; lbActor != nil {
-		a.endIfIdle(id, lbActor, lbActor.dropLayout())
-	}
+	a.dropFrom(id, func(i *inbox) { i.layout, i.report = nil, nil })
 }
 
 // LayoutReport returns the report of a layout. It returns nil until the load balancer was read. current reports whether it is about the
@@ -67,23 +65,6 @@ func (a *Actors) LayoutReport(id string) (r *LayoutReport, current bool) {
 		return nil, false
 	}
 	return lbActor.layoutReport()
-}
-
-func (i *inbox) wantLayout(w *WantedLayout) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.layout == nil || i.layout.Version != w.Version || (i.layout.Wanted == nil) != (w.Wanted == nil) {
-		i.layout = w
-		i.wakeActor()
-	}
-}
-
-func (i *inbox) dropLayout() (idle bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.layout, i.report = nil, nil
-	i.wakeActor()
-	return len(i.sets) == 0
 }
 
 func (i *inbox) layoutReport() (r *LayoutReport, current bool) {

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
@@ -76,9 +77,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		// The API server.
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{
-				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Options: cfg.InformerOptions(),
-			})
+			return informers.New(kit.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery}, cfg.InformerOptions())
 		},
 		newConfiguration,
 

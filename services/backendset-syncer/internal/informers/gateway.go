@@ -65,46 +65,32 @@ type GatewayConfig struct {
 
 // addGatewayKinds adds the kinds of the Gateway API.
 func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
-	off := !o.Gateways
 	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
-	k.GatewayClasses = kit.Kind{
-		Resource: GatewayClasses, Name: "GatewayClass", Off: off, Transform: kit.Typed(func(c *gatewayv1.GatewayClass) {
-			c.ManagedFields = nil
-		}),
+	kindOf := func(resource schema.GroupVersionResource, name string, transform cache.TransformFunc) kit.Kind {
+		return kit.Kind{Resource: resource, Name: name, Off: !o.Gateways, Transform: transform}
 	}
-	k.Gateways = kit.Kind{
-		Resource: Gateways, Name: "Gateway", Off: off, Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }),
-	}
-	k.Routes = kit.Kind{
-		Resource: HTTPRoutes, Name: "HTTPRoute", Off: off,
-		Transform: kit.Typed(func(r *gatewayv1.HTTPRoute) { r.ManagedFields, r.Annotations = nil, nil }),
-	}
-	k.Grants = kit.Kind{
-		Resource: Grants, Name: "ReferenceGrant", Off: off, Indexers: inNamespace,
-		Transform: kit.Typed(func(g *gatewayv1beta1.ReferenceGrant) { g.ManagedFields, g.Annotations = nil, nil }),
-	}
-	k.Pools = kit.Kind{
-		Resource: Pools, Name: "InferencePool", Off: off, Transform: kit.Typed(func(p *Pool) { p.ManagedFields, p.Annotations = nil, nil }),
-	}
-	k.GatewayConfigs = kit.Kind{
-		Resource: GatewayConfigs, Name: "GatewayConfig", Off: off,
-		Transform: kit.Typed(func(c *GatewayConfig) { c.ManagedFields, c.Annotations = nil, nil }),
-	}
-	k.Namespaces = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Off: off, Transform: kit.Metadata(),
-	}
-	k.Secrets = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Off: off,
-		Fields: "type=" + string(corev1.SecretTypeTLS), Transform: kit.Typed(trimSecret),
-	}
-	k.ConfigMaps = kit.Kind{
-		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap", Off: off, Selector: lbrecord.Label,
-		Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations = nil, nil }),
-	}
+	k.GatewayClasses = kindOf(GatewayClasses, "GatewayClass", kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil }))
+	k.Gateways = kindOf(Gateways, "Gateway", kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }))
+	k.Routes = kindOf(HTTPRoutes, "HTTPRoute", kit.Typed[gatewayv1.HTTPRoute](trimMetadata))
+	k.Grants = kindOf(Grants, "ReferenceGrant", kit.Typed[gatewayv1beta1.ReferenceGrant](trimMetadata))
+	k.Grants.Indexers = inNamespace
+	k.Pools = kindOf(Pools, "InferencePool", kit.Typed[Pool](trimMetadata))
+	k.GatewayConfigs = kindOf(GatewayConfigs, "GatewayConfig", kit.Typed[GatewayConfig](trimMetadata))
+	k.Namespaces = kindOf(corev1.SchemeGroupVersion.WithResource("namespaces"), "Namespace", kit.Metadata())
+	k.Secrets = kindOf(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", kit.Typed(trimSecret))
+	k.Secrets.Fields = "type=" + string(corev1.SecretTypeTLS)
+	k.ConfigMaps = kindOf(corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", kit.Typed[corev1.ConfigMap](trimMetadata))
+	k.ConfigMaps.Selector = lbrecord.Label
 	if o.Gateways {
 		k.Pods.Transform = kit.Typed(trimPodOfGateways)
 		k.Pods.Indexers = inNamespace
 	}
+}
+
+// trimMetadata keeps everything but managed fields and annotations.
+func trimMetadata[T metav1.Object](o T) {
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
 }
 
 // trimSecret keeps a certificate with its key.

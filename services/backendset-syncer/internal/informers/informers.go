@@ -5,13 +5,10 @@ package informers
 import (
 	"net/netip"
 	"slices"
-	"time"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	netutils "k8s.io/utils/net"
 
@@ -66,20 +63,9 @@ type Informers struct {
 // Caches are the caches of all kinds.
 type Caches = PerKind[kit.Reader]
 
-// Params are the parts of Informers.
-type Params struct {
-	Log       *zap.Logger
-	Client    dynamic.Interface
-	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // of checks which kinds the API server serves
-
-	Options
-}
-
 // New returns informers. Run starts them.
-func New(p Params) *Informers {
-	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	k := AllKinds(p.Options)
+func New(p kit.Params, o Options) *Informers {
+	group, k := kit.NewGroup(p), AllKinds(o)
 	return &Informers{Group: group, PerKind: mapKinds(&k, group.Add)}
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/backendset-syncer/internal/bindings"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -98,9 +99,9 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	tb.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: s})
 	require.NoError(tb, err)
-	i = informers.New(informers.Params{
-		Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour, Options: informers.Options{Gates: true},
-	})
+	i = informers.New(kit.Params{
+		Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour,
+	}, informers.Options{Gates: true})
 	ignore := func(cache.ObjectName) {}
 	bindings.AddHandlers(i, bindings.New(bindings.Params{}), ignore)
 	readinessgate.AddHandlers(i, ignore)

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/ownership"
@@ -58,9 +59,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// Informers and ConfigMaps.
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{
-				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Writable: cfg.Sources.Kinds,
-			})
+			return informers.New(kit.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery}, cfg.Sources.Kinds)
 		},
 		newConfigMaps,
 

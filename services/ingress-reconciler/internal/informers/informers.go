@@ -3,16 +3,13 @@ package informers
 
 import (
 	"slices"
-	"time"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -155,19 +152,10 @@ type Informers struct {
 	Set[*kube.OptionalInformer]
 }
 
-// Params holds the dependencies of Informers.
-type Params struct {
-	Log       *zap.Logger
-	Client    dynamic.Interface
-	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // time between two checks of the kinds that the API server serves
-	Writable  []string      // resources that the reconciler may write; nil: all
-}
-
-// New returns informers. Run starts them.
-func New(p Params) *Informers {
-	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval})
-	return &Informers{Group: group, Set: mapSet(Kinds(p.Writable), group.Add)}
+// New returns informers. Run starts them. writable are the resources that the reconciler may write; nil: all.
+func New(p kit.Params, writable []string) *Informers {
+	group := kit.NewGroup(p)
+	return &Informers{Group: group, Set: mapSet(Kinds(writable), group.Add)}
 }
 
 // Caches returns the caches of the informers.
