@@ -19,7 +19,9 @@ import (
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
+	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
@@ -36,7 +38,7 @@ type adoptOptions struct {
 }
 
 func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
-	o := &adoptOptions{kube: newConnection(transport), sources: newSources(), dryRun: true}
+	o := &adoptOptions{kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources}, dryRun: true}
 	cmd := &cobra.Command{
 		Use:   "adopt [NAME...]",
 		Short: "Delete routes that OME left behind",
@@ -72,6 +74,7 @@ func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
 	return cmd
 }
 
+// runAdopt deletes left-overs of the selected services.
 func (o *adoptOptions) runAdopt(ctx context.Context, out, log io.Writer) error {
 	client, err := o.kube.newClient("adopt")
 	if err != nil {
@@ -82,7 +85,24 @@ func (o *adoptOptions) runAdopt(ctx context.Context, out, log io.Writer) error {
 		return err
 	}
 	w.Print(log)
-	return o.adoptServices(ctx, client, w, out, log)
+	p, err := o.sources.newPlanner(w, log)
+	if err != nil {
+		return err
+	}
+	leftOvers, err := listLeftOvers(ctx, client, log)
+	if err != nil {
+		return err
+	}
+	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
+	var errs []error
+	for _, name := range o.selectNames(w.Objects) {
+		errs = append(errs, a.adoptService(ctx, name, leftOvers))
+	}
+	err = errors.Join(errs...)
+	if a.found == 0 && err == nil {
+		fmt.Fprintln(out, "OME left nothing behind")
+	}
+	return err
 }
 
 // Policies of OME 1.3. They have no host. adopt deletes them after the routes.
@@ -109,27 +129,6 @@ type leftOver struct {
 
 func (l *leftOver) isPolicy() bool {
 	return l.resource == trafficPolicies || l.resource == destinationRules
-}
-
-// adoptServices deletes left-overs of the selected services.
-func (o *adoptOptions) adoptServices(ctx context.Context, client dynamic.Interface, w *dryrun.World, out, log io.Writer) error {
-	p, err := o.sources.newPlanner(w, log)
-	if err != nil {
-		return err
-	}
-	leftOvers, err := listLeftOvers(ctx, client, log)
-	if err != nil {
-		return err
-	}
-	a := &adopter{adoptOptions: o, planner: p, applier: apply.New(client, render.Manager), out: out}
-	var errs []error
-	for _, name := range o.selectNames(w.Objects) {
-		errs = append(errs, a.adoptService(ctx, name, leftOvers))
-	}
-	if a.found == 0 && errors.Join(errs...) == nil {
-		fmt.Fprintln(out, "OME left nothing behind")
-	}
-	return errors.Join(errs...)
 }
 
 // listLeftOvers returns the possible left-overs, by the UID of their controller.

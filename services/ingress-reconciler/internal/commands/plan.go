@@ -14,7 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/ownership"
+	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -37,7 +39,7 @@ type planOptions struct {
 }
 
 func newPlan(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
-	o := &planOptions{kube: newConnection(transport), sources: newSources(), assume: assumptions{services: true, port: 8080}}
+	o := &planOptions{kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources}, assume: assumptions{services: true, port: 8080}}
 	cmd := &cobra.Command{
 		Use:   "plan [NAME...] | plan --request METHOD URL",
 		Short: "Print the objects that would be written, or explain which backend answers a request",

@@ -14,13 +14,12 @@ import (
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
-	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
 // printPlans plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, it
 // returns an error if no plan has objects, unless a service is disabled on purpose.
 func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format string) error {
-	var objects []render.Object
+	var objects []*unstructured.Unstructured
 	var unreadable []error
 	differs, planned := false, false
 	for _, name := range names {
@@ -32,7 +31,9 @@ func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format str
 		}
 		p.printReasons(r)
 		differs = p.printDifferences(r) || differs
-		objects = append(objects, r.objects...)
+		for i := range r.objects {
+			objects = append(objects, r.objects[i].Object)
+		}
 		planned = planned || len(r.objects) > 0 || r.Disabled
 	}
 	if len(unreadable) == len(names) {
@@ -41,7 +42,11 @@ func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format str
 	if !planned && p.strict {
 		return fmt.Errorf("%w, for the reasons above", dryrun.ErrNothingPlanned)
 	}
-	if err := writeObjects(out, objects, format); err != nil {
+	write := dryrun.WriteYAML
+	if format == "json" {
+		write = dryrun.WriteList
+	}
+	if err := write(out, objects...); err != nil {
 		return err
 	}
 	if differs {
@@ -91,16 +96,4 @@ func (p *planner) printDifferences(r *result) bool {
 		fmt.Fprintf(p.log, "%s: %s %s %s\n", r.name, l.Object.GetKind(), l.Object.GetName(), outcome)
 	}
 	return differs
-}
-
-// writeObjects writes objects as YAML documents, or as a list in JSON.
-func writeObjects(out io.Writer, objects []render.Object, format string) error {
-	var unstructuredObjects []*unstructured.Unstructured
-	for i := range objects {
-		unstructuredObjects = append(unstructuredObjects, objects[i].Object)
-	}
-	if format == "json" {
-		return dryrun.WriteList(out, unstructuredObjects...)
-	}
-	return dryrun.WriteYAML(out, unstructuredObjects...)
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,11 +197,7 @@ var routeKinds = []schema.GroupVersionResource{render.HTTPRoutes, render.Ingress
 // routingObjects returns the objects that route requests.
 func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.Writer) ([]*unstructured.Unstructured, error) {
 	if len(o.files) > 0 {
-		w, err := o.readObjects(ctx, in, log)
-		if err != nil {
-			return nil, err
-		}
-		return o.plannedObjects(w, w.Objects, log)
+		return o.plannedObjects(ctx, in, nil, log)
 	}
 	client, err := o.kube.newClient("plan")
 	if err != nil {
@@ -220,19 +217,20 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 	if !o.request.planned {
 		return existing.Objects, nil
 	}
+	return o.plannedObjects(ctx, in, existing, log)
+}
+
+// plannedObjects replaces the objects of the program among existing objects with the planned objects. existing may be nil: the objects that
+// plans depend on.
+func (o *planOptions) plannedObjects(ctx context.Context, in io.Reader, existing *dryrun.World, log io.Writer,
+) ([]*unstructured.Unstructured, error) {
 	w, err := o.readObjects(ctx, in, log)
 	if err != nil {
 		return nil, err
 	}
-	return o.plannedObjects(w, existing.Objects, log)
-}
-
-// plannedObjects replaces the objects of the program in a list with the planned objects.
-func (o *planOptions) plannedObjects(w *dryrun.World, objects []*unstructured.Unstructured, log io.Writer,
-) ([]*unstructured.Unstructured, error) {
 	p, err := o.sources.newPlanner(w, log)
 	if err != nil {
 		return nil, err
 	}
-	return p.replaceObjects(objects), nil
+	return p.replaceObjects(cmp.Or(existing, w).Objects), nil
 }

@@ -22,8 +22,6 @@ type sources struct {
 	file string // instead of the ConfigMap
 }
 
-func newSources() sources { return sources{Sources: config.Default().Sources} }
-
 func (s *sources) addFlags(fs *pflag.FlagSet) {
 	s.AddFlags(fs)
 	fs.StringVar(&s.file, "config", "",

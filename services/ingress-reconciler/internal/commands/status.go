@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -31,7 +32,7 @@ type statusOptions struct {
 }
 
 func newStatus(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
-	o := &statusOptions{kube: newConnection(transport)}
+	o := &statusOptions{kube: connection{kube.DefaultOptions(), transport}}
 	cmd := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Print where services are exposed, as a table",

@@ -19,10 +19,6 @@ type connection struct {
 	transport http.RoundTripper // nil: that of the kubeconfig
 }
 
-func newConnection(transport http.RoundTripper) connection {
-	return connection{Options: kube.DefaultOptions(), transport: transport}
-}
-
 // newClient returns a client for a sub-command.
 func (c *connection) newClient(command string) (dynamic.Interface, error) {
 	cfg, err := c.RESTConfig("fairlead-ingress-reconciler-" + command)
