@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,12 +134,9 @@ func isUpstream(d *appsv1.Deployment) bool {
 		strings.Contains(d.Spec.Template.Labels["app.kubernetes.io/name"], upstreamName) {
 		return true
 	}
-	for i := range d.Spec.Template.Spec.Containers {
-		if strings.Contains(d.Spec.Template.Spec.Containers[i].Image, upstreamName) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return strings.Contains(c.Image, upstreamName)
+	})
 }
 
 // readReferences returns the objects that a list of references names. A reference without a namespace is one to the object's own.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
@@ -152,18 +155,11 @@ func (d *Decision) BuildWanted(b *v1alpha1.BackendSetBinding) *actor.Wanted {
 	return w
 }
 
-// defaultDrain is the default of the API: longer than any stream that a gateway permits.
-const defaultDrain = time.Hour
-
 func drainOf(b *v1alpha1.BackendSetBinding) plan.Drain {
-	d := plan.Drain{Maximum: defaultDrain}
-	if m := b.Spec.Drain.Maximum; m != nil {
-		d.Maximum = m.Duration
+	return plan.Drain{
+		Minimum: ptr.Deref(b.Spec.Drain.Minimum, metav1.Duration{}).Duration,
+		Maximum: ptr.Deref(b.Spec.Drain.Maximum, metav1.Duration{Duration: plan.DefaultDrain}).Duration,
 	}
-	if m := b.Spec.Drain.Minimum; m != nil {
-		d.Minimum = m.Duration
-	}
-	return d
 }
 
 func healthOf(b *v1alpha1.BackendSetBinding) *plan.HealthChecker {

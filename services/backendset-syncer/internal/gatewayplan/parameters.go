@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -139,19 +141,9 @@ func (p Parameters) withDefaults(class Parameters) Parameters {
 	return p
 }
 
-// defaultDrain is the default of BackendSetBindings: longer than any stream that a gateway permits.
-const defaultDrain = time.Hour
-
 // drainTimes returns the drain times.
 func (p *Parameters) drainTimes() plan.Drain {
-	d := plan.Drain{Maximum: defaultDrain}
-	if p.DrainMaximum != nil {
-		d.Maximum = *p.DrainMaximum
-	}
-	if p.DrainMinimum != nil {
-		d.Minimum = *p.DrainMinimum
-	}
-	return d
+	return plan.Drain{Minimum: ptr.Deref(p.DrainMinimum, 0), Maximum: ptr.Deref(p.DrainMaximum, plan.DefaultDrain)}
 }
 
 // Defaults of health checks: those of the service.

@@ -1,6 +1,7 @@
 package gatewayplan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,10 +29,7 @@ func (b *planBuilder) namePolicies() {
 		}
 	}
 	for _, l := range others {
-		name := names[l.policyKey()]
-		if name == "" {
-			name = routing.PolicyName(l.gateway.gatewayName(), string(l.Name))
-		}
+		name := cmp.Or(names[l.policyKey()], routing.PolicyName(l.gateway.gatewayName(), string(l.Name)))
 		for suffix := fmt.Sprintf("_%d", l.Port); taken[name]; suffix += "_" { // names of listeners have no underscore
 			name = routing.PolicyName(l.gateway.gatewayName(), string(l.Name)+suffix)
 		}

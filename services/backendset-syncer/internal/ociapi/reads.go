@@ -1,6 +1,7 @@
 package ociapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/common"
 	"github.com/oracle/oci-go-sdk/v65/loadbalancer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -87,10 +89,7 @@ func (l *LoadBalancer) BackendSet(name string) (*BackendSet, error) {
 
 func valueOf[T any](p *T) T {
 	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
+	return ptr.Deref(p, zero)
 }
 
 func durationOf(p *int) time.Duration { return time.Duration(valueOf(p)) * time.Millisecond }
@@ -135,9 +134,7 @@ func newWorkRequest(w *loadbalancer.WorkRequest) WorkRequest {
 		for _, e := range w.ErrorDetails {
 			request.Failed = cleanText(fmt.Sprintf("%s: %s", e.ErrorCode, valueOf(e.Message)))
 		}
-		if request.Failed == "" {
-			request.Failed = "the service gives no reason"
-		}
+		request.Failed = cmp.Or(request.Failed, "the service gives no reason")
 	}
 	return request
 }

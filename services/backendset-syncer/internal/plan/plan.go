@@ -77,6 +77,9 @@ type Drain struct {
 	Minimum, Maximum time.Duration
 }
 
+// DefaultDrain is the maximum without another one: longer than any stream that a gateway permits.
+const DefaultDrain = time.Hour
+
 // Input is everything that the backends of a set depend on.
 type Input struct {
 	Endpoints []Endpoint // each address once

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -176,13 +177,10 @@ func apiPort(s *corev1.Service) (Service, error) {
 			break
 		}
 	}
-	out := Service{
+	return Service{
 		Name: s.Name, Port: p.Port, PortName: p.Name, TargetPort: targetPort(&p), GRPC: isGRPC(&p), Scheme: s.Annotations[AnnotationScheme],
-	}
-	if p.AppProtocol != nil {
-		out.AppProtocol = *p.AppProtocol
-	}
-	return out, nil
+		AppProtocol: ptr.Deref(p.AppProtocol, ""),
+	}, nil
 }
 
 // auxiliary are words in names of ports that do not serve the API.
@@ -229,8 +227,5 @@ func hasPortName(name string) func(corev1.ServicePort) bool {
 func hasHTTPPrefix(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, "http-") }
 
 func speaksHTTP(p corev1.ServicePort) bool {
-	if p.AppProtocol == nil {
-		return false
-	}
-	return slices.Contains([]string{"http", "kubernetes.io/h2c", "h2c", "http2"}, strings.ToLower(*p.AppProtocol))
+	return slices.Contains([]string{"http", "kubernetes.io/h2c", "h2c", "http2"}, strings.ToLower(ptr.Deref(p.AppProtocol, "")))
 }

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,14 +50,9 @@ func SelectPods(services []*corev1.Service, owner *isvc.Service, r isvc.Role) (P
 		return Pods{}, fmt.Errorf("%s: %w", s.Name, ErrNoSelector)
 	}
 	labels := maps.Clone(s.Spec.Selector)
-	if labels[LabelComponent] == "" {
-		labels[LabelComponent] = string(r)
-	}
+	labels[LabelComponent] = cmp.Or(labels[LabelComponent], string(r))
 	if labels[LabelService] == "" {
-		value := s.Labels[LabelService]
-		if value == "" {
-			value = owner.Name
-		}
+		value := cmp.Or(s.Labels[LabelService], owner.Name)
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			return Pods{}, fmt.Errorf("%s: no pod can have label %s=%s: %s", s.Name, LabelService, value, problems[0])
 		}

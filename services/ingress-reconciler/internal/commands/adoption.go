@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
@@ -132,22 +133,16 @@ func (a *adoption) isNotWritten(s *isvc.Service) bool {
 
 // sharesPath reports whether two Ingresses have a host and path in common.
 func sharesPath(a, b *unstructured.Unstructured) bool {
-	paths := hostPaths(a)
-	for p := range hostPaths(b) {
-		if paths[p] {
-			return true
-		}
-	}
-	return false
+	return hostPaths(a).HasAny(hostPaths(b).UnsortedList()...)
 }
 
 // hostPaths returns the pairs of host and path of an Ingress.
-func hostPaths(u *unstructured.Unstructured) map[[2]string]bool {
-	paths := map[[2]string]bool{}
+func hostPaths(u *unstructured.Unstructured) sets.Set[[2]string] {
+	paths := sets.New[[2]string]()
 	render.EachIngressPath(u, func(host string, entry map[string]any) {
 		if entry != nil {
 			path, _ := entry["path"].(string)
-			paths[[2]string{host, cmp.Or(path, "/")}] = true
+			paths.Insert([2]string{host, cmp.Or(path, "/")})
 		}
 	})
 	return paths

@@ -23,9 +23,6 @@ type assumptions struct {
 	namespace  string // for services without a namespace
 }
 
-// readyTypes are the types of the conditions in which OME reports that components are ready.
-var readyTypes = map[isvc.Role]string{isvc.Router: "RouterReady", isvc.Engine: "EngineReady", isvc.Decoder: "DecoderReady"}
-
 // validate returns an error for invalid flags.
 func (a *assumptions) validate() error {
 	for _, c := range a.components {
@@ -83,7 +80,7 @@ func (a *assumptions) completeService(w *dryrun.World, u *unstructured.Unstructu
 		}
 		w.Objects = append(w.Objects, a.assumedService(u, r))
 		ready := "ready"
-		if !setReady(u, s, readyTypes[r]) {
+		if !setReady(u, s, isvc.ReadyTypes[r]) {
 			ready = "with the readiness that its status reports"
 		}
 		fmt.Fprintf(log, "%s: assumed Service %s port %d for the %s, %s\n", name, service, a.port, r, ready)

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,10 +139,7 @@ func (o *planOptions) readObjects(ctx context.Context, in io.Reader, log io.Writ
 	}
 	w.Print(log)
 	if len(o.files) > 0 {
-		o.assume.namespace = o.namespace
-		if o.namespace == "" {
-			o.assume.namespace = "default"
-		}
+		o.assume.namespace = cmp.Or(o.namespace, "default")
 		o.assume.completeWorld(w, log)
 	}
 	return w, nil

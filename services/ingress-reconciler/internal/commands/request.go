@@ -80,10 +80,7 @@ func parseURL(text string, r *semantics.Request) (int32, error) {
 	if defaultPort == 0 || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return 0, fmt.Errorf("URL %q is not of the form http://host/path or https://host/path", text)
 	}
-	r.Host, r.Path = u.Host, u.EscapedPath()
-	if r.Path == "" {
-		r.Path = "/"
-	}
+	r.Host, r.Path = u.Host, cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" {
 		r.Path += "?" + u.RawQuery
 	}

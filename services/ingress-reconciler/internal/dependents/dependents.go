@@ -2,6 +2,7 @@
 package dependents
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -75,9 +76,5 @@ func (x *Index) SetDependencies(service cache.ObjectName, objects []Object) {
 func (x *Index) DependentsOf(o Object) []cache.ObjectName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var names []cache.ObjectName
-	for name := range x.dependents[o] {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(x.dependents[o]))
 }

@@ -9,6 +9,7 @@
 package ingressclass
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -70,12 +71,7 @@ type Streaming struct {
 const noTimeout = 7 * 24 * time.Hour
 
 // timeoutOrMax returns the timeout to write for a controller that needs a number.
-func (s Streaming) timeoutOrMax() time.Duration {
-	if s.Timeout == 0 {
-		return noTimeout
-	}
-	return s.Timeout
-}
+func (s Streaming) timeoutOrMax() time.Duration { return cmp.Or(s.Timeout, noTimeout) }
 
 // Prefix is a path prefix that the backend must not see.
 type Prefix struct {

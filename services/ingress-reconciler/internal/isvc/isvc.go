@@ -5,6 +5,7 @@
 package isvc
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,9 @@ const (
 
 // Roles are all roles. Roles that can be the entry come first.
 var Roles = []Role{Router, Engine, Decoder}
+
+// ReadyTypes are the types of the conditions in which OME reports that components are ready.
+var ReadyTypes = map[Role]string{Router: "RouterReady", Engine: "EngineReady", Decoder: "DecoderReady"}
 
 // Mode is a deployment mode of OME: how OME runs the pods of a component.
 type Mode string
@@ -94,14 +98,8 @@ func (s *Service) ClusterLocal() bool {
 // instances of the component are ready and serving. The condition is False, for example, while one of three instances
 // serves and OME wants all three. Release 1.2 does not report instances.
 func (s *Service) IsReady(r Role) bool {
-	conditionType := map[Role]string{Router: "RouterReady", Engine: "EngineReady", Decoder: "DecoderReady"}[r]
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == conditionType {
-			status := s.Conditions[i].Status
-			return status == metav1.ConditionTrue || status == metav1.ConditionFalse && s.Serving[r]
-		}
-	}
-	return false
+	c := conditions.FindDuck(s.Conditions, ReadyTypes[r])
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse && s.Serving[r])
 }
 
 // ModeContext are facts from outside the InferenceService that affect the mode of a component.
@@ -124,10 +122,7 @@ func (s *Service) ComponentMode(r Role, in ModeContext) Mode {
 	if s.Mode == VirtualDeployment {
 		return VirtualDeployment
 	}
-	c := s.Components[r]
-	if c == nil {
-		c = &Component{}
-	}
+	c := cmp.Or(s.Components[r], &Component{})
 	if in.Knative && s.isServerless(c) && !(r == Engine && in.Decoder) {
 		return Serverless
 	}

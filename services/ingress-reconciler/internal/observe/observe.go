@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -315,10 +316,7 @@ func (o *Observer) parentGateway(set cache.ObjectName) cache.ObjectName {
 	parent := cache.ObjectName{Namespace: set.Namespace}
 	if s := getObject[*gatewayv1.ListenerSet](o.ListenerSets, set); s != nil {
 		ref := s.Spec.ParentRef
-		parent.Name = string(ref.Name)
-		if ref.Namespace != nil {
-			parent.Namespace = string(*ref.Namespace)
-		}
+		parent.Name, parent.Namespace = string(ref.Name), string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(set.Namespace)))
 	}
 	return parent
 }

@@ -9,6 +9,7 @@
 package render
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -262,10 +263,7 @@ func hashText(text string) string {
 
 // trimSlash returns a path in the form for APIs that match path elements: without a trailing slash.
 func trimSlash(path string) string {
-	if path == "/" {
-		return path
-	}
-	return strings.TrimSuffix(path, "/")
+	return cmp.Or(strings.TrimSuffix(path, "/"), "/")
 }
 
 // Headers that tell a backend which InferenceService a request was routed to. The names are OME's.

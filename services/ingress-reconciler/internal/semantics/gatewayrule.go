@@ -1,6 +1,7 @@
 package semantics
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -192,11 +193,7 @@ func (m *gatewayMatch) rewriteURL(f *gatewayv1.HTTPURLRewriteFilter, a *Answer) 
 // replacePrefix replaces the elements of a prefix. It ignores trailing slashes of prefix and replacement. The rest of the path keeps its
 // slashes, and the result is at least "/".
 func replacePrefix(path, prefix, replacement string) string {
-	path = strings.TrimSuffix(replacement, "/") + strings.TrimPrefix(path, strings.TrimSuffix(prefix, "/"))
-	if path == "" {
-		return "/"
-	}
-	return path
+	return cmp.Or(strings.TrimSuffix(replacement, "/")+strings.TrimPrefix(path, strings.TrimSuffix(prefix, "/")), "/")
 }
 
 // durations matches the durations of the Gateway API (GEP-2257), a subset of Go's.

@@ -1,6 +1,7 @@
 package semantics
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -104,9 +105,7 @@ func replacePathRegex(expression, replacement string, a *Answer) error {
 
 // setPath sets the path to the result of a Middleware. Traefik answers 400 if the path is not in normal form.
 func (a *Answer) setPath(path string) error {
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	if strings.ContainsAny(path, "%?#") {
 		return fmt.Errorf("path %q: %w", path, ErrNotModeled)
 	}

@@ -1,6 +1,7 @@
 package semantics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -127,10 +128,7 @@ func parseRequest(r *Request) (*request, error) {
 	}
 	p := &request{
 		entrance: r.Entrance, host: host, authority: r.Host, path: bare, query: query, rawQuery: rawQuery,
-		method: r.Method, header: make(map[string]string, len(r.Header)),
-	}
-	if p.method == "" {
-		p.method = "GET"
+		method: cmp.Or(r.Method, "GET"), header: make(map[string]string, len(r.Header)),
 	}
 	for name, value := range r.Header {
 		name = canonicalHeader(name)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/services/ingress-reconciler/internal/ingressclass"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 )
@@ -64,13 +66,7 @@ type Copied struct {
 
 // copyFrom selects the labels and annotations to copy. If they exceed a limit, it selects none and sets CopyProblem.
 func (s *Settings) copyFrom(service *isvc.Service, v *Values) {
-	labels, annotations := defaultCopyLabels, defaultCopyAnnotations
-	if v.CopyLabels != nil {
-		labels = *v.CopyLabels
-	}
-	if v.CopyAnnotations != nil {
-		annotations = *v.CopyAnnotations
-	}
+	labels, annotations := ptr.Deref(v.CopyLabels, defaultCopyLabels), ptr.Deref(v.CopyAnnotations, defaultCopyAnnotations)
 	c := Copied{Labels: selectKeys(service.Labels, labels), Annotations: selectKeys(service.Annotations, annotations)}
 	if s.Fallback != nil {
 		c.FallbackAnnotations = selectKeys(service.Annotations, s.Fallback.CopyAnnotations)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/pkg/strictyaml"
@@ -158,13 +159,11 @@ func (c *Config) ResolveSettings(s *isvc.Service) (Settings, error) {
 func (c *Config) mergeValues(s *isvc.Service, annotations *Values) (v Values, enabled bool) {
 	d := c.Document
 	v = annotations.mergeOver(d.Values.forNamespace(s.Namespace, d.NamespaceIngressGateways))
-	enabled = d.Enabled == nil || *d.Enabled
+	enabled = ptr.Deref(d.Enabled, true)
 	for i := range d.Overrides {
 		if o := &d.Overrides[i]; o.matchesService(s) {
 			v = o.mergeOver(v)
-			if o.Enabled != nil {
-				enabled = *o.Enabled
-			}
+			enabled = ptr.Deref(o.Enabled, enabled)
 		}
 	}
 	return v, enabled
@@ -359,9 +358,6 @@ func (s *Settings) setGateways(v *Values) error {
 
 // valueOf returns the value that a pointer points to, or the zero value if it is nil.
 func valueOf[T any](p *T) T {
-	if p == nil {
-		var none T
-		return none
-	}
-	return *p
+	var none T
+	return ptr.Deref(p, none)
 }

@@ -1,6 +1,9 @@
 package settings
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Keys in the ConfigMap of this program and in OME's ConfigMap.
 const (
@@ -41,8 +44,5 @@ func (s *Source) Current() (c Config, problem string) {
 	if !present && problemOME != "" {
 		c.Document = nil
 	}
-	if problem == "" {
-		problem = problemOME
-	}
-	return c, problem
+	return c, cmp.Or(problem, problemOME)
 }

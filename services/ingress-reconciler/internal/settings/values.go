@@ -18,6 +18,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Strategy is the kind of objects that expose a service.
@@ -164,14 +165,11 @@ type Document struct {
 	HoldSeconds *int64 `json:"holdSeconds,omitempty"`
 }
 
-const defaultHold = 5 * time.Minute
+const defaultHoldSeconds = 5 * 60
 
 // HoldDuration returns how long replaced objects are kept.
 func (d *Document) HoldDuration() time.Duration {
-	if d.HoldSeconds == nil {
-		return defaultHold
-	}
-	return time.Duration(*d.HoldSeconds) * time.Second
+	return time.Duration(ptr.Deref(d.HoldSeconds, defaultHoldSeconds)) * time.Second
 }
 
 // normalize replaces alternative spellings of keys.
