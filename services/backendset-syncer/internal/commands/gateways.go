@@ -30,13 +30,11 @@ func (p *planner) printGateways(ctx context.Context, chosen func(namespace, name
 			fmt.Fprintf(p.log, "Gateway %s/%s: %s: %s\n", u.Namespace, u.Name, u.Problem.Reason, u.Problem.Message)
 		}
 	}
-	ids := map[string]bool{}
-	for id, gateways := range resolution.Balancers {
-		if slices.ContainsFunc(gateways, func(g *gatewayplan.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
-			ids[id] = true
+	for _, id := range slices.Sorted(maps.Keys(resolution.Balancers)) {
+		if !slices.ContainsFunc(resolution.Balancers[id],
+			func(g *gatewayplan.ResolvedGateway) bool { return chosen(g.Namespace, g.Name) }) {
+			continue
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		ok, changed, err := p.printBalancer(ctx, resolution, id)
 		if err != nil {
 			fmt.Fprintf(p.log, "load balancer %s: %v\n", id, err)

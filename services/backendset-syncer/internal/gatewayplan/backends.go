@@ -49,8 +49,7 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
 		return backend, plan.NewProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it", backend.Namespace)
 	}
-	_, problem := b.findEndpoints(backend)
-	return backend, problem
+	return backend, b.findEndpoints(backend).problem
 }
 
 // backendEndpoints is the endpoints of a backend, or its problem.
@@ -62,17 +61,18 @@ type backendEndpoints struct {
 }
 
 // findEndpoints returns the endpoints of a backend.
-func (b *planBuilder) findEndpoints(backend routing.Backend) (backendEndpoints, plan.Problem) {
+func (b *planBuilder) findEndpoints(backend routing.Backend) backendEndpoints {
 	f, known := b.endpoints[backend]
 	if !known {
+		name := cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name}
 		if backend.Kind == kindPool {
-			f = b.poolEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name})
+			f = b.poolEndpoints(name)
 		} else {
-			f = b.serviceEndpoints(cache.ObjectName{Namespace: backend.Namespace, Name: backend.Name}, intstr.FromInt32(backend.Port))
+			f = b.serviceEndpoints(name, intstr.FromInt32(backend.Port))
 		}
 		b.endpoints[backend] = f
 	}
-	return f, f.problem
+	return f
 }
 
 func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrString) backendEndpoints {

@@ -137,24 +137,21 @@ func (b *planBuilder) liveSince(namespace string, c ownership.Claim) time.Time {
 
 // recordClaims records the claims of the rules that are programmed, with the hosts of the listeners that have them.
 func (b *planBuilder) recordClaims() {
-	refused := map[ruleOf]map[listenerOf]bool{}
+	refused := map[ruleAt]bool{}
 	for i := range b.desired.Problems {
 		p := &b.desired.Problems[i]
-		rule := ruleOf{p.Route, p.Rule}
-		if refused[rule] == nil {
-			refused[rule] = map[listenerOf]bool{}
-		}
-		refused[rule][listenerOf{p.Gateway, p.Listener}] = true
+		refused[ruleAt{p.Route, p.Rule, p.Gateway, p.Listener}] = true
 	}
 	for _, r := range b.Routes {
-		for i := range r.Spec.Rules {
-			at := refused[ruleOf{types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, i}]
-			if isRedirect(&r.Spec.Rules[i]) || at[listenerOf{}] { // all listeners refuse it
+		at := ruleAt{route: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
+		for at.rule = range r.Spec.Rules {
+			if isRedirect(&r.Spec.Rules[at.rule]) || refused[at] { // all listeners refuse it
 				continue
 			}
-			for _, c := range r.claims[i] {
-				if slices.ContainsFunc(c.listeners,
-					func(l *Listener) bool { return !at[listenerOf{l.gateway.gatewayName(), string(l.Name)}] }) {
+			for _, c := range r.claims[at.rule] {
+				if slices.ContainsFunc(c.listeners, func(l *Listener) bool {
+					return !refused[ruleAt{at.route, at.rule, l.gateway.gatewayName(), string(l.Name)}]
+				}) {
 					b.recordClaim(r.Namespace, c.Claim)
 				}
 			}
@@ -162,17 +159,13 @@ func (b *planBuilder) recordClaims() {
 	}
 }
 
-// ruleOf and listenerOf name a rule of a route, and a listener of a Gateway.
-type (
-	ruleOf struct {
-		route types.NamespacedName
-		rule  int
-	}
-	listenerOf struct {
-		gateway types.NamespacedName
-		name    string
-	}
-)
+// ruleAt names a rule of a route on a listener of a Gateway; on all, if it has no listener.
+type ruleAt struct {
+	route    types.NamespacedName
+	rule     int
+	gateway  types.NamespacedName
+	listener string
+}
 
 // recordClaim records a claim, with the time since when it is served.
 func (b *planBuilder) recordClaim(namespace string, c ownership.Claim) {

@@ -18,8 +18,7 @@ func (b *planBuilder) buildSets() {
 		s := &b.desired.Sets[i]
 		b.Sets[s.Name] = b.buildSet(s.Key, s.Members, b.parametersOf(s))
 		for _, m := range s.Members {
-			f, _ := b.memberEndpoints(&m, s.Members)
-			counts[m.Backend] = len(activeOf(f.endpoints))
+			counts[m.Backend] = len(activeOf(b.memberEndpoints(&m, s.Members).endpoints))
 		}
 	}
 	others := 0
@@ -72,9 +71,9 @@ func (b *planBuilder) buildSet(key string, members []routing.Member, p *Paramete
 	}
 	var groups []weights.Group
 	for _, m := range members {
-		f, problem := b.memberEndpoints(&m, members)
-		if problem.IsSet() {
-			s.Problem = problem
+		f := b.memberEndpoints(&m, members)
+		if f.problem.IsSet() {
+			s.Problem = f.problem
 		} else if f.refused != "" {
 			s.Problem = plan.Problem{Reason: reasonAddresses, Message: f.refused}
 		}

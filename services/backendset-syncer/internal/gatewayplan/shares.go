@@ -89,11 +89,12 @@ func (b *planBuilder) withShares(valid []routing.Member, invalid []invalidRef) [
 
 // memberEndpoints returns the endpoints of a member of a set: those of the responder if the backend cannot be resolved and stands beside
 // others.
-func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) (backendEndpoints, plan.Problem) {
-	f, problem := b.findEndpoints(m.Backend)
-	if !problem.IsSet() || len(members) < 2 || !b.answersShares() {
-		return f, problem
+func (b *planBuilder) memberEndpoints(m *routing.Member, members []routing.Member) backendEndpoints {
+	f := b.findEndpoints(m.Backend)
+	if !f.problem.IsSet() || len(members) < 2 || !b.answersShares() {
+		return f
 	}
-	f, _ = b.findEndpoints(b.planner.fallback.NoBackends)
-	return f, plan.Problem{}
+	f = b.findEndpoints(b.planner.fallback.NoBackends)
+	f.problem = plan.Problem{}
+	return f
 }

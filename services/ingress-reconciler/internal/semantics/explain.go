@@ -59,8 +59,15 @@ type contender interface {
 // contains the results up to it.
 func (w *World) ExplainRequest(r Request) (Explanation, error) {
 	e := Explanation{Entrance: r.Entrance}
-	p, contenders, err := w.findContenders(&r)
+	p, err := parseRequest(&r)
+	if err != nil {
+		return e, fmt.Errorf("request: %w", err)
+	}
+	contenders, err := w.routeRequest(p)
 	e.addCandidates(contenders)
+	if err == nil && len(contenders) == 0 {
+		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
+	}
 	if err != nil {
 		return e, err
 	}
@@ -113,20 +120,7 @@ func resolveContender(c contender) (*Answer, error) {
 	return a, nil
 }
 
-// findContenders returns the contenders for a request, the winner first. If the error is nil, there is at least one contender.
-func (w *World) findContenders(r *Request) (*request, []contender, error) {
-	p, err := parseRequest(r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("request: %w", err)
-	}
-	contenders, err := w.routeRequest(p)
-	if err == nil && len(contenders) == 0 {
-		err = fmt.Errorf("%s, host %s, path %s: %w", p.entrance, p.host, p.path, ErrNoRoute)
-	}
-	return p, contenders, err
-}
-
-// routeRequest finds the contenders at the entrance of a request.
+// routeRequest finds the contenders at the entrance of a request, the winner first.
 func (w *World) routeRequest(p *request) ([]contender, error) {
 	e := p.entrance
 	switch e {

@@ -91,8 +91,9 @@ func (w *World) addObject(u *unstructured.Unstructured) error {
 	group := u.GroupVersionKind().Group
 	known := map[string]func(*unstructured.Unstructured) error{
 		"Gateway." + gatewayv1.GroupName: w.addGateway, "HTTPRoute." + gatewayv1.GroupName: w.addHTTPRoute,
-		"Ingress." + networkingv1.GroupName: w.queueIngress, "IngressClass." + networkingv1.GroupName: w.addClass,
-		"VirtualService.networking.istio.io": w.addVirtualService, "Middleware.traefik.io": w.addMiddleware, "Namespace.": w.addNamespace,
+		"Ingress." + networkingv1.GroupName:      func(u *unstructured.Unstructured) error { return appendDecoded(w, u, &w.ingresses) },
+		"IngressClass." + networkingv1.GroupName: func(u *unstructured.Unstructured) error { return appendDecoded(w, u, &w.classes) },
+		"VirtualService.networking.istio.io":     w.addVirtualService, "Middleware.traefik.io": w.addMiddleware, "Namespace.": w.addNamespace,
 	}
 	add := known[u.GetKind()+"."+group]
 	if add == nil {
@@ -188,15 +189,10 @@ func (w *World) addNamespace(u *unstructured.Unstructured) error {
 	return nil
 }
 
-func (w *World) queueIngress(u *unstructured.Unstructured) error {
-	i, err := decodeObject[networkingv1.Ingress](w, u)
-	w.ingresses = append(w.ingresses, i)
-	return err
-}
-
-func (w *World) addClass(u *unstructured.Unstructured) error {
-	c, err := decodeObject[networkingv1.IngressClass](w, u)
-	w.classes = append(w.classes, c)
+// appendDecoded decodes an object, and appends it to a list.
+func appendDecoded[T any](w *World, u *unstructured.Unstructured, list *[]*T) error {
+	decoded, err := decodeObject[T](w, u)
+	*list = append(*list, decoded)
 	return err
 }
 
