@@ -184,13 +184,16 @@ func (a *Actors) dropFrom(id string, forget func(*inbox)) {
 
 // BackendSetReport returns the report of a set. It returns nil until the actor has planned with the newest Wanted.
 func (a *Actors) BackendSetReport(key Key) *Report {
-	a.mu.Lock()
-	lbActor := a.actors[key.LoadBalancer]
-	a.mu.Unlock()
-	if lbActor == nil {
-		return nil
+	if lbActor := a.findActor(key.LoadBalancer); lbActor != nil {
+		return lbActor.backendSetReport(key.Set)
 	}
-	return lbActor.backendSetReport(key.Set)
+	return nil
+}
+
+func (a *Actors) findActor(id string) *actor {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.actors[id]
 }
 
 // RecheckAddresses tells the actors whose load balancers have backends of these addresses that the endpoints there have changed.

@@ -31,7 +31,7 @@ func (f *failureCount) increment(c ociapi.Class) int {
 
 // handleRefusal handles an error of a write.
 func (a *actor) handleRefusal(ctx context.Context, w *write, err error) {
-	e, s := asError(err), w.attempts
+	e, s := ociapi.AsError(err), w.attempts
 	now := a.p.Clock.Now()
 	switch e.Class {
 	case ociapi.TokenUsed, ociapi.Exists:
@@ -64,7 +64,7 @@ func (a *actor) handleFailure(ctx context.Context, failures *failureCount, err e
 	if ctx.Err() != nil {
 		return
 	}
-	e := asError(err)
+	e := ociapi.AsError(err)
 	n, now, jitter := failures.increment(e.Class), a.p.Clock.Now(), a.p.Jitter()
 	switch e.Class {
 	case ociapi.Busy:
@@ -99,10 +99,10 @@ func (a *actor) handleFailure(ctx context.Context, failures *failureCount, err e
 
 // deferredUntil returns when a request of low priority that was not sent may be, zero if it was sent.
 func deferredUntil(err error, now time.Time) time.Time {
-	if err == nil || ociapi.ClassOf(err) != ociapi.Deferred {
+	if err == nil || ociapi.AsError(err).Class != ociapi.Deferred {
 		return time.Time{}
 	}
-	return now.Add(max(asError(err).RetryAfter, minPollInterval))
+	return now.Add(max(ociapi.AsError(err).RetryAfter, minPollInterval))
 }
 
 // logFailure logs the first failure of a kind, and then each time that the number has doubled.

@@ -116,7 +116,7 @@ func (a *actor) readHealth(ctx context.Context, s *set, now time.Time) {
 		return
 	}
 	if err != nil {
-		if ociapi.ClassOf(err) != ociapi.NotFound { // the set may be gone
+		if ociapi.AsError(err).Class != ociapi.NotFound { // the set may be gone
 			a.handleFailure(ctx, &a.reads, err)
 			h.next = now.Add(healthInterval)
 		}

@@ -58,13 +58,10 @@ func (a *Actors) DropLayout(id string) {
 // LayoutReport returns the report of a layout. It returns nil until the load balancer was read. current reports whether it is about the
 // newest WantedLayout.
 func (a *Actors) LayoutReport(id string) (r *LayoutReport, current bool) {
-	a.mu.Lock()
-	lbActor := a.actors[id]
-	a.mu.Unlock()
-	if lbActor == nil {
-		return nil, false
+	if lbActor := a.findActor(id); lbActor != nil {
+		return lbActor.layoutReport()
 	}
-	return lbActor.layoutReport()
+	return nil, false
 }
 
 func (i *inbox) layoutReport() (r *LayoutReport, current bool) {

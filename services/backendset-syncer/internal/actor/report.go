@@ -2,7 +2,6 @@ package actor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
-	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -193,12 +191,4 @@ func formatList(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}
 	return strings.Join(names, ", ")
-}
-
-// asError returns an error of the client.
-func asError(err error) *ociapi.Error {
-	if e, ok := errors.AsType[*ociapi.Error](err); ok {
-		return e
-	}
-	return &ociapi.Error{Class: ociapi.Unreachable, Message: err.Error()}
 }

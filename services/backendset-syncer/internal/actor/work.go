@@ -29,7 +29,7 @@ func (a *actor) pollWorkRequest(ctx context.Context) {
 	p, now := a.pending, a.p.Clock.Now()
 	w, err := a.p.Client.ReadWorkRequest(ctx, p.id)
 	switch {
-	case err != nil && ociapi.ClassOf(err) == ociapi.NotFound:
+	case err != nil && ociapi.AsError(err).Class == ociapi.NotFound:
 		a.finishWorkRequest("lost", "")
 	case err != nil:
 		a.handleFailure(ctx, &a.reads, err)

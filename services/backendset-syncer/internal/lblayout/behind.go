@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
-// Objects returns a step for each wanted object, in the order of creation. Its action is not set.
-func (w *Wanted) Objects() []Step {
+// ListSteps returns a step for each wanted object, in the order of creation. Its action is not set.
+func (w *Wanted) ListSteps() []Step {
 	var steps []Step
 	for i := range w.Hostnames {
 		steps = append(steps, Step{Ref: Ref{lbrecord.Hostname, w.Hostnames[i].Name}, Hostname: &w.Hostnames[i]})
@@ -33,14 +33,14 @@ func (w *Wanted) Objects() []Step {
 
 // HasObject reports whether an object is wanted.
 func (w *Wanted) HasObject(r Ref) bool {
-	return slices.ContainsFunc(w.Objects(), func(s Step) bool { return s.Ref == r })
+	return slices.ContainsFunc(w.ListSteps(), func(s Step) bool { return s.Ref == r })
 }
 
 // FindBehind returns the steps to the wanted objects that the load balancer does not have, or has otherwise, in the order of creation.
 // They have the wanted objects, without what the load balancer has and the layout does not decide. NextSteps returns those that are
 // possible now.
 func FindBehind(live *Live, wanted *Wanted) []Step {
-	steps := slices.DeleteFunc(wanted.Objects(), func(s Step) bool { return s.isDone(live, wanted) })
+	steps := slices.DeleteFunc(wanted.ListSteps(), func(s Step) bool { return s.isDone(live, wanted) })
 	for i := range steps {
 		steps[i].Action = Create
 		if live.HasObject(steps[i].Ref) {

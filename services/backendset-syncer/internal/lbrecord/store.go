@@ -82,8 +82,8 @@ func NewStore(client typedcorev1.ConfigMapsGetter, namespace, owner string) *Sto
 // ClearCache forgets what was read, at the beginning of a term.
 func (s *Store) ClearCache() { s.known.Clear() }
 
-// cached returns the ConfigMap that was read or written last, nil if there is none.
-func (s *Store) cached(loadBalancer string) *corev1.ConfigMap {
+// cachedRecord returns the ConfigMap that was read or written last, nil if there is none.
+func (s *Store) cachedRecord(loadBalancer string) *corev1.ConfigMap {
 	known, _ := s.known.Load(loadBalancer)
 	c, _ := known.(*corev1.ConfigMap)
 	return c
@@ -92,14 +92,14 @@ func (s *Store) cached(loadBalancer string) *corev1.ConfigMap {
 // InvalidateStale forgets a record if a ConfigMap that an informer has seen differs from the one that was read or written last: another
 // client has changed it. A ConfigMap without a version was deleted.
 func (s *Store) InvalidateStale(loadBalancer, resourceVersion string) {
-	if known := s.cached(loadBalancer); known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
+	if known := s.cachedRecord(loadBalancer); known != nil && (resourceVersion == "" || resourceVersion != known.ResourceVersion) {
 		s.known.CompareAndDelete(loadBalancer, known)
 	}
 }
 
 // Read returns the record of a load balancer, or ErrMissing. The result may be changed.
 func (s *Store) Read(ctx context.Context, loadBalancer string) (*Record, error) {
-	if known := s.cached(loadBalancer); known != nil {
+	if known := s.cachedRecord(loadBalancer); known != nil {
 		return FromConfigMap(known)
 	}
 	got, err := s.client.ConfigMaps(s.namespace).Get(ctx, ConfigMapName(loadBalancer), metav1.GetOptions{})
@@ -115,7 +115,7 @@ func (s *Store) Read(ctx context.Context, loadBalancer string) (*Record, error) 
 
 // Write writes a record, which must come from Read, or be the first one of its load balancer.
 func (s *Store) Write(ctx context.Context, r *Record) error {
-	known, configMaps := s.cached(r.LoadBalancer), s.client.ConfigMaps(s.namespace)
+	known, configMaps := s.cachedRecord(r.LoadBalancer), s.client.ConfigMaps(s.namespace)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: ConfigMapName(r.LoadBalancer)}}
 	if known != nil {
 		next = known.DeepCopy()
@@ -140,7 +140,7 @@ func (s *Store) Write(ctx context.Context, r *Record) error {
 // Delete deletes the record of a load balancer that has no object of a Gateway any longer.
 func (s *Store) Delete(ctx context.Context, loadBalancer string) error {
 	options := metav1.DeleteOptions{}
-	if known := s.cached(loadBalancer); known != nil {
+	if known := s.cachedRecord(loadBalancer); known != nil {
 		options.Preconditions = &metav1.Preconditions{UID: &known.UID, ResourceVersion: &known.ResourceVersion}
 	}
 	s.known.Delete(loadBalancer)

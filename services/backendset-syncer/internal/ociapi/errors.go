@@ -84,12 +84,12 @@ func (e *Error) codeLabel() string {
 	return cmp.Or(e.Code, strconv.Itoa(e.Status))
 }
 
-// ClassOf returns the class of an error.
-func ClassOf(err error) Class {
+// AsError returns an error of the client. Others are those of a service that was not reached.
+func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Class
+		return e
 	}
-	return Unreachable
+	return &Error{Class: Unreachable, Message: err.Error()}
 }
 
 // Codes of the service.

@@ -43,9 +43,9 @@ func TestClasses(t *testing.T) {
 	for _, tt := range tests {
 		err := fmt.Errorf("wrapped: %w",
 			classifyError("UpdateBackendSet", nil, fmt.Errorf("more: %w", refusal{status: tt.status, code: tt.code}), now))
-		assert.Equal(t, tt.want, ClassOf(err), "%d %s", tt.status, tt.code)
+		assert.Equal(t, tt.want, AsError(err).Class, "%d %s", tt.status, tt.code)
 	}
-	assert.Equal(t, Unreachable, ClassOf(errors.New("any")))
+	assert.Equal(t, Unreachable, AsError(errors.New("any")).Class)
 }
 
 func TestErrorsAreFitForConditions(t *testing.T) {

@@ -52,11 +52,11 @@ func (s *Set) setKey(key string) {
 
 // backendsKey returns the key of a set that is the only one with its backends.
 func (s *Set) backendsKey() string {
-	backends := make([]Backend, 0, len(s.Members))
-	for _, m := range s.Members {
-		backends = append(backends, m.Backend)
+	key := EmptyKey
+	for i := range s.Members {
+		key += " " + s.Members[i].String()
 	}
-	return SetKey(backends...)
+	return key
 }
 
 // EmptyKey is the key of the set without backends.
@@ -69,15 +69,6 @@ const DefaultKey = "default"
 func KeyOf(members []Member) string {
 	s := newSet(members)
 	return s.backendsKey()
-}
-
-// SetKey returns the key of a set of backends, which must be sorted as in Set.Members.
-func SetKey(backends ...Backend) string {
-	key := EmptyKey
-	for i := range backends {
-		key += " " + backends[i].String()
-	}
-	return key
 }
 
 // String returns kind, namespace, name and port.
