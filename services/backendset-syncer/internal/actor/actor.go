@@ -211,7 +211,8 @@ func (a *actor) readLoadBalancer(ctx context.Context) {
 	a.watchAddresses(got.BackendAddresses()) // before they are planned: no change is missed
 	a.layoutWork.live = got.LiveLayout()
 	if !got.Active {
-		a.reads.problem = plan.NewProblem(v1alpha1.ReasonLoadBalancerUnavailable, "the load balancer is in state %s; fix or replace it", got.State)
+		a.reads.problem = plan.NewProblem(v1alpha1.ReasonLoadBalancerUnavailable,
+			"the load balancer is in state %s; fix or replace it", got.State)
 		a.pause = now.Add(afterNotFound.first)
 		a.loadBalancerStale = true
 	}

@@ -74,7 +74,9 @@ func keyOfEarlier(name string) string { return "earlier " + name }
 
 // Build returns the record of a load balancer, and findings for its user. The record is nil if a finding is a refusal.
 func Build(in *Input) (*lbrecord.Record, []Finding) {
-	b := &builder{in: in, record: &lbrecord.Record{LoadBalancer: in.LoadBalancer}, own: map[string]bool{}, adopted: map[string]map[string]bool{}}
+	b := &builder{
+		in: in, record: &lbrecord.Record{LoadBalancer: in.LoadBalancer}, own: map[string]bool{}, adopted: map[string]map[string]bool{},
+	}
 	for _, g := range in.Gateways {
 		b.record.Gateways = append(b.record.Gateways, nameOf(g).String())
 		for i := range g.Spec.Listeners {

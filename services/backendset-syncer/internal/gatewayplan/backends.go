@@ -47,7 +47,8 @@ func (b *planBuilder) resolveBackend(namespace string, ref *gatewayv1.BackendRef
 	}
 	from := reference{group: gatewayv1.GroupName, kind: "HTTPRoute", namespace: namespace}
 	if !b.permitsReference(from, reference{group: group, kind: kind, namespace: backend.Namespace, name: backend.Name}) {
-		return backend, plan.NewProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it", backend.Namespace)
+		return backend, plan.NewProblem(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s permits it",
+			backend.Namespace)
 	}
 	return backend, b.findEndpoints(backend).problem
 }
@@ -85,7 +86,7 @@ func (b *planBuilder) serviceEndpoints(name cache.ObjectName, port intstr.IntOrS
 			problem: plan.NewProblem(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name),
 		}
 	case err != nil:
-		return backendEndpoints{service: name.String(), problem: plan.Problem{Reason: string(gatewayv1.RouteReasonBackendNotFound), Message: err.Error()}}
+		return backendEndpoints{service: name.String(), problem: plan.NewProblem(gatewayv1.RouteReasonBackendNotFound, "%v", err)}
 	}
 	return backendEndpoints{endpoints: e.Endpoints, service: name.String(), refused: e.Refused}
 }

@@ -120,8 +120,8 @@ func (l *Listener) checkKinds() {
 	}
 	for _, k := range l.AllowedRoutes.Kinds {
 		if k.Kind != http.Kind || ptr.Deref(k.Group, group) != group {
-			l.resolved = plan.NewProblem(gatewayv1.ListenerReasonInvalidRouteKinds, "allowedRoutes.kinds: %.60s is not supported, HTTPRoute is",
-				k.Kind)
+			l.resolved = plan.NewProblem(gatewayv1.ListenerReasonInvalidRouteKinds,
+				"allowedRoutes.kinds: %.60s is not supported, HTTPRoute is", k.Kind)
 		}
 	}
 }

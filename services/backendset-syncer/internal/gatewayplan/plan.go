@@ -91,8 +91,9 @@ func (p *Planner) BuildPlan(r *Resolution, in *Input) *Plan {
 		Input: in, planner: p, isPod: podFilter(in.Document), before: cmp.Or(in.Record, &lbrecord.Record{LoadBalancer: in.LoadBalancer}),
 		keys: map[lblayout.Ref]string{}, frozenListeners: map[string]bool{}, endpoints: map[routing.Backend]backendEndpoints{},
 		Plan: &Plan{
-			LoadBalancer: in.LoadBalancer, Gateways: r.Balancers[in.LoadBalancer], Layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}},
-			Sets: map[string]*Set{}, Services: map[cache.ObjectName]bool{}, Pools: map[cache.ObjectName]bool{},
+			LoadBalancer: in.LoadBalancer, Gateways: r.Balancers[in.LoadBalancer],
+			Layout: &lblayout.Wanted{RuleSetNames: map[string]bool{}}, Sets: map[string]*Set{},
+			Services: map[cache.ObjectName]bool{}, Pools: map[cache.ObjectName]bool{},
 		},
 	}
 	b.Plan.Record = b.before.Clone()

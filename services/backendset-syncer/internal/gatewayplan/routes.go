@@ -121,7 +121,8 @@ func (b *planBuilder) listenerRefusal(l *Listener, r *Route) (plan.Problem, int)
 	allowed, err := gatewayapi.AllowsNamespace(l.gateway.Gateway, l.Listener, r.Namespace, b.labelsOf(r.Namespace))
 	switch {
 	case !l.isValid():
-		return plan.NewProblem(gatewayv1.RouteReasonNoMatchingParent, "listener %s is not accepted: see its conditions", l.Name), rankInvalid
+		return plan.NewProblem(gatewayv1.RouteReasonNoMatchingParent, "listener %s is not accepted: see its conditions",
+			l.Name), rankInvalid
 	case err != nil || !allowed || !gatewayapi.AllowsHTTPRoutes(l.Listener):
 		return plan.NewProblem(gatewayv1.RouteReasonNotAllowedByListeners,
 			"listener %s does not take HTTPRoutes of namespace %s: check its allowedRoutes", l.Name, r.Namespace), rankNotAllowed

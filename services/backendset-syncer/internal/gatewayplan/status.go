@@ -226,7 +226,8 @@ func (p *Plan) listenerStatus(l *Listener, r *Reports) gatewayv1.ListenerStatus 
 		setCondition(w, gatewayv1.ListenerConditionProgrammed, metav1.ConditionFalse, gatewayv1.ListenerReasonInvalid,
 			"the listener is not valid: see its other conditions")
 	case !isPending(problem):
-		setResult(w, gatewayv1.ListenerConditionProgrammed, problem, gatewayv1.ListenerReasonProgrammed, "the load balancer has the listener")
+		setResult(w, gatewayv1.ListenerConditionProgrammed, problem, gatewayv1.ListenerReasonProgrammed,
+			"the load balancer has the listener")
 	case !keepCondition(w, gatewayv1.ListenerConditionProgrammed):
 		setCondition(w, gatewayv1.ListenerConditionProgrammed, metav1.ConditionFalse, gatewayv1.ListenerReasonPending,
 			"the listener waits for the load balancer")

@@ -223,7 +223,8 @@ func (d *stepBuilder) applyPolicy(s Step) {
 			return
 		}
 	}
-	if s.Policy = next.mergeForeign(&have); len(s.Policy.Rules) > 0 && !slices.Equal(s.Policy.Rules, have.Rules) { // OCI has no empty policies
+	s.Policy = next.mergeForeign(&have)
+	if len(s.Policy.Rules) > 0 && !slices.Equal(s.Policy.Rules, have.Rules) { // OCI has no empty policies
 		d.steps = append(d.steps, s)
 	}
 }

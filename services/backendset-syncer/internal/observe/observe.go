@@ -183,11 +183,15 @@ func IsSpecial(a netip.Addr) bool {
 // portIn returns the port of the endpoints of a slice.
 func (c *collector) portIn(s *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range s.Ports {
-		if ptr.Deref(p.Name, "") == c.port.Name && ptr.Deref(p.Port, 0) > 0 && cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP) == corev1.ProtocolTCP {
+		if ptr.Deref(p.Name, "") == c.port.Name && ptr.Deref(p.Port, 0) > 0 && isTCP(&p) {
 			return uint16(*p.Port), true
 		}
 	}
 	return 0, false
+}
+
+func isTCP(p *discoveryv1.EndpointPort) bool {
+	return cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP) == corev1.ProtocolTCP
 }
 
 // stateOf returns the state of an endpoint. Absent conditions mean that it is ready, serves as it is ready, and does not terminate.
@@ -271,7 +275,7 @@ func (o *Observer) FindOccupants(backend netip.AddrPort, own []string) []plan.Oc
 			continue
 		}
 		samePort := slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
-			return ptr.Deref(p.Port, 0) == int32(backend.Port()) && cmp.Or(ptr.Deref(p.Protocol, ""), corev1.ProtocolTCP) == corev1.ProtocolTCP
+			return ptr.Deref(p.Port, 0) == int32(backend.Port()) && isTCP(&p)
 		})
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]

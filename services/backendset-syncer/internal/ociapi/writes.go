@@ -72,7 +72,8 @@ func (l *LoadBalancer) NewWrite(set *BackendSet, wanted []plan.Backend, health *
 func (w *Write) changeOne(c *plan.Changes) {
 	switch {
 	case len(c.Create) > 0:
-		w.action, w.backend, w.body = lblayout.Create, c.Create[0].Address.String(), loadbalancer.CreateBackendDetails(backendDetails(c.Create[0]))
+		w.action, w.backend = lblayout.Create, c.Create[0].Address.String()
+		w.body = loadbalancer.CreateBackendDetails(backendDetails(c.Create[0]))
 	case len(c.Update) > 0:
 		w.action, w.backend = lblayout.Update, c.Update[0].Address.String()
 		w.body = convertDetails[loadbalancer.UpdateBackendDetails](backendDetails(c.Update[0]))

@@ -38,7 +38,9 @@ type adoptOptions struct {
 }
 
 func newAdopt(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
-	o := &adoptOptions{kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources}, dryRun: true}
+	o := &adoptOptions{
+		kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources}, dryRun: true,
+	}
 	cmd := &cobra.Command{
 		Use:   "adopt [NAME...]",
 		Short: "Delete routes that OME left behind",

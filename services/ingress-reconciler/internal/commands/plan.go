@@ -40,7 +40,10 @@ type planOptions struct {
 }
 
 func newPlan(out, log io.Writer, transport http.RoundTripper) *cobra.Command {
-	o := &planOptions{kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources}, assume: assumptions{services: true, port: 8080}}
+	o := &planOptions{
+		kube: connection{kube.DefaultOptions(), transport}, sources: sources{Sources: config.Default().Sources},
+		assume: assumptions{services: true, port: 8080},
+	}
 	cmd := &cobra.Command{
 		Use:   "plan [NAME...] | plan --request METHOD URL",
 		Short: "Print the objects that would be written, or explain which backend answers a request",

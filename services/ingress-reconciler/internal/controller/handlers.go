@@ -169,7 +169,8 @@ var comparisons = []func(old, current any) bool{
 	compareVersions(hasSameRequests),
 	compareVersions(func(a, b *discoveryv1.EndpointSlice) bool { return len(a.Endpoints) == len(b.Endpoints) }),
 	compareVersions(func(a, b *gatewayv1.Gateway) bool {
-		return reflect.DeepEqual(a.Spec, b.Spec) && gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
+		return reflect.DeepEqual(a.Spec, b.Spec) &&
+			gatewayapi.Gateway{Gateway: a}.Programmed() == gatewayapi.Gateway{Gateway: b}.Programmed()
 	}),
 	compareVersions(func(a, b *gatewayv1.GatewayClass) bool {
 		return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Status.SupportedFeatures, b.Status.SupportedFeatures)

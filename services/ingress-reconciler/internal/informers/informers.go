@@ -105,7 +105,9 @@ func Kinds(writable []string) Set[kit.Kind] {
 	for _, resource := range Written {
 		kind := kit.Kind{
 			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers:  cache.Indexers{byOwner: kit.IndexBy(indexManaged), byHost: kit.IndexBy(indexForeign), bySecret: kit.IndexBy(indexBySecret)},
+			Indexers: cache.Indexers{
+				byOwner: kit.IndexBy(indexManaged), byHost: kit.IndexBy(indexForeign), bySecret: kit.IndexBy(indexBySecret),
+			},
 			Transform: trimManaged, Off: off(resource),
 		}
 		if render.IsRoute(resource) {

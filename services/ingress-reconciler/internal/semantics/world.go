@@ -93,7 +93,8 @@ func (w *World) addObject(u *unstructured.Unstructured) error {
 		"Gateway." + gatewayv1.GroupName: w.addGateway, "HTTPRoute." + gatewayv1.GroupName: w.addHTTPRoute,
 		"Ingress." + networkingv1.GroupName:      func(u *unstructured.Unstructured) error { return appendDecoded(w, u, &w.ingresses) },
 		"IngressClass." + networkingv1.GroupName: func(u *unstructured.Unstructured) error { return appendDecoded(w, u, &w.classes) },
-		"VirtualService.networking.istio.io":     w.addVirtualService, "Middleware.traefik.io": w.addMiddleware, "Namespace.": w.addNamespace,
+		"VirtualService.networking.istio.io":     w.addVirtualService,
+		"Middleware.traefik.io":                  w.addMiddleware, "Namespace.": w.addNamespace,
 	}
 	add := known[u.GetKind()+"."+group]
 	if add == nil {

@@ -266,7 +266,8 @@ func (a *admission) checkConditions(l *listenerState, namespace string, conditio
 	}
 	own := a.in.Limits.Namespaces[namespace].Conditions
 	if left := own - l.owned[namespace]; own > 0 && conditions > left {
-		return capacityRefusal("the rule needs %d conditions%s, and the namespace has %d of %d left on a listener", conditions, orMore, left, own)
+		return capacityRefusal("the rule needs %d conditions%s, and the namespace has %d of %d left on a listener", conditions, orMore,
+			left, own)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ func (d *Desired) CheckBackends(endpoints map[Backend]int, limits plan.Limits, o
 		}
 		switch room := min(limits.PerSet, left); {
 		case n > limits.PerSet:
-			oversized[s.Name] = plan.NewProblem(ReasonCapacity, "%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)
+			oversized[s.Name] = plan.NewProblem(ReasonCapacity,
+				"%d endpoints need a backend, the limit of a backend set is %d", n, limits.PerSet)
 		case n > room:
 			oversized[s.Name] = plan.NewProblem(ReasonCapacity,
 				"%d endpoints need a backend, and sets of older routes leave %d of the load balancer", n, room)

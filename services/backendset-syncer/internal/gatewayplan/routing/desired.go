@@ -25,7 +25,8 @@ func (a *admission) buildDesired() *Desired {
 			if i, found := slices.BinarySearch(p.Namespaces, c.Route.Namespace); !found {
 				p.Namespaces = slices.Insert(p.Namespaces, i, c.Route.Namespace)
 			}
-			p.Rules = append(p.Rules, lblayout.Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
+			p.Rules = append(p.Rules,
+				lblayout.Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
 		}
 		d.Policies = append(d.Policies, p)
 	}
