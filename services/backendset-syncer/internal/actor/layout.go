@@ -27,12 +27,12 @@ type WantedLayout struct {
 
 // LayoutReport is the state of the layout of a load balancer. It must not be changed.
 type LayoutReport struct {
+	plan.Problem // of the whole load balancer
+
 	LoadBalancer *ociapi.LoadBalancer // as it was read last
 	Live         *lblayout.Live
 	// Behind are the wanted objects that the load balancer does not have yet, with the reason and a message.
 	Behind map[lblayout.Ref]plan.Problem
-	// Problem is that of the whole load balancer.
-	plan.Problem
 	// Gone are objects whose deletion is wanted, and that the load balancer does not have.
 	Gone []lblayout.Ref
 
