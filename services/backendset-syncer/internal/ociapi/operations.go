@@ -72,7 +72,7 @@ func (r receipt) HTTPResponse() *http.Response { return r.Response }
 // SendWrite sends a write if the load balancer has not changed since it was read. It returns the id of the work request.
 func (c *Client) SendWrite(ctx context.Context, w *Write, token string) (string, error) {
 	operation := w.Operation()
-	send := func(client sdkClient, ctx context.Context, w *Write) (receipt, error) { //nolint:revive // as methods of the SDK
+	send := func(client sdkClient, ctx context.Context, w *Write) (receipt, error) {
 		request, err := w.newRequest(token)
 		if err != nil {
 			return receipt{}, err

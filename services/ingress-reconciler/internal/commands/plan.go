@@ -173,7 +173,7 @@ type planner struct {
 
 // newPlanner registers the claims of all services, because services that are not selected also own hosts.
 func (s *sources) newPlanner(w *dryrun.World, log io.Writer) (*planner, error) {
-	config, err := s.readConfig(w)
+	current, err := s.readConfig(w)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *sources) newPlanner(w *dryrun.World, log io.Writer) (*planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	p := &planner{observer: observe.New(caches), config: config, claims: ownership.New(), log: log}
+	p := &planner{observer: observe.New(caches), config: current, claims: ownership.New(), log: log}
 	p.claims.SetAll(controller.AllClaims(p.observer, p.config))
 	return p, nil
 }

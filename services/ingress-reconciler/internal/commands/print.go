@@ -14,12 +14,13 @@ import (
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
 )
 
 // printPlans plans services and prints their plans. It returns dryrun.ErrDiffers if one of them differs from the cluster. If strict, it
 // returns an error if no plan has objects, unless a service is disabled on purpose.
 func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format string) error {
-	var objects []*unstructured.Unstructured
+	var objects []render.Object
 	var unreadable []error
 	differs, planned := false, false
 	for _, name := range names {
@@ -31,9 +32,7 @@ func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format str
 		}
 		p.printReasons(r)
 		differs = p.printDifferences(r) || differs
-		for i := range r.objects {
-			objects = append(objects, r.objects[i].Object)
-		}
+		objects = append(objects, r.objects...)
 		planned = planned || len(r.objects) > 0 || r.Disabled
 	}
 	if len(unreadable) == len(names) {
@@ -42,17 +41,25 @@ func (p *planner) printPlans(names []cache.ObjectName, out io.Writer, format str
 	if !planned && p.strict {
 		return fmt.Errorf("%w, for the reasons above", dryrun.ErrNothingPlanned)
 	}
-	write := dryrun.WriteYAML
-	if format == "json" {
-		write = dryrun.WriteList
-	}
-	if err := write(out, objects...); err != nil {
+	if err := writeObjects(out, objects, format); err != nil {
 		return err
 	}
 	if differs {
 		return dryrun.ErrDiffers
 	}
 	return nil
+}
+
+// writeObjects prints objects as YAML or as a JSON list.
+func writeObjects(out io.Writer, objects []render.Object, format string) error {
+	contents := make([]*unstructured.Unstructured, len(objects))
+	for i := range objects {
+		contents[i] = objects[i].Object
+	}
+	if format == "json" {
+		return dryrun.WriteList(out, contents...)
+	}
+	return dryrun.WriteYAML(out, contents...)
 }
 
 // printReasons prints why a service is exposed or not, and its condition.
