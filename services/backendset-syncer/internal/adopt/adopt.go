@@ -27,6 +27,7 @@ import (
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // Input is the cluster and the load balancer as they are.
@@ -234,7 +235,7 @@ func (b *builder) addPolicy(g *gatewayv1.Gateway, listener, name string, live *l
 
 // hasOwnRules reports whether a policy has rules of the program. It stays with its listener, also if that gets another name.
 func (b *builder) hasOwnRules(policy string) bool {
-	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
+	return slices.ContainsFunc(b.in.Live.Policies[policy].Rules, func(r plan.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
 // adoptRules returns the rules of a policy that the HTTPRoutes of a listener have in their annotations.

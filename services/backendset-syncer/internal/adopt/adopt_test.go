@@ -16,6 +16,7 @@ import (
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 const loadBalancer = "ocid1.loadbalancer.oc1.iad.a"
@@ -55,7 +56,7 @@ func upstreamShaped() *Input {
 	chat := route("chat", "http/p0000_1a2b3c4d_models_chat,http/p0001_1a2b3c4d_models_chat,https/p0000_1a2b3c4d_models_chat", "chat",
 		"embed")
 	canary := route("canary", "http/p0000_deadbeef_models_canary", "blue+green")
-	rule := func(name, set string) lblayout.Rule { return lblayout.Rule{Name: name, Condition: "c", Set: set} }
+	rule := func(name, set string) plan.Rule { return plan.Rule{Name: name, Condition: "c", Set: set} }
 	return &Input{
 		LoadBalancer: loadBalancer,
 		Gateways:     []*gatewayv1.Gateway{gateway},
@@ -73,15 +74,15 @@ func upstreamShaped() *Input {
 				"terraform": {Name: "terraform", Port: 8443, Protocol: "HTTP", Policy: "terraform_policy", DefaultSet: "terraform"},
 			},
 			Policies: map[string]lblayout.Policy{
-				"http_policy": {Name: "http_policy", Rules: []lblayout.Rule{
+				"http_policy": {Name: "http_policy", Rules: []plan.Rule{
 					rule("by_hand", "terraform"), rule("p0000_1a2b3c4d_models_chat", "models-chat-80"),
 					rule("p0001_1a2b3c4d_models_chat", "models-embed-80"),
 					rule("p0000_deadbeef_models_canary", "models-blue-80"), rule(catchAll, "inference-default"),
 				}},
-				"https_policy": {Name: "https_policy", Rules: []lblayout.Rule{
+				"https_policy": {Name: "https_policy", Rules: []plan.Rule{
 					rule("p0000_1a2b3c4d_models_chat", "models-chat-80"), rule(catchAll, "inference-default"),
 				}},
-				"terraform_policy": {Name: "terraform_policy", Rules: []lblayout.Rule{rule("special", "models-embed-80")}},
+				"terraform_policy": {Name: "terraform_policy", Rules: []plan.Rule{rule("special", "models-embed-80")}},
 			},
 			Uses: map[lblayout.Ref]bool{
 				{Kind: lbrecord.Certificate, Name: "models-tls-rev-3"}: true, {Kind: lbrecord.Certificate, Name: "models-tls-rev-7"}: true,
@@ -281,7 +282,7 @@ func TestBuildOfALostRecord(t *testing.T) {
 			"http": {Name: "http", Port: 8080, Protocol: "HTTP", DefaultSet: "terraform"},
 		},
 		Policies: map[string]lblayout.Policy{"p_own_http": {
-			Name: "p_own_http", Rules: []lblayout.Rule{{Name: "r000_models_chat", Set: "own-chat"}},
+			Name: "p_own_http", Rules: []plan.Rule{{Name: "r000_models_chat", Set: "own-chat"}},
 		}},
 		Hostnames: map[string]lblayout.Hostname{"own-host": {Name: "own-host", Hostname: "chat.example.com"}},
 		Sets:      map[string]int{"own-default": 0, "own-chat": 1, "terraform": 1, "unused": 0},
@@ -312,7 +313,7 @@ func TestBuildOfALostRecordWithRulesOfOthers(t *testing.T) {
 			"shared":   {Name: "shared", Port: 82, Protocol: "HTTP", DefaultSet: "own-default"},
 		},
 		Policies: map[string]lblayout.Policy{"p_own_http": {
-			Name: "p_own_http", Rules: []lblayout.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}},
+			Name: "p_own_http", Rules: []plan.Rule{{Name: "terraform", Set: "own-chat"}, {Name: "r000_models_chat", Set: "own-chat"}},
 		}},
 		Sets: map[string]int{"own-default": 0, "own-chat": 1, "own-other": 1},
 	}

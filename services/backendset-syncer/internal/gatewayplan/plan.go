@@ -206,7 +206,7 @@ func (b *planBuilder) usedByFrozen(kind lbrecord.Kind, name string) bool {
 		switch kind {
 		case lbrecord.BackendSet:
 			if l.DefaultSet == name && name != "" && len(b.Gateways) == 0 ||
-				slices.ContainsFunc(b.Live.Policies[l.Policy].Rules, func(r lblayout.Rule) bool { return r.Set == name }) {
+				slices.ContainsFunc(b.Live.Policies[l.Policy].Rules, func(r plan.Rule) bool { return r.Set == name }) {
 				return true
 			}
 		case lbrecord.RoutingPolicy:

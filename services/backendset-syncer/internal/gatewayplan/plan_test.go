@@ -177,7 +177,7 @@ func TestConditionsOfOthers(t *testing.T) {
 	name := p.Layout.Policies[0].Name
 	own := r.live.Policies[name]
 	for i := range 3 {
-		own.Rules = append(own.Rules, lblayout.Rule{
+		own.Rules = append(own.Rules, plan.Rule{
 			Name: fmt.Sprint("terraform", i), Set: own.Rules[0].Set,
 			Condition: "all(http.request.url.path eq '/a', any(http.request.url.path eq '/b', http.request.url.path eq '/c'), " +
 				"http.request.url.path eq '/d', http.request.url.path eq '/e')",

@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // A routing policy belongs to a listener of the load balancer, and others may have rules in it. It stays with its listener: if a listener
@@ -74,14 +75,14 @@ func (b *planBuilder) hasForeignRules(p *routing.Policy) bool {
 }
 
 // foreignRules returns the rules of others in a routing policy that is recorded, or that was left to them.
-func (b *planBuilder) foreignRules(policy string) []lblayout.Rule {
+func (b *planBuilder) foreignRules(policy string) []plan.Rule {
 	var adopted []string
 	if o := b.before.FindByName(lbrecord.RoutingPolicy, policy); o != nil {
 		adopted = o.AdoptedRules
 	} else if !b.isLeft(lblayout.Ref{Kind: lbrecord.RoutingPolicy, Name: policy}) {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(b.Live.Policies[policy].Rules), func(r lblayout.Rule) bool {
+	return slices.DeleteFunc(slices.Clone(b.Live.Policies[policy].Rules), func(r plan.Rule) bool {
 		return lblayout.IsOwnRule(r.Name) || slices.Contains(adopted, r.Name)
 	})
 }
@@ -91,7 +92,7 @@ func (b *planBuilder) foreignRules(policy string) []lblayout.Rule {
 func (b *planBuilder) isLeft(ref lblayout.Ref) bool {
 	p, found := b.Live.Policies[ref.Name]
 	return found && ref.Kind == lbrecord.RoutingPolicy && !b.before.HasObject(ref.Kind, ref.Name) && !b.Live.Uses[ref] &&
-		!slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return lblayout.IsOwnRule(r.Name) })
+		!slices.ContainsFunc(p.Rules, func(r plan.Rule) bool { return lblayout.IsOwnRule(r.Name) })
 }
 
 // leavePolicy leaves a routing policy to the other clients that have rules in it: once no listener uses it, the program's rules are

@@ -7,7 +7,6 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/routing"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan/weights"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -45,7 +44,7 @@ func (b *planBuilder) parametersOf(s *routing.Set) *Parameters {
 	for _, g := range b.Gateways {
 		for i := range b.desired.Policies {
 			p := &b.desired.Policies[i]
-			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r lblayout.Rule) bool { return r.Set == s.Name }) {
+			if p.Gateway == g.gatewayName() && slices.ContainsFunc(p.Rules, func(r plan.Rule) bool { return r.Set == s.Name }) {
 				own := g.Parameters
 				return &own
 			}

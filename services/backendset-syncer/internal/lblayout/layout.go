@@ -60,24 +60,16 @@ const (
 // Policy is a routing policy. OCI has no empty policies: one without rules has those of others.
 type Policy struct {
 	Name  string
-	Rules []Rule
+	Rules []plan.Rule
 	// Adopted are the names of rules of an earlier controller that the rules replace.
 	Adopted []string
 }
 
-// Rule is a rule of a routing policy.
-type Rule struct{ Name, Condition, Set string }
-
 // RuleSet is a rule set with a redirect of all requests.
 type RuleSet struct {
 	Name     string
-	Redirect *Redirect // nil: a live rule set with other rules
-	Rules    int       // of a live rule set
-}
-
-// Redirect redirects all requests to HTTPS.
-type Redirect struct {
-	Port, Code int
+	Redirect *plan.Redirect // nil: a live rule set with other rules
+	Rules    int            // of a live rule set
 }
 
 // Hostname is a hostname object.
@@ -215,7 +207,7 @@ func (d *stepBuilder) makeRoom() {
 func (d *stepBuilder) applyPolicy(s Step) {
 	have := d.live.Policies[s.Name]
 	next := s.Policy
-	if slices.ContainsFunc(next.Rules, func(r Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
+	if slices.ContainsFunc(next.Rules, func(r plan.Rule) bool { _, found := d.live.Sets[r.Set]; return !found }) {
 		if !d.full {
 			return
 		}
@@ -252,7 +244,7 @@ func (d *stepBuilder) partialPolicy(p, have *Policy) *Policy {
 // come last.
 func (p *Policy) mergeForeign(have *Policy) *Policy {
 	next := &Policy{Name: p.Name}
-	var behind []Rule
+	var behind []plan.Rule
 	seen := false
 	for _, r := range have.Rules {
 		switch {

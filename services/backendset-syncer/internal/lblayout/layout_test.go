@@ -6,25 +6,26 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // TestPoliciesOfOthers has policies without a listener and without rules of the program.
 func TestPoliciesOfOthers(t *testing.T) {
 	t.Parallel()
-	own, adopted, foreign := Rule{Name: "r000_a_b", Condition: "c", Set: "s"}, Rule{Name: "p0000_x", Condition: "d", Set: "s"},
-		Rule{Name: "terraform", Condition: "e", Set: "s"}
+	own, adopted, foreign := plan.Rule{Name: "r000_a_b", Condition: "c", Set: "s"}, plan.Rule{Name: "p0000_x", Condition: "d", Set: "s"},
+		plan.Rule{Name: "terraform", Condition: "e", Set: "s"}
 	tests := []struct {
 		name   string
-		live   []Rule // nil: the load balancer does not have the policy
-		wanted []Rule
-		want   []Rule // of the write, nil without one
+		live   []plan.Rule // nil: the load balancer does not have the policy
+		wanted []plan.Rule
+		want   []plan.Rule // of the write, nil without one
 	}{
-		{name: "the program's rules go", live: []Rule{foreign, own}, want: []Rule{foreign}},
-		{name: "adopted rules go", live: []Rule{adopted, foreign, own}, want: []Rule{foreign}},
-		{name: "nothing is left to do", live: []Rule{foreign}},
+		{name: "the program's rules go", live: []plan.Rule{foreign, own}, want: []plan.Rule{foreign}},
+		{name: "adopted rules go", live: []plan.Rule{adopted, foreign, own}, want: []plan.Rule{foreign}},
+		{name: "nothing is left to do", live: []plan.Rule{foreign}},
 		{name: "the policy is gone"},
-		{name: "others have removed their rules meanwhile", live: []Rule{own}},
-		{name: "rules come back", live: []Rule{foreign}, wanted: []Rule{own}, want: []Rule{foreign, own}},
+		{name: "others have removed their rules meanwhile", live: []plan.Rule{own}},
+		{name: "rules come back", live: []plan.Rule{foreign}, wanted: []plan.Rule{own}, want: []plan.Rule{foreign, own}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,11 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // balancer is a load balancer that takes steps.
 type balancer struct {
 	*Live
+}
+
+func newRule(name, condition, set string) plan.Rule {
+	return plan.Rule{Name: name, Condition: condition, Set: set}
 }
 
 func newBalancer() *balancer {
@@ -131,8 +136,10 @@ func site() *Wanted {
 	return &Wanted{
 		MaxSets: 16, MaxListeners: 16,
 		Hostnames: []Hostname{{"host", "a.example.com"}}, Certificates: []Certificate{{Name: "one"}},
-		Sets: []Set{{Name: "empty"}, {Name: "chat"}}, RuleSets: []RuleSet{{Name: "redirect", Redirect: &Redirect{Port: 443, Code: 301}}},
-		RuleSetNames: map[string]bool{"redirect": true}, Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000_chat", "c", "chat"}}}},
+		Sets:         []Set{{Name: "empty"}, {Name: "chat"}},
+		RuleSets:     []RuleSet{{Name: "redirect", Redirect: &plan.Redirect{Port: 443, Code: 301}}},
+		RuleSetNames: map[string]bool{"redirect": true},
+		Policies:     []Policy{{Name: "policy", Rules: []plan.Rule{newRule("r000_chat", "c", "chat")}}},
 		Listeners: []Listener{
 			{
 				Name: "https", DefaultSet: "empty", Port: 443, Protocol: ProtocolHTTP, Hostnames: []string{"host"}, Policy: "policy",
@@ -187,7 +194,7 @@ func TestNext(t *testing.T) {
 		}},
 		{"another redirect", func(*balancer) *Wanted {
 			w := site()
-			w.RuleSets[0].Redirect = &Redirect{Port: 8443, Code: 301}
+			w.RuleSets[0].Redirect = &plan.Redirect{Port: 8443, Code: 301}
 			return w
 		}, []string{"Update ruleSets redirect"}},
 		{"somebody has changed the rule set", func(b *balancer) *Wanted {
@@ -264,12 +271,15 @@ func TestNext(t *testing.T) {
 			return w
 		}, []string{"Delete backendSets older", "Create backendSets new"}},
 		{"two rules swap their sets at the limit", func(b *balancer) *Wanted {
-			b.Policies["policy"] = Policy{Name: "policy", Rules: []Rule{{"r000_chat", "c", "chat"}, {"r001_old", "d", "old"}}}
+			rules := []plan.Rule{newRule("r000_chat", "c", "chat"), newRule("r001_old", "d", "old")}
+			b.Policies["policy"] = Policy{Name: "policy", Rules: rules}
 			b.Sets["old"], b.Uses[Ref{lbrecord.BackendSet, "old"}] = 0, true
 			w := site()
 			w.MaxSets, w.Retired = 3, []string{"old"}
 			w.Sets = append(w.Sets, Set{Name: "new"})
-			w.Policies[0].Rules = []Rule{{"r000_chat", "c", "chat"}, {"r001_chat", "d", "chat"}, {"r002_new", "e", "new"}}
+			w.Policies[0].Rules = []plan.Rule{
+				newRule("r000_chat", "c", "chat"), newRule("r001_chat", "d", "chat"), newRule("r002_new", "e", "new"),
+			}
 			return remove(w, Ref{lbrecord.BackendSet, "old"})
 		}, []string{"Update routingPolicies policy", "Delete backendSets old", "Create backendSets new", "Update routingPolicies policy"}},
 		{"a set of others in use stays", func(b *balancer) *Wanted {
@@ -323,7 +333,7 @@ func TestNoRoomForASet(t *testing.T) {
 	live := &Live{Sets: map[string]int{"terraform": 1, "used": 1}, Uses: map[Ref]bool{{lbrecord.BackendSet, "used"}: true}}
 	w := &Wanted{
 		MaxSets: 2, MaxListeners: 16, Sets: []Set{{Name: "new"}}, Retired: []string{"used"},
-		Policies: []Policy{{Name: "policy", Rules: []Rule{{"r000", "c", "new"}}}},
+		Policies: []Policy{{Name: "policy", Rules: []plan.Rule{newRule("r000", "c", "new")}}},
 	}
 	assert.Empty(t, NextSteps(live, w))
 }
@@ -343,13 +353,13 @@ func TestForeignPorts(t *testing.T) {
 
 func TestOver(t *testing.T) {
 	t.Parallel()
-	own, adopted, foreign := Rule{"r000_a_b", "c", "s"}, Rule{"p0000_x", "d", "s"}, Rule{"terraform", "e", "s"}
-	tests := map[string]struct{ live, wanted, want []Rule }{
-		"rules of others before the program's stay there": {[]Rule{foreign, own}, []Rule{own}, []Rule{foreign, own}},
-		"and those behind come last": {[]Rule{own, foreign}, []Rule{own, {"r001_a_b", "f", "s"}},
-			[]Rule{own, {"r001_a_b", "f", "s"}, foreign}},
-		"adopted rules are replaced in their place": {[]Rule{foreign, adopted}, []Rule{own}, []Rule{foreign, own}},
-		"the program's rules go":                    {[]Rule{own, foreign}, nil, []Rule{foreign}},
+	own, adopted, foreign := newRule("r000_a_b", "c", "s"), newRule("p0000_x", "d", "s"), newRule("terraform", "e", "s")
+	tests := map[string]struct{ live, wanted, want []plan.Rule }{
+		"rules of others before the program's stay there": {[]plan.Rule{foreign, own}, []plan.Rule{own}, []plan.Rule{foreign, own}},
+		"and those behind come last": {[]plan.Rule{own, foreign}, []plan.Rule{own, newRule("r001_a_b", "f", "s")},
+			[]plan.Rule{own, newRule("r001_a_b", "f", "s"), foreign}},
+		"adopted rules are replaced in their place": {[]plan.Rule{foreign, adopted}, []plan.Rule{own}, []plan.Rule{foreign, own}},
+		"the program's rules go":                    {[]plan.Rule{own, foreign}, nil, []plan.Rule{foreign}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // addressesOf returns the addresses of a load balancer.
@@ -68,7 +69,7 @@ func listenerOf(raw loadbalancer.Listener) lblayout.Listener {
 func policyOf(raw loadbalancer.RoutingPolicy) lblayout.Policy {
 	p := lblayout.Policy{Name: valueOf(raw.Name)}
 	for _, r := range raw.Rules {
-		rule := lblayout.Rule{Name: valueOf(r.Name), Condition: valueOf(r.Condition)}
+		rule := plan.Rule{Name: valueOf(r.Name), Condition: valueOf(r.Condition)}
 		for _, action := range r.Actions {
 			if forward, ok := action.(loadbalancer.ForwardToBackendSet); ok {
 				rule.Set = valueOf(forward.BackendSetName)
@@ -90,7 +91,7 @@ var (
 )
 
 // redirectOf returns the redirect of a rule set that has nothing else than a redirect of all requests to HTTPS, nil otherwise.
-func redirectOf(items []loadbalancer.Rule) *lblayout.Redirect {
+func redirectOf(items []loadbalancer.Rule) *plan.Redirect {
 	if len(items) != 1 {
 		return nil
 	}
@@ -107,7 +108,7 @@ func redirectOf(items []loadbalancer.Rule) *lblayout.Redirect {
 		!slices.Contains(keepPath, valueOf(u.Path)) || !slices.Contains(keepQuery, valueOf(u.Query)) {
 		return nil
 	}
-	return &lblayout.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
+	return &plan.Redirect{Port: valueOf(u.Port), Code: valueOf(r.ResponseCode)}
 }
 
 // referencedObjects returns the objects that other objects of a load balancer refer to.

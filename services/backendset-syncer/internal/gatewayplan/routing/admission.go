@@ -10,7 +10,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
@@ -46,7 +45,7 @@ type listenerState struct {
 	candidates []candidate
 	conditions int
 	owned      map[string]int // conditions by namespace
-	redirect   *lblayout.Redirect
+	redirect   *plan.Redirect
 }
 
 // candidate is an admitted rule of a policy.
@@ -144,7 +143,7 @@ func (a *admission) admitRoute(r *attachment) {
 }
 
 // checkRule returns an error if a rule cannot be expressed, whatever its hostnames. The error lists all matches that cannot.
-func checkRule(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
+func checkRule(rule *gatewayv1.HTTPRouteRule) (*plan.Redirect, error) {
 	redirect, err := checkFields(rule)
 	if err != nil {
 		return nil, err
@@ -194,7 +193,7 @@ var (
 // admitRedirect admits the redirect of all requests. It cannot leave out requests for which a route has a more specific match, so it is
 // refused beside rules of older routes, and later ones are refused beside it. An old route that becomes a redirect takes no requests from
 // other namespaces.
-func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *lblayout.Redirect) *plan.Problem {
+func (a *admission) admitRedirect(l *listenerState, r *Route, redirect *plan.Redirect) *plan.Problem {
 	hostnames := hostnamesOn(r, l.Listener)
 	switch {
 	case len(hostnames) == 0:

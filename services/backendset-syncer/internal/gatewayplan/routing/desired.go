@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"fairlead.dev/pkg/gatewayapi"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // buildDesired returns what was admitted.
@@ -26,7 +26,7 @@ func (a *admission) buildDesired() *Desired {
 				p.Namespaces = slices.Insert(p.Namespaces, i, c.Route.Namespace)
 			}
 			p.Rules = append(p.Rules,
-				lblayout.Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
+				plan.Rule{Name: ruleName(len(p.Rules), nameOf(c.Route)), Condition: c.condition, Set: a.sets[c.set].Name})
 		}
 		d.Policies = append(d.Policies, p)
 	}

@@ -8,7 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/gatewayapi"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // statusFound is the status of a redirect without a status (302).
@@ -21,7 +21,7 @@ var errRedirect = errors.New("filter RequestRedirect: OCI can only redirect all 
 	"scheme https without hostname and path, and its rule one match, PathPrefix /")
 
 // checkFields returns an error if a rule has a field that OCI cannot obey. It returns the redirect of the rule, if there is one.
-func checkFields(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
+func checkFields(rule *gatewayv1.HTTPRouteRule) (*plan.Redirect, error) {
 	switch {
 	case rule.Timeouts != nil:
 		return nil, errors.New("timeouts: OCI has one idle timeout for all requests of a listener")
@@ -35,7 +35,7 @@ func checkFields(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
 			return nil, fmt.Errorf("backendRefs[%d]: OCI has no filters for backends", i)
 		}
 	}
-	var redirect *lblayout.Redirect
+	var redirect *plan.Redirect
 	for i := range rule.Filters {
 		f := &rule.Filters[i]
 		if f.Type != gatewayv1.HTTPRouteFilterRequestRedirect || len(rule.Filters) > 1 {
@@ -50,7 +50,7 @@ func checkFields(rule *gatewayv1.HTTPRouteRule) (*lblayout.Redirect, error) {
 }
 
 // newRedirect returns the redirect of a rule for all requests.
-func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirectFilter) (*lblayout.Redirect, error) {
+func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirectFilter) (*plan.Redirect, error) {
 	if f == nil || ptr.Deref(f.Scheme, "") != "https" || f.Hostname != nil || f.Path != nil || len(rule.BackendRefs) > 0 {
 		return nil, errRedirect
 	}
@@ -62,5 +62,5 @@ func newRedirect(rule *gatewayv1.HTTPRouteRule, f *gatewayv1.HTTPRequestRedirect
 	if m := &matches[0]; len(m.Headers) > 0 || len(m.QueryParams) > 0 || m.Method != nil {
 		return nil, errRedirect
 	}
-	return &lblayout.Redirect{Port: int(ptr.Deref(f.Port, httpsPort)), Code: ptr.Deref(f.StatusCode, statusFound)}, nil
+	return &plan.Redirect{Port: int(ptr.Deref(f.Port, httpsPort)), Code: ptr.Deref(f.StatusCode, statusFound)}, nil
 }

@@ -37,7 +37,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/ownership"
-	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
@@ -106,11 +105,11 @@ type Policy struct {
 	Key      string
 	Name     string // of the routing policy, and of the rule set
 	// Rules are the rules in their order. OCI has no empty policies: without rules, the listener has none.
-	Rules []lblayout.Rule
+	Rules []plan.Rule
 	// Namespaces are those of the routes of the rules, sorted.
 	Namespaces []string
 	// Redirect is the redirect of all requests of the listener, nil if it has none.
-	Redirect *lblayout.Redirect
+	Redirect *plan.Redirect
 }
 
 // Set is a backend set.
