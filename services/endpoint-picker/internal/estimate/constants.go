@@ -186,6 +186,8 @@ const (
 	// long prompt). The first long prompt leaves half of an error of the sample; with half it leaves a third, with double two thirds. ½
 	// none, ×2 none: simulated servers have no samples.
 	samplePrior = 0.05
+	// ratioStep is the part by which the ratio must change until what was learned is converted (derived: below the error of a ratio).
+	ratioStep = 0.01
 	// maxSurprise is the factor by which one count may differ from what is known (guarded). It is two steps to the bounds.
 	// ½ −1.5 / +0.5, ×2 none.
 	maxSurprise = 2

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -15,6 +16,7 @@ type costLearner struct {
 	mu       sync.Mutex
 	sums     [terms][terms + 1]float64 // normal equations
 	meanTTFT movingAverage             // seconds
+	ratio    float64                   // of tokens, in which the sums count
 
 	tokens movingAverage // uncached tokens of a request
 	answer movingAverage // tokens of an answer
@@ -22,7 +24,7 @@ type costLearner struct {
 }
 
 func newLearner() *costLearner {
-	l := &costLearner{times: newAnswerTime()}
+	l := &costLearner{times: newAnswerTime(), ratio: 1}
 	l.meanTTFT.Store(priorCosts.estimateTTFT(priorDecoding, 0, priorTokens))
 	l.tokens.Store(usualTokens)
 	l.answer.Store(usualAnswer)
@@ -60,6 +62,26 @@ func (l *costLearner) observeStep(o observation, took, slowdown float64) (meanTT
 	l.meanTTFT.addSample(took, meanTTFTWeight)
 	l.costs.Store(solveCosts(l.sums))
 	return l.meanTTFT.Load()
+}
+
+// followRatio converts what was learned to tokens of another ratio of texts, so that costs are not those of the first, wrong counts until
+// they are forgotten.
+func (l *costLearner) followRatio(ratio float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := ratio / l.ratio
+	if math.Abs(f-1) < ratioStep {
+		return
+	}
+	l.ratio = ratio
+	scale := [terms]float64{1, 1, 1, f, f, f, f * f}
+	for i := range terms {
+		for j := range terms {
+			l.sums[i][j] *= scale[i] * scale[j]
+		}
+		l.sums[i][terms] *= scale[i]
+	}
+	l.costs.Store(solveCosts(l.sums))
 }
 
 // solveCosts computes the coefficients with the least squares of errors. The prior counts as some observations.

@@ -221,3 +221,20 @@ func BenchmarkObserve(b *testing.B) {
 		e.serve(e.idleAt+1, 300)
 	}
 }
+
+// What was learned with a wrong ratio of tokens holds for the right one: the times stay.
+func TestLearner_FollowsTheRatioOfTokens(t *testing.T) {
+	t.Parallel()
+	l := newLearner()
+	for i := range 400 {
+		tokens := float64(100 + 37*i%900)
+		l.observeStep(observation{tokens: 1.5 * tokens, decoding: float64(i % 7)}, 0.010+0.001*float64(i%7)+100e-6*tokens, 1)
+	}
+	assert.InEpsilon(t, 100e-6/1.5, l.currentCosts().PerToken, 0.02)
+	l.followRatio(1 / 1.5)
+	assert.InEpsilon(t, 100e-6, l.currentCosts().PerToken, 0.02)
+	assert.InEpsilon(t, 0.001, l.currentCosts().PerDecoding, 0.2)
+	before := *l.currentCosts()
+	l.followRatio(1.001 / 1.5)
+	assert.Equal(t, before, *l.currentCosts())
+}

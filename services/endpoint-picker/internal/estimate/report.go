@@ -93,6 +93,7 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	}
 	if e.text >= mostlyText*e.other {
 		x.tokenizers.observePrompt(e.model, int(e.text), prompt-int(e.other))
+		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
 	s := e.server
 	if s == nil {
@@ -116,6 +117,7 @@ func (x *Estimator) RecordSampleCount(model string, bytes, tokens int) bool {
 		return false
 	}
 	x.tokenizers.setSample(model, ratio)
+	x.learner.followRatio(x.tokenizers.meanRatio())
 	return true
 }
 
@@ -136,6 +138,7 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 	}
 	if r.text > 0 {
 		x.tokenizers.observePrompts(r.text, r.textCount)
+		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
 	s.resizeCache(next.Blocks)
 }
