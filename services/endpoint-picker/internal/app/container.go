@@ -49,7 +49,8 @@ type parts struct {
 	Log      *zap.Logger
 	Clock    clock.Clock // of the delay of a drain
 	Pools    *pools.Registry
-	Replicas *replicas.Node // nil if replicas tell each other nothing
+	Replicas *replicas.Node      // nil if replicas tell each other nothing
+	State    *replicas.StateFile // nil if the next process knows nothing
 	Events   *pools.Events
 	Request  request.Options
 	Reloader *reload.Reloader
@@ -89,6 +90,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// The pools.
 		newReplicaNode,
+		newStateFile,
 		newPools,
 
 		// Servers for gateways, probes and Prometheus.

@@ -59,14 +59,15 @@ type poolParts struct {
 	Events   *pools.Events
 	Reloader *reload.Reloader
 	Tracer   *tracing.Tracer
-	Recorder *recorder.Recorder // nil without a recording
-	Replicas *replicas.Node     // nil if replicas tell each other nothing
+	Recorder *recorder.Recorder  // nil without a recording
+	Replicas *replicas.Node      // nil if replicas tell each other nothing
+	State    *replicas.StateFile // nil if the next process knows nothing
 }
 
 func newPools(p poolParts) (*pools.Registry, error) {
 	return pools.New(pools.Params{
 		Config: p.Config, Log: p.Log, Clock: p.Clock, Registry: p.Registry, Clients: p.Clients.Clients, Events: p.Events,
 		Configs: p.Reloader,
-		Tracer:  p.Tracer, Recorder: p.Recorder, Replicas: p.Replicas,
+		Tracer:  p.Tracer, Recorder: p.Recorder, Replicas: p.Replicas, State: p.State,
 	})
 }

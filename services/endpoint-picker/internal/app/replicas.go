@@ -20,6 +20,14 @@ func newReplicaNode(cfg *config.Config, log *zap.Logger, c *certificates) *repli
 	})
 }
 
+// newStateFile returns the file that keeps the contents of caches, or nil if there is none.
+func newStateFile(cfg *config.Config, log *zap.Logger) *replicas.StateFile {
+	if cfg.Prefixes.StateFile == "" {
+		return nil
+	}
+	return replicas.NewStateFile(log.Named("state"), cfg.Prefixes.StateFile, int(cfg.Prefixes.MaxBytes))
+}
+
 // forReplicas returns the settings of connections between replicas, nil for plaintext: they are as secure as those of gateways.
 func (c *certificates) forReplicas() *tls.Config {
 	if c.gateways == nil {

@@ -122,10 +122,12 @@ func (p *parts) runParts(ctx context.Context) error {
 	for _, f := range p.Config.Unused {
 		p.Log.Info("Flag has no effect", zap.String("flag", f.Name), zap.String("reason", f.Why))
 	}
+	p.State.Load()
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	parts := []func(context.Context){p.Pools.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run}
+	parts := []func(context.Context){p.Pools.Run, p.Health.Run, p.Events.Run, p.Reloader.Run, p.Certificates.Run, p.Tracer.Run,
+		p.State.Run}
 	if p.Recorder != nil {
 		parts = append(parts, p.Recorder.Run)
 	}

@@ -39,6 +39,7 @@ const (
 	flagEmitScores      = "emit-endpoint-scores"
 	flagExplain         = "explain"
 	flagPrefixIndex     = "prefix-index-max-bytes"
+	flagStateFile       = "state-file"
 	flagEjectAfter      = "eject-after"
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
@@ -121,7 +122,8 @@ type Leases struct {
 
 // Prefixes configures the index of cached prefixes.
 type Prefixes struct {
-	MaxBytes Size
+	MaxBytes  Size
+	StateFile string // to keep the indexes in for the next process; empty: none
 }
 
 // Drain configures the time from SIGTERM to the exit. Both zero: the process exits at once.
@@ -215,6 +217,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Plugins.addFlags(fs)
 	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex,
 		"Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
+	fs.StringVar(&c.Prefixes.StateFile, flagStateFile, c.Prefixes.StateFile,
+		"File for what the picker knows of prefix caches, so that it knows them after a restart: hashes without text, of at most "+
+			"--"+flagPrefixIndex+". It is written every 10 s and at the end. Empty: none.")
 
 	c.Replicas.addFlags(fs)
 

@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 		"--metrics-staleness-threshold=5s", "--lease-timeout=2m", "--drain-delay=0", "--drain-timeout=10m", "--log-level=debug",
 		"--metrics-bind-address=:1234", "--kubeconfig=/k", "--prefix-index-max-bytes=100Mi",
 		"--enable-grpc-stream-metrics", "--legacy-metrics", "--tracing=false", "--log-requests", "--debug-picks=64",
-		"--record-max-bytes=8Mi", "--address-file=/a",
+		"--record-max-bytes=8Mi", "--address-file=/a", "--state-file=/s",
 	}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "models", c.Pool.Name.Namespace)
@@ -66,7 +66,7 @@ func TestParse(t *testing.T) {
 		StaleAfter: 5 * time.Second,
 	}, c.Scraping)
 	assert.Equal(t, Leases{Timeout: 2 * time.Minute}, c.Leases)
-	assert.Equal(t, Prefixes{MaxBytes: 100 << 20}, c.Prefixes)
+	assert.Equal(t, Prefixes{MaxBytes: 100 << 20, StateFile: "/s"}, c.Prefixes)
 	assert.Equal(t, Drain{Timeout: 10 * time.Minute}, c.Drain)
 	assert.Equal(t, Telemetry{StreamMetrics: true, LegacyMetrics: true, LogRequests: true, DebugPicks: 64}, c.Telemetry)
 	assert.Equal(t, Recording{MaxBytes: 8 << 20}, c.Recording)

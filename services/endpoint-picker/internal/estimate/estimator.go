@@ -54,6 +54,9 @@ func (x *Estimator) Costs() *Costs { return x.learner.currentCosts() }
 // IndexStats returns the sizes of the index of prefixes.
 func (x *Estimator) IndexStats() prefixindex.Stats { return x.index.Stats() }
 
+// CountUses returns how often the contents of caches have changed so far.
+func (x *Estimator) CountUses() uint64 { return x.index.CountUses() }
+
 // CacheSize returns the estimated blocks in an endpoint's KV cache, and its capacity.
 func (x *Estimator) CacheSize(e *endpoint.Endpoint) (blocks, capacity int) {
 	return x.index.CacheSize(ServerOf(e).cache)

@@ -53,6 +53,7 @@ type comparisonWindow struct {
 	startTime     time.Time
 	queries, hits float64 // on that page
 	counted       bool    // there was one
+	restored      bool    // the last process saw it: what came since then is not known
 	reported      bool    // answers reported cached tokens
 	usage         bool    // answers reported the tokens of prompts
 	requests      float64
@@ -295,6 +296,7 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 	case !w.counted:
 	case queries < 0 || hits < 0:
 		r.restarted = true
+	case w.restored:
 	case !w.isComplete(next.At, queries, hits):
 		return r
 	default:
@@ -309,6 +311,13 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 	}
 	f.window = comparisonWindow{startTime: next.At, queries: next.Queries, hits: next.Hits, counted: true}
 	return r
+}
+
+// restoreCounters makes the first page show whether the server has restarted since the last process saw these counters.
+func (f *cacheFit) restoreCounters(queries, hits float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.window = comparisonWindow{queries: queries, hits: hits, counted: true, restored: true}
 }
 
 // isComplete reports whether a window has enough requests, and its page most of their prompts. Few are enough to see that nothing

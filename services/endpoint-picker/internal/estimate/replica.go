@@ -148,8 +148,9 @@ func (x *Estimator) Contents(endpoints []*endpoint.Endpoint) []Event {
 	for _, e := range endpoints {
 		bySlot[ServerOf(e).cache.Slot()] = e
 	}
-	var events []Event
-	for _, entry := range x.index.Entries() {
+	entries := x.index.Entries()
+	events := make([]Event, 0, len(entries))
+	for _, entry := range entries {
 		e := bySlot[entry.Slot]
 		switch {
 		case e == nil:

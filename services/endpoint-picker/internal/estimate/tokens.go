@@ -112,6 +112,15 @@ func (t *tokenizers) setSample(model string, ratio float64) {
 	t.mean.startAt(sum / sampled)
 }
 
+// restoreMean starts the mean with a ratio, unless a sample has shown another one.
+func (t *tokenizers) restoreMean(ratio float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mean.sampled && ratio >= 1/maxRatio && ratio <= maxRatio {
+		t.mean.startAt(ratio)
+	}
+}
+
 // addModel adds a model, in place of the least recently used one if there are too many. mu is held.
 func (t *tokenizers) addModel(model string) *tokenRatio {
 	next := maps.Clone(*t.models.Load())

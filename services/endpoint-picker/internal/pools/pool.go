@@ -52,7 +52,8 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
 		Tokenizers: p.estimator, Clock: clock,
 	})
-	p.store = pool.NewStore(log.Named("datastore"), title, from, p.estimator, clock)
+	saved := r.params.State.JoinPool(title, p.estimator)
+	p.store = pool.NewStore(log.Named("datastore"), title, from, saved, clock)
 	from.OnChange(p.store.MarkChanged)
 	p.Balancer = pick.New(pick.Params{
 		Options: pick.Options{
@@ -62,7 +63,7 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
 		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,
 	})
-	p.store.AddObservers(p.scraper, outliers, p.expirer, p.Balancer)
+	p.store.AddObservers(p.scraper, outliers, p.expirer, p.Balancer, saved)
 	reference, _ := from.Reference()
 	metrics.RegisterEndpoints(p.store, clock, p.registry)
 	metrics.RegisterPool(metrics.PoolParams{

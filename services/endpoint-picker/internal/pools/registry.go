@@ -48,8 +48,9 @@ type Params struct {
 	Events   *Events
 	Configs  configs
 	Tracer   *tracing.Tracer
-	Recorder *recorder.Recorder // nil without a recording
-	Replicas *replicas.Node     // nil: this replica of the picker hears of no other
+	Recorder *recorder.Recorder  // nil without a recording
+	Replicas *replicas.Node      // nil: this replica of the picker hears of no other
+	State    *replicas.StateFile // nil: the next process knows nothing
 }
 
 // Registry contains the pools of the process. It is safe for concurrent use.
@@ -175,6 +176,7 @@ func (r *Registry) removePool(title string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pools, title)
+	r.params.State.LeavePool(title)
 }
 
 // sortedPools returns the pools, sorted by title.

@@ -161,6 +161,13 @@ func (x *Index) Stats() Stats {
 	return s
 }
 
+// CountUses returns the number of uses so far.
+func (x *Index) CountUses() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.clock
+}
+
 // CacheSize returns the estimated blocks of a cache and its capacity; 0 for a removed cache.
 func (x *Index) CacheSize(c Handle) (blocks, capacity int) {
 	x.mu.Lock()
@@ -330,7 +337,7 @@ type Entry struct {
 func (x *Index) Entries() []Entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var entries []Entry
+	entries := make([]Entry, 0, x.table.Load().live)
 	for slot, h := range x.holders {
 		if h == nil {
 			continue

@@ -24,6 +24,15 @@
 // stores frames has to store the version before them. Readers skip fields that they do not know, so only a change that an older reader
 // must not ignore needs a new version.
 //
+// # State file
+//
+// A picker that restarts alone hears from no other replica. A StateFile has the contents of all caches, as frames, for the next process:
+// a line with the versions of the file and of the protocol, a State, a SavedCache for each endpoint (state.proto), and a checksum. It is
+// written every 10 s after changes, and at the end of the drain. The next process ignores a file that is damaged, larger than the limit of
+// the index, older than 10 min, or of another version or other hashes of prompts. It gives an endpoint its cache before a request can come to
+// it. An endpoint with another address or UID is another one. A server with lower counters of cache queries has restarted, and its
+// cache is empty.
+//
 // # Bounds
 //
 // A reader that is slower than the events is disconnected when its part of maxPending bytes waits for it, and connects again. A server
