@@ -202,7 +202,7 @@ func signed(content []byte) []byte {
 
 func TestStateFile_CannotBeUsed(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
+	now := time.Now().Truncate(time.Second)
 	whole, head := stateOf(now, "1"), len(stateMagic+stateVersion)
 	var other bytes.Buffer
 	_, err := protodelim.MarshalTo(&other, &State{Time: now.Unix(), Scheme: 1})
@@ -265,7 +265,7 @@ func TestStateFile_IsBounded(t *testing.T) {
 		p.endpoints = append(p.endpoints, e)
 		for n := range uint64(100 * i) {
 			view.ApplyEvent(estimate.Event{Kind: estimate.EventCached, Endpoint: e, Chain: []uint64{n, n + 1<<63}}, time.Now())
-			view.ApplyEvent(estimate.Event{Kind: estimate.EventOccupied, Endpoint: e, Tokens: 1 << 20}, time.Now())
+			view.ApplyEvent(estimate.Event{Kind: estimate.EventOccupied, Endpoint: e, Tokens: 160}, time.Now())
 		}
 	}
 	path := filepath.Join(t.TempDir(), "state")
