@@ -122,7 +122,7 @@ func (p *parts) runParts(ctx context.Context) error {
 	for _, f := range p.Config.Unused {
 		p.Log.Info("Flag has no effect", zap.String("flag", f.Name), zap.String("reason", f.Why))
 	}
-	p.State.Load()
+	p.State.LoadCaches()
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)

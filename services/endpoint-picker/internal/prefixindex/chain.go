@@ -185,8 +185,8 @@ func Seed(model string, salt uint64) uint64 {
 	return xxhash.Sum64String(model)*odd ^ salt
 }
 
-// Scheme returns a hash of a fixed prompt. It is the same in processes that give the same prompts the same hashes.
-func Scheme() uint64 {
+// HashScheme returns a hash of a fixed prompt. It is the same in processes that give the same prompts the same hashes.
+func HashScheme() uint64 {
 	var c Chain
 	c.Reset(Seed("model", 1), minBlocks)
 	c.WriteValue(1, 1)

@@ -28,7 +28,7 @@ const (
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`      // when it was written, in seconds since 1970
-	Scheme        uint64                 `protobuf:"fixed64,2,opt,name=scheme,proto3" json:"scheme,omitempty"` // prefixindex.Scheme
+	Scheme        uint64                 `protobuf:"fixed64,2,opt,name=scheme,proto3" json:"scheme,omitempty"` // prefixindex.HashScheme
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

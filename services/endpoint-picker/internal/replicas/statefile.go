@@ -26,7 +26,7 @@ import (
 const (
 	// saveInterval is the time between two writes of the state: a process that is killed loses as much.
 	saveInterval = 10 * time.Second
-	// saveRest is the least time between two writes, as a multiple of the time that the last one took: picks wait for an index that is read.
+	// saveRest is the least time between two writes, as a multiple of the time that the last one took: picks wait while an index is read.
 	saveRest = 100
 	// maxStateAge is the age of a state that is still used (assumed). Other clients of the servers may have changed the caches since.
 	maxStateAge = 10 * time.Minute
@@ -137,8 +137,8 @@ func (p *SavedPool) restoreCache(e *endpoint.Endpoint, saved *SavedCache) {
 	}
 }
 
-// Load reads the file. Call it before the first endpoint.
-func (s *StateFile) Load() {
+// LoadCaches reads the file. Call it before the first endpoint.
+func (s *StateFile) LoadCaches() {
 	if s == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func decodeState(content []byte, now time.Time) (map[string]*SavedCache, error) 
 	switch age := now.Sub(time.Unix(head.GetTime(), 0)); {
 	case age.Abs() > maxStateAge:
 		return nil, fmt.Errorf("%w: written %s ago, more than %s", errState, age.Round(time.Second), maxStateAge)
-	case head.GetScheme() != prefixindex.Scheme():
+	case head.GetScheme() != prefixindex.HashScheme():
 		return nil, fmt.Errorf("%w: prompts had other hashes", errState)
 	}
 	found := map[string]*SavedCache{}
@@ -232,7 +232,7 @@ func (s *StateFile) Run(ctx context.Context) {
 		if maps.Equal(current, last) {
 			continue
 		}
-		if err := s.save(began); err == nil {
+		if err := s.writeFile(began); err == nil {
 			last, reported = current, ""
 		} else if text := err.Error(); text != reported { // once for each reason
 			s.log.Warn("Could not write the state file: a restart loses the contents of caches", zap.Error(err))
@@ -256,8 +256,8 @@ func (s *StateFile) countUses() map[string]uint64 {
 	return uses
 }
 
-// save replaces the file, unless nothing is known.
-func (s *StateFile) save(now time.Time) error {
+// writeFile replaces the file, unless nothing is known.
+func (s *StateFile) writeFile(now time.Time) error {
 	caches := s.knownCaches()
 	if len(caches) == 0 {
 		return nil
@@ -343,7 +343,7 @@ func writeState(to io.Writer, caches []*knownCache, now time.Time) error {
 	sum := xxhash.New()
 	out := bufio.NewWriter(io.MultiWriter(to, sum))
 	_, _ = out.WriteString(stateMagic + stateVersion) // Flush returns the error
-	_, err := protodelim.MarshalTo(out, &State{Time: now.Unix(), Scheme: prefixindex.Scheme()})
+	_, err := protodelim.MarshalTo(out, &State{Time: now.Unix(), Scheme: prefixindex.HashScheme()})
 	var frames []byte
 	for _, c := range caches {
 		frames = frames[:0]

@@ -39,7 +39,7 @@ func startProcess(t *testing.T, path string, uids ...string) *process {
 	core, logs := observer.New(zap.InfoLevel)
 	file := NewStateFile(zap.New(core), path, 1<<20)
 	p := &process{SavedPool: file.JoinPool("pool", estimate.New(prefixindex.NewMemoryBudget(1<<20))), logs: logs}
-	file.Load()
+	file.LoadCaches()
 	var endpoints []*endpoint.Endpoint
 	for _, uid := range uids {
 		endpoints = append(endpoints, p.NewEndpoint(describe("a", uid), time.Now()))
@@ -223,7 +223,7 @@ func TestStateFile_CannotBeUsed(t *testing.T) {
 	} {
 		_, err := decodeState(tt.content, now)
 		require.ErrorIs(t, err, errState, name)
-		assert.ErrorContains(t, err, tt.want, name)
+		require.ErrorContains(t, err, tt.want, name)
 	}
 	for n := range whole {
 		_, err := decodeState(whole[:n], now)
@@ -246,7 +246,7 @@ func TestStateFile_IsNotRead(t *testing.T) {
 		folder: "not a regular file", large: "1099511627776 bytes are more than the 1048576 of the index of prefixes",
 	} {
 		core, logs := observer.New(zap.InfoLevel)
-		NewStateFile(zap.New(core), path, 1<<20).Load()
+		NewStateFile(zap.New(core), path, 1<<20).LoadCaches()
 		require.Equal(t, 1, logs.Len())
 		assert.Equal(t, "Ignored the state file, started without contents of caches", logs.All()[0].Message)
 		assert.Contains(t, logs.All()[0].ContextMap()["error"], want)
@@ -271,7 +271,7 @@ func TestStateFile_IsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s := NewStateFile(zap.NewNop(), path, limit)
 	s.pools["pool"] = p
-	require.NoError(t, s.save(time.Now()))
+	require.NoError(t, s.writeFile(time.Now()))
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(content), limit)
@@ -337,14 +337,14 @@ func BenchmarkStateFile(b *testing.B) {
 		b.Run(fmt.Sprintf("save/%d", blocks), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.save(time.Now()); err != nil {
+				if err := s.writeFile(time.Now()); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("load/%d", blocks), func(b *testing.B) {
 			for b.Loop() {
-				s.Load()
+				s.LoadCaches()
 				next := s.JoinPool("pool", estimate.New(prefixindex.NewMemoryBudget(prefixindex.DefaultMaxBytes)))
 				for i := range endpoints {
 					next.NewEndpoint(describe("a", fmt.Sprint(i)), time.Now())
