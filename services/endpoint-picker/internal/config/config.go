@@ -38,8 +38,6 @@ const (
 	flagReportEndpoint  = "report-endpoint"
 	flagEmitScores      = "emit-endpoint-scores"
 	flagExplain         = "explain"
-	flagPrefixIndex     = "prefix-index-max-bytes"
-	flagStateFile       = "state-file"
 	flagEjectAfter      = "eject-after"
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
@@ -52,7 +50,6 @@ const (
 const (
 	namespaceVariable = "NAMESPACE"
 	maxPort           = 65535
-	minPrefixIndex    = 1 << 20
 	minBody           = 1 << 10
 	maxBody           = 1 << 30
 )
@@ -118,12 +115,6 @@ type ExtProc struct {
 // Leases configures the requests in flight that count as load.
 type Leases struct {
 	Timeout time.Duration // of a lease whose stream ended early, if no sample contains its request
-}
-
-// Prefixes configures the index of cached prefixes.
-type Prefixes struct {
-	MaxBytes  Size
-	StateFile string // to keep the indexes in for the next process; empty: none
 }
 
 // Drain configures the time from SIGTERM to the exit. Both zero: the process exits at once.
@@ -215,11 +206,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Decision.addFlags(fs)
 
 	c.Plugins.addFlags(fs)
-	fs.Var(&c.Prefixes.MaxBytes, flagPrefixIndex,
-		"Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
-	fs.StringVar(&c.Prefixes.StateFile, flagStateFile, c.Prefixes.StateFile,
-		"File for what the picker knows of prefix caches, so that it knows them after a restart: hashes without text, of at most "+
-			"--"+flagPrefixIndex+". It is written every 10 s and at the end. Empty: none.")
+	c.Prefixes.addFlags(fs)
 
 	c.Replicas.addFlags(fs)
 
@@ -361,13 +348,6 @@ func (e *ExtProc) FitMemory(limit int64) bool {
 	e.MaxBuffered = Size(min(int64(e.MaxBuffered), limit/memoryShare))
 	e.MaxRequestBody = min(e.MaxRequestBody, e.MaxBuffered/bodyCopies)
 	return *e != before
-}
-
-func (p Prefixes) validateFlags() error {
-	if p.MaxBytes < minPrefixIndex {
-		return fmt.Errorf("--%s %s is too small: give at least 1Mi", flagPrefixIndex, p.MaxBytes.String())
-	}
-	return nil
 }
 
 func validateOutliers(o pool.DetectorOptions) error {
