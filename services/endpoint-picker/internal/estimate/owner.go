@@ -154,6 +154,8 @@ func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 func (p *Prompt) prefillFor(e *endpoint.Endpoint, cached int) Prefill {
 	f := Prefill{Tokens: max(p.Tokens-cached, 1), Context: cached}
 	switch {
+	case p.answeredLast(ServerOf(e)):
+		f.History = max(p.blocksToTokens(p.History)-cached, 0)
 	case e != p.owner:
 	case p.placedHere: // the index knows its location
 	case p.History > 0:
@@ -162,6 +164,12 @@ func (p *Prompt) prefillFor(e *endpoint.Endpoint, cached int) Prefill {
 		f.Expected = f.Tokens
 	}
 	return f
+}
+
+// answeredLast reports whether a server has computed the last prompt of the conversation, so that the answer is probably in its cache, too.
+// The index contains prompts only.
+func (p *Prompt) answeredLast(s *Server) bool {
+	return p.History > 0 && p.Asked > 0 && p.cachedBlocks(s) >= p.Asked
 }
 
 // AnswerMode is how the answer to a request comes.

@@ -115,6 +115,30 @@ func TestOwner_OfTheOnlyReplica(t *testing.T) {
 	assert.Nil(t, p.owner, "nobody else places prompts")
 }
 
+// The index contains prompts only, but the server that answered the last turn has the answer, too.
+func TestPrefill_TheLastAnswerIsWhereTheLastPromptWas(t *testing.T) {
+	t.Parallel()
+	r := &replica{Estimator: newTestEstimator(1 << 20)}
+	here, there := r.addEndpoint(1), r.addEndpoint(2)
+	both := []*endpoint.Endpoint{here, there}
+	first := turn("", 1, 0)
+	r.Lookup(first, both, noon)
+	r.RecordPlacement(first, here, &Expectation{})
+
+	next := turn("", 1, 1)
+	r.Lookup(next, both, noon)
+	cached := next.cachedTokens(ServerOf(here))
+	assert.Positive(t, cached)
+	f := next.prefillFor(here, cached)
+	assert.Equal(t, next.blocksToTokens(next.History)-cached, f.History)
+	assert.Less(t, r.Costs().uncachedTokens(f), float64(f.Tokens))
+	assert.Zero(t, next.prefillFor(there, 0).History)
+
+	again := turn("", 1, 2) // the turn in between went elsewhere
+	r.Lookup(again, both, noon)
+	assert.Zero(t, again.prefillFor(here, again.cachedTokens(ServerOf(here))).History)
+}
+
 func TestPrefill_DependsOnWhoPlacedTheLastTurn(t *testing.T) {
 	t.Parallel()
 	a, b := newReplica(), newReplica()

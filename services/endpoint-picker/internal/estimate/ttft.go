@@ -19,7 +19,7 @@ type Costs struct {
 type Prefill struct {
 	Tokens   int // not known to be in the server's cache
 	Expected int // of them, in its cache if other replicas sent their requests to the owner
-	History  int // the same, for tokens of a previous prompt and its answer
+	History  int // the same, for tokens of a previous prompt and its answer that the server or other replicas have computed
 	Context  int // tokens of the prompt in the cache, before the others
 }
 
