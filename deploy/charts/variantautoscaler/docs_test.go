@@ -28,7 +28,7 @@ func TestEveryReasonHasALine(t *testing.T) {
 		want[reason] = true
 	}
 	decided := regexp.MustCompile(`(?m)^\t\w+ +Reason += "(\w+)"`).FindAllStringSubmatch(readSource(t, "decision", "record.go"), -1)
-	problems := regexp.MustCompile(`(?m)^\t\w+ = "(\w+)"`).FindAllStringSubmatch(readSource(t, "sources", "problems.go"), -1)
+	problems := regexp.MustCompile(`(?m)^\t\w+ = "(\w+)"`).FindAllStringSubmatch(readSource(t, "snapshot", "problems.go"), -1)
 	require.NotEmpty(t, decided)
 	require.NotEmpty(t, problems)
 	for _, match := range append(decided, problems...) {

@@ -61,8 +61,9 @@ func TestRoles(t *testing.T) {
 		assert.ElementsMatch(t, want, permissions(values))
 	}
 	want = append(want, nodes...)
-	for group, file := range map[string]string{"kueue.x-k8s.io/": "kueue.go", "resource.k8s.io/": "devices.go"} {
-		kinds := regexp.MustCompile(`kind\("(\w+)", "\w+", read`).FindAllStringSubmatch(readSource(t, "informers", file), -1)
+	source := readSource(t, "informers", "informers.go")
+	for name, group := range map[string]string{"groupKueue": "kueue.x-k8s.io/", "groupResource": "resource.k8s.io/"} {
+		kinds := regexp.MustCompile(`optionalKind\(`+name+`, (?:kueueVersion|"v1"), "(\w+)"`).FindAllStringSubmatch(source, -1)
 		require.GreaterOrEqual(t, len(kinds), 3)
 		for _, kind := range kinds {
 			want = append(want, "list "+group+kind[1], "watch "+group+kind[1])
@@ -134,11 +135,11 @@ func TestRolesOfNamespaces(t *testing.T) {
 // configMapNames returns the names of the ConfigMaps that the program looks for.
 func configMapNames(t *testing.T) []string {
 	t.Helper()
-	_, function, found := strings.Cut(readSource(t, "settings", "select.go"), "func (k Kind) Names() []string {")
+	_, table, found := strings.Cut(readSource(t, "settings", "select.go"), "var configMapNames = map[Kind][]string{")
 	require.True(t, found)
-	function, _, _ = strings.Cut(function, "\n}\n")
+	table, _, _ = strings.Cut(table, "\n}\n")
 	var names []string
-	for _, match := range regexp.MustCompile(`"([a-z0-9-]+)"`).FindAllStringSubmatch(function, -1) {
+	for _, match := range regexp.MustCompile(`"([a-z0-9-]+)"`).FindAllStringSubmatch(table, -1) {
 		names = append(names, match[1])
 	}
 	require.Len(t, names, 12)
