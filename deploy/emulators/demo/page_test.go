@@ -45,7 +45,7 @@ func TestStatusPage(t *testing.T) {
 	awaitPicks(t, s, o.requests)
 
 	page := b.open(t, "http://"+s.metrics+"/debug/pools.html")
-	assert.Contains(t, page.headings(), "endpoints.yaml")
+	assert.Contains(t, page.headings(), "servers")
 	assert.Equal(t, []string{"3 / 3 endpoints in use", "60 picks"}, keep(page.texts("tile"), "endpoints in use", " picks"))
 	assertEndpoints(t, page.rows("endpoints"), report)
 	assertPicks(t, page.rows("picks"))
