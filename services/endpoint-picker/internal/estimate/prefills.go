@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -67,7 +66,9 @@ func (s *prefillShare) addPrompt(now endpoint.Monotonic, seconds float64) {
 	s.share.Store(share)
 }
 
+// shareAt returns the share at a time. Each pick asks for that of each server, so the exponential function is the start of its series: a
+// tenth of a pick among 256 servers less.
 func (s *prefillShare) shareAt(now endpoint.Monotonic) float64 {
-	since := max(now.Sub(s.at.Load()).Seconds(), 0)
-	return s.share.Load() * math.Exp(-since/prefillShareSeconds)
+	x := max(now.Sub(s.at.Load()).Seconds(), 0) / prefillShareSeconds
+	return s.share.Load() / (1 + x*(1+x*(1./2+x/6)))
 }
