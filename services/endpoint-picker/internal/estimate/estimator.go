@@ -118,12 +118,10 @@ func (x *Estimator) RecordAnswer(e *endpoint.Endpoint, tokens int) {
 // RecordAnswerTimes records when a complete answer of an endpoint began, had its last content, and ended. Some servers and gateways hold
 // back content until the end: the pause before it is no stall, and the end shows that the server works.
 func (x *Estimator) RecordAnswerTimes(e *endpoint.Endpoint, began, last, end time.Time) {
+	pause := min(end.Sub(last).Seconds(), maxLonger*x.learner.times.remaining()) // a client may read slowly
 	x.learner.times.observeAnswer(end.Sub(began).Seconds())
 	ServerOf(e).activity.lastMore.Store(endpoint.ToMonotonic(end))
-	if last.IsZero() {
-		return
-	}
-	if pause := end.Sub(last).Seconds(); pause*pause > x.paces.gap.Load() {
+	if heldBack := last.Equal(began); heldBack || !last.IsZero() && pause*pause > x.paces.gap.Load() {
 		x.paces.gap.addSample(pause*pause, gapWeight)
 	}
 }

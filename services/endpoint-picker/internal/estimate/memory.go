@@ -42,9 +42,17 @@ func (m *kvMemory) observePage(next *endpoint.Sample, prefills int64) {
 	m.correction.Store(inUse - m.usage.Load()*(held-waiting))
 }
 
+// boundTokens returns the memory of one request. No engine admits one that needs more than all, whatever its client claims.
+func (m *kvMemory) boundTokens(prompt, answer float64) float64 {
+	if size := float64(m.size.Load()); size > 0 {
+		return min(prompt+answer, size)
+	}
+	return prompt + answer
+}
+
 // neededTokens returns the memory that the requests of a server need together with another one.
 func (m *kvMemory) neededTokens(prompt, answer float64) float64 {
-	return max(m.usage.Load()*(float64(m.held.Load())+prompt+answer)+m.correction.Load(), 0)
+	return max(m.usage.Load()*(float64(m.held.Load())+m.boundTokens(prompt, answer))+m.correction.Load(), 0)
 }
 
 // leavingRequests returns how many of n requests must end before another one has memory. The size is known.

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -135,4 +136,37 @@ func TestAnswerTime(t *testing.T) {
 	before := same.remaining()
 	same.observeAnswer(1e6)
 	assert.Less(t, same.remaining(), 3*before, "a client that does not read")
+}
+
+func TestMeanEnds(t *testing.T) {
+	t.Parallel()
+	for _, n := range []float64{1, 2, 3, 10, 511, 512, 5000} {
+		for _, leaving := range []float64{0, 1, 2, 5, 10, 250, 511, 600} {
+			want := 0.0
+			for i := 0.0; i < leaving; i++ {
+				want += 1 / max(n-i, 1)
+			}
+			assert.InDelta(t, want, meanEnds(n, leaving), 1e-3, "%g of %g", leaving, n)
+		}
+	}
+}
+
+// What a client claims is the memory of one request at most, and how slowly it reads says little about stalls.
+func TestClaimsOfClientsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newTestServer()
+	s.observeUse(1e-9, 0)
+	q := s.begin(noon, Prefill{Tokens: 1 << 40}, 0)
+	assert.EqualValues(t, cacheTokens, s.HeldTokens())
+	q.OnEnd(endpoint.Finished)
+	assert.Zero(t, s.HeldTokens())
+
+	x := newTestEstimator(1 << 20)
+	e := x.addEndpoint(1)
+	x.RecordAnswerTimes(e, noon, noon, after(3600))
+	assert.Less(t, x.Paces().Stall, time.Minute)
+	for range 1000 {
+		x.RecordAnswerTimes(e, noon, noon, after(0.1))
+	}
+	assert.Less(t, x.Paces().Stall, 3*time.Second, "it is forgotten, also where content is held back")
 }

@@ -76,7 +76,7 @@ func (q *sequence) countOnServer(now time.Time) {
 	q.backlog, q.work = int64(tokens), int64(work)
 	learner.tokens.addSample(tokens, usualTokensWeight)
 	prompt, answer := float64(q.prefill.Context+q.prefill.Tokens), learner.answer.Load()
-	q.crowded, q.memory = s.memory.isCrowded(prompt, answer), int64(prompt+answer)
+	q.crowded, q.memory = s.memory.isCrowded(prompt, answer), int64(s.memory.boundTokens(prompt, answer))
 	s.memory.held.Add(q.memory)
 	s.share.addPrompt(endpoint.ToMonotonic(now), costs.PerToken*work*s.slowdownFactor())
 	q.countWaiting(now)

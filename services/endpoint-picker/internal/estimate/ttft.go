@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"math"
+
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -107,9 +109,34 @@ func (s *Server) secondsToRoom(p Prefill, l serverLoad, prefills float64) float6
 	} else if l.kvUsage >= crowdedCache {
 		leaving = max(leaving, l.waiting-prefills)
 	}
-	ends := 0.0
-	for i := 0.0; i < min(leaving, maxLeaving); i++ {
-		ends += 1 / max(there-i, 1)
+	return meanEnds(there, min(leaving, maxLeaving)) * learner.times.remaining() * s.slowdownFactor()
+}
+
+// harmonicSums are the sums of 1/i for i up to the index.
+var harmonicSums = func() (sums [512]float64) {
+	for i := 1; i < len(sums); i++ {
+		sums[i] = sums[i-1] + 1/float64(i)
 	}
-	return ends * learner.times.remaining() * s.slowdownFactor()
+	return sums
+}()
+
+// harmonicSum returns the sum of 1/i for i up to n.
+func harmonicSum(n float64) float64 {
+	const euler = 0.5772156649
+	if i := int(n); i < len(harmonicSums) {
+		return harmonicSums[i]
+	}
+	return math.Log(n+0.5) + euler
+}
+
+// meanEnds returns the time until leaving of n requests have ended, in that of one. From the last one on, each takes as long as one alone.
+// Every pick asks for it for each server.
+func meanEnds(n, leaving float64) float64 {
+	switch {
+	case leaving <= 0:
+		return 0
+	case leaving > n-1:
+		return meanEnds(n, n-1) + leaving - (n - 1)
+	}
+	return harmonicSum(n) - harmonicSum(n-leaving)
 }
