@@ -198,7 +198,9 @@ mip: doctor-pip
 	@./.ci/venv.sh $(BIN)/cache/mip-$$(sha256sum $(MIP_SOLVER) | cut -c 1-12) $(MIP_SOLVER)
 
 # Lanes of tests: docs/testing.md.
-SYSTEM_NEEDS := local edge-clients picker-clients oci-clients mip traefik haproxy-ingress $(ENVOY)
+.PHONY: third-party-system
+third-party-system: local edge-clients picker-clients oci-clients mip traefik haproxy-ingress $(ENVOY) ## Make the programs of others that `make test-system` needs (25 CPU-minutes from nothing)
+
 TESTLANES := $(BIN)/testlanes
 .PHONY: testlanes
 testlanes: doctor-go
@@ -209,7 +211,7 @@ test: doctor-go doctor-cc testlanes ## Run the tests that need no socket, proces
 	@$(EACH) test "$(TESTED_MODULES)" $(TEST) first -timeout 10m
 
 .PHONY: test-system
-test-system: doctor-go $(SYSTEM_NEEDS) testlanes ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
+test-system: doctor-go third-party-system testlanes ## Run the tests that need an API server, sockets or processes (RACE=1: with the race detector)
 	@$(EACH) test-system "$(TESTED_MODULES) $(filter services/% deploy/images/%,$(STANDALONE_MODULES))" $(TEST) system -timeout 30m
 
 .PHONY: test-world
@@ -227,7 +229,7 @@ test-long: test-world test-oldest ## Run what takes hours: long calculations, ki
 	@$(MAKE) --no-print-directory fuzz
 
 .PHONY: test-loaded
-test-loaded: doctor-go doctor-cc $(SYSTEM_NEEDS) testlanes ## Run the first two lanes many times, on an idle machine and beside busy loops (hours; LANES="first system")
+test-loaded: doctor-go doctor-cc third-party-system testlanes ## Run the first two lanes many times, on an idle machine and beside busy loops (hours; LANES="first system")
 	@./.ci/repeat.sh $(or $(LANES),first system) -- "$(TESTED_MODULES)"
 
 # What talks to an API server, with the oldest one that is supported: server-side apply, reviews of tokens, and the routes.
@@ -239,7 +241,7 @@ test-oldest: doctor-go local testlanes $(OLDEST_APISERVER) ## Run the tests that
 		RUN='$(OLDEST_FLOWS)' PACKAGES=./test/flow $(EACH) test-oldest services/ingress-reconciler $(TEST) system
 
 .PHONY: cover
-cover: doctor-go $(SYSTEM_NEEDS) ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
+cover: doctor-go third-party-system ## Run the tests of the first two lanes with coverage: profiles in bin/cover/, totals here
 	@mkdir -p $(BIN)/cover
 	@$(EACH) cover "$(WORKSPACE_MODULES)" bash -euo pipefail -c 'profile=$(BIN)/cover/$${PWD##*/}.out; \
 		$(GO) test -p $(JOBS) -tags=system -coverprofile=$$profile ./...; $(GO) tool cover -func=$$profile | tail -n 1'

@@ -101,11 +101,9 @@ e2e_plain_ingress := ingress-reconciler
 
 of_folders = $(sort $(foreach folder,$(E2E_FOLDERS),$($(1)_$(folder))))
 
-.PHONY: third-party
-third-party: local edge-clients haproxy-ingress image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) ## Make the programs of others that the tests need: Kubernetes, gateways, Prometheus (40 CPU-minutes from nothing)
-
 .PHONY: images-race
-images-race: third-party doctor-cc $(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
+images-race: doctor-cc local image-tool image-envoy $(CRDS)/inferencepools.yaml $(call of_folders,e2e_third_party) \
+	$(if $(filter cluster,$(E2E_FOLDERS)),images-e2e) \
 	$(addprefix image-race-,$(call of_folders,e2e_binaries)) \
 	$(addprefix image-next-,$(filter $(NEXT_BINARIES),$(call of_folders,e2e_binaries))) \
 	$(addprefix image-,$(call of_folders,e2e_plain)) ## Make the images of the whole-system tests, with the race detector
