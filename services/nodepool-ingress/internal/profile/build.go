@@ -175,7 +175,7 @@ func (b *builder) buildDeployment(c controller) Object {
 	pod.NodeSelector = map[string]string{corev1.LabelOSStable: "linux", b.pool.LabelKey: b.pool.Name}
 	pod.Tolerations = b.podTolerations()
 	pod.TopologySpreadConstraints = b.spreadConstraints()
-	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
+	if b.onNodeNetwork() {
 		pod.HostNetwork, pod.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
 	}
 	if b.pool.Cache != nil {

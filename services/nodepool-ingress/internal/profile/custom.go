@@ -30,8 +30,7 @@ const (
 	maxDocuments = 16
 )
 
-// manifest is a controller from the documents of a custom manifest: the decisions that a built-in profile makes in code. Everything else
-// comes from the YurtIngress and from the builder, as with built-in profiles.
+// manifest is a controller from the documents of a manifest. Everything else comes from the YurtIngress and from the builder.
 type manifest struct {
 	controller
 
@@ -39,33 +38,32 @@ type manifest struct {
 }
 
 // customController builds a controller from a manifest of the administrator.
-func (b *builder) customController() (controller, []Problem) {
-	refuse := func(err error) (controller, []Problem) {
-		source := "customManifest"
-		if b.pool.Manifest != nil {
-			source = b.pool.Manifest.Source
-		}
-		return controller{}, []Problem{{Reason: v1alpha1.ReasonInvalidManifest, Message: source + ": " + err.Error()}}
-	}
+func (b *builder) customController() (controller, error) {
 	if b.pool.Manifest == nil {
-		return refuse(errors.New("the profile custom needs a manifest"))
+		return controller{}, errors.New("the profile custom needs a manifest")
 	}
-	m, err := b.parseManifest(b.pool.Manifest.Text)
+	variables := strings.NewReplacer(b.manifestVariables()...)
+	c, err := parseManifest(b.pool.Manifest.Text, variables, b.install.CustomClusterRoles)
 	if err != nil {
-		return refuse(err)
+		return controller{}, err
 	}
-	if err := b.completePod(&m.pod); err != nil {
-		return refuse(fmt.Errorf("kind Deployment: %w", err))
+	for _, container := range slices.Concat(c.pod.Containers, c.pod.InitContainers) {
+		if err := b.install.CheckImage(container.Image); err != nil {
+			return controller{}, fmt.Errorf("kind Deployment: container %s: %w", container.Name, err)
+		}
 	}
-	m.cacheEnv = cacheEnv()
-	return m.controller, nil
+	if err := b.completePod(&c.pod); err != nil {
+		return controller{}, fmt.Errorf("kind Deployment: %w", err)
+	}
+	c.cacheEnv = cacheEnv()
+	return c, nil
 }
 
 // manifestVariables are the variables of a manifest, written as $(NAME). Kubernetes writes environment variables in the same way, so other
 // names stay unchanged.
-func (b *builder) manifestVariables() *strings.Replacer {
+func (b *builder) manifestVariables() []string {
 	http, https := b.listenPorts()
-	return strings.NewReplacer(
+	return []string{
 		"$(POOL)", b.pool.Name,
 		"$(POOL_LABEL_KEY)", b.pool.LabelKey,
 		"$(CLASS)", b.pool.Class,
@@ -74,44 +72,44 @@ func (b *builder) manifestVariables() *strings.Replacer {
 		"$(IMAGE)", b.pool.Image,
 		"$(HTTP_PORT)", strconv.Itoa(int(http)),
 		"$(HTTPS_PORT)", strconv.Itoa(int(https)),
-	)
+	}
 }
 
-// parseManifest reads the documents of a manifest.
-func (b *builder) parseManifest(text string) (*manifest, error) {
-	m := &manifest{}
+// parseManifest reads the documents of a manifest, which may bind the ClusterRoles in permitted.
+func parseManifest(text string, variables *strings.Replacer, permitted []string) (controller, error) {
+	m := manifest{}
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	size := 0
 	for i := range maxDocuments + 1 {
 		raw, err := reader.Read()
 		switch {
 		case errors.Is(err, io.EOF):
-			return m, m.checkComplete()
+			return m.controller, m.checkComplete()
 		case err != nil:
-			return nil, fmt.Errorf("document %d: %w", i, err)
+			return controller{}, fmt.Errorf("document %d: %w", i, err)
 		case i == maxDocuments:
-			return nil, fmt.Errorf("more than %d documents", maxDocuments)
+			return controller{}, fmt.Errorf("more than %d documents", maxDocuments)
 		}
 		var document any
 		if err := sigsyaml.UnmarshalStrict(raw, &document); err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
+			return controller{}, fmt.Errorf("document %d: %w", i, err)
 		}
 		if document == nil {
 			continue
 		}
 		// A variable cannot become a key, and stays a string, so the name of a pool cannot change the structure of the manifest.
-		encoded, err := json.Marshal(replaceStrings(document, b.manifestVariables()))
+		encoded, err := json.Marshal(replaceStrings(document, variables))
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
+			return controller{}, fmt.Errorf("document %d: %w", i, err)
 		}
 		if size += len(encoded); size > maxManifest {
-			return nil, fmt.Errorf("larger than %d KiB with its variables replaced", maxManifest>>10)
+			return controller{}, fmt.Errorf("larger than %d KiB with its variables replaced", maxManifest>>10)
 		}
-		if err := m.addDocument(document, encoded, b.install.CustomClusterRoles); err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
+		if err := m.addDocument(document, encoded, permitted); err != nil {
+			return controller{}, fmt.Errorf("document %d: %w", i, err)
 		}
 	}
-	return nil, fmt.Errorf("more than %d documents", maxDocuments)
+	return controller{}, fmt.Errorf("more than %d documents", maxDocuments)
 }
 
 // replaceStrings replaces the variables in the strings of a decoded document, in place.

@@ -82,7 +82,7 @@ func TestManifestRefuses(t *testing.T) {
 		},
 		{name: "folder of all tokens", pod: emptyVolume, container: mount("a", "/run/secrets"), want: "belongs to the ServiceAccount"},
 		{
-			name: "folder of the cache's token", pod: emptyVolume, container: mount("a", cacheUpstream),
+			name: "folder of the cache's token", pod: emptyVolume, container: mount("a", "/var/run/secrets/fairlead.dev/upstream"),
 			want: "belongs to the ServiceAccount",
 		},
 		{

@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
-// completePod checks the pod of a custom manifest, and adds the settings that all profiles have and those of the YurtIngress.
+// completePod checks the pod of a manifest, and adds the settings that all profiles have and those of the YurtIngress.
 func (b *builder) completePod(pod *corev1.PodSpec) error {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
@@ -26,7 +26,7 @@ func (b *builder) completePod(pod *corev1.PodSpec) error {
 	}
 	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
 		for i := range containers {
-			if err := b.completeContainer(&containers[i], pod.Volumes); err != nil {
+			if err := completeContainer(&containers[i], pod.Volumes); err != nil {
 				return fmt.Errorf("container %s: %w", containers[i].Name, err)
 			}
 		}
@@ -46,11 +46,11 @@ func (b *builder) completeFirst(pod *corev1.PodSpec) error {
 		}
 	}
 	c.Image = cmp.Or(b.pool.Image, c.Image)
-	if b.pool.Resources != nil {
-		c.Resources = b.controllerResources("", "")
+	if given := b.pool.Resources; given != nil {
+		c.Resources = corev1.ResourceRequirements{Requests: resourceList(given.Requests), Limits: resourceList(given.Limits)}
 	}
 	b.setHostPorts(c.Ports)
-	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
+	if b.onNodeNetwork() {
 		for _, other := range pod.Containers[1:] {
 			b.setHostPorts(other.Ports)
 		}
@@ -58,9 +58,37 @@ func (b *builder) completeFirst(pod *corev1.PodSpec) error {
 	return nil
 }
 
+// setHostPorts sets the ports of the node. The API server sets those of a pod in the network of its node itself, to the same values.
+func (b *builder) setHostPorts(ports []corev1.ContainerPort) {
+	for i := range ports {
+		switch {
+		case b.onNodeNetwork():
+			ports[i].HostPort = ports[i].ContainerPort
+		case b.pool.Exposure.Type == v1alpha1.ExposureHostPort && ports[i].Name == portHTTP:
+			ports[i].HostPort = b.pool.Exposure.HTTPPort
+		case b.pool.Exposure.Type == v1alpha1.ExposureHostPort && ports[i].Name == portHTTPS:
+			ports[i].HostPort = b.pool.Exposure.HTTPSPort
+		}
+	}
+}
+
+func resourceList(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
+	if given == nil || given.CPU == nil && given.Memory == nil {
+		return nil
+	}
+	list := corev1.ResourceList{}
+	if given.CPU != nil {
+		list[corev1.ResourceCPU] = *given.CPU
+	}
+	if given.Memory != nil {
+		list[corev1.ResourceMemory] = *given.Memory
+	}
+	return list
+}
+
 func (b *builder) completeVolume(v *corev1.Volume) error {
 	switch {
-	case slices.Contains([]string{volumeUpstream, volumeCredentials, volumeData}, v.Name):
+	case slices.ContainsFunc(cachePod.Volumes, func(c corev1.Volume) bool { return c.Name == v.Name }):
 		return fmt.Errorf("volume %s: the name belongs to the cache", v.Name)
 	case (v.EmptyDir == nil) == (v.ConfigMap == nil):
 		return fmt.Errorf("volume %s: give emptyDir: {}, or configMap: {} for the ConfigMap of the manifest", v.Name)
@@ -70,15 +98,9 @@ func (b *builder) completeVolume(v *corev1.Volume) error {
 	return nil
 }
 
-func (b *builder) completeContainer(c *corev1.Container, volumes []corev1.Volume) error {
-	switch {
-	case c.Name == cacheName:
+func completeContainer(c *corev1.Container, volumes []corev1.Volume) error {
+	if c.Name == cachePod.InitContainers[0].Name {
 		return errors.New("the name belongs to the cache")
-	case b.install.CheckImage == nil:
-		return errors.New("no image is allowed")
-	}
-	if err := b.install.CheckImage(c.Image); err != nil {
-		return err
 	}
 	for _, mount := range c.VolumeMounts {
 		if err := checkMount(mount, volumes); err != nil {
@@ -91,10 +113,14 @@ func (b *builder) completeContainer(c *corev1.Container, volumes []corev1.Volume
 	return restrictContainer(c)
 }
 
-// restrictContainer adds the security context of all containers to the user of a container. No capability but that for low ports can come
-// back.
+const bindLowPorts corev1.Capability = "NET_BIND_SERVICE"
+
+// restrictContainer adds the security context of the restricted Pod Security Standard to the user of a container. No capability but that for
+// low ports can come back.
 func restrictContainer(c *corev1.Container) error {
-	security := containerSecurity()
+	security := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
 	if user := c.SecurityContext; user != nil {
 		security.RunAsUser, security.RunAsGroup, security.RunAsNonRoot = user.RunAsUser, user.RunAsGroup, user.RunAsNonRoot
 		security.ReadOnlyRootFilesystem = user.ReadOnlyRootFilesystem

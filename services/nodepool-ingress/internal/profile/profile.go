@@ -23,7 +23,7 @@ type Install struct {
 	// CacheUpstream is the URL of the API server for the cache. Empty: the address that the kubelet gives to every container, which on a
 	// node of OpenYurt may be that of Yurthub.
 	CacheUpstream string
-	// CheckImage returns an error for an image that a custom manifest may not have. Nil: it may have none.
+	// CheckImage returns an error for an image that a custom manifest may not have.
 	CheckImage func(image string) error `json:"-"`
 	// CustomClusterRoles are the names of the ClusterRoles that a custom manifest may bind.
 	CustomClusterRoles []string

@@ -2,36 +2,59 @@ package profile
 
 import (
 	"cmp"
+	"embed"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 )
 
-// images are the default images, by profile. Traefik is the version that the whole-system tests run.
-var images = map[string]string{
-	v1alpha1.ProfileTraefik:        "docker.io/library/traefik:v3.7.9",
-	v1alpha1.ProfileHAProxyTech:    "docker.io/haproxytech/kubernetes-ingress:3.2.9",
-	v1alpha1.ProfileHAProxyIngress: "quay.io/jcmoraisjr/haproxy-ingress:v0.16.1",
-	v1alpha1.ProfileF5NGINX:        "docker.io/nginx/nginx-ingress:5.5.4",
-	v1alpha1.ProfileIngressNGINX:   "registry.k8s.io/ingress-nginx/controller:v1.15.1",
+//go:embed manifests
+var manifests embed.FS
+
+// builtIns are the controllers of the built-in profiles, with the variables of their manifests: do not change them.
+var builtIns = readBuiltIns()
+
+// readBuiltIns reads the manifests of the built-in profiles, which have the fields of custom ones. Roles, and arguments that depend on the
+// pool, are in builtInController.
+func readBuiltIns() map[string]controller {
+	controllers := map[string]controller{}
+	for _, profile := range v1alpha1.Profiles() {
+		if profile == v1alpha1.ProfileCustom {
+			continue
+		}
+		text, err := manifests.ReadFile("manifests/" + profile + ".yaml")
+		if err == nil {
+			controllers[profile], err = parseManifest(string(text), strings.NewReplacer(), nil)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("manifest of profile %s: %v", profile, err))
+		}
+	}
+	return controllers
 }
 
 // DefaultImages returns the default image of each profile. The profile custom has none.
-func DefaultImages() map[string]string { return maps.Clone(images) }
+func DefaultImages() map[string]string {
+	images := map[string]string{}
+	for profile, c := range builtIns {
+		images[profile] = c.pod.Containers[0].Image
+	}
+	return images
+}
 
 // ImageRepositories returns the repositories whose images a profile may have by default, with their registries.
 func ImageRepositories(profile string) []string {
-	image, found := images[profile]
+	c, found := builtIns[profile]
 	if !found {
 		return nil
 	}
-	repository, _, _ := strings.Cut(image, ":")
+	repository, _, _ := strings.Cut(c.pod.Containers[0].Image, ":")
 	return []string{repository}
 }
 
@@ -39,9 +62,12 @@ const (
 	// Ports of the pods. Programs without privileges can listen on them.
 	podHTTP, podHTTPS = 8000, 8443
 
-	containerName = "controller"
+	// traefikInternal is the port of Traefik's pings and metrics.
+	traefikInternal = 8080
 	// lowPort is the first port that needs no capability.
 	lowPort = 1024
+
+	localHost = "127.0.0.1"
 )
 
 // checkPool returns the problems that do not depend on the profile.
@@ -50,16 +76,15 @@ func (b *builder) checkPool() []Problem {
 	refuse := func(format string, args ...any) {
 		problems = append(problems, *NewProblem(v1alpha1.ReasonInvalid, format, args...))
 	}
-	if _, known := images[b.pool.Profile]; !known && b.pool.Profile != v1alpha1.ProfileCustom {
+	if _, known := builtIns[b.pool.Profile]; !known && b.pool.Profile != v1alpha1.ProfileCustom {
 		refuse("profile %q does not exist", b.pool.Profile)
 	}
-	onNetwork := b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork
-	if onNetwork && b.pool.Profile != v1alpha1.ProfileTraefik && b.pool.Profile != v1alpha1.ProfileCustom {
+	if b.onNodeNetwork() && b.pool.Profile != v1alpha1.ProfileTraefik && b.pool.Profile != v1alpha1.ProfileCustom {
 		refuse("exposure HostNetwork: profile %s would take further ports of the nodes; use the exposure HostPort, or the profile traefik or "+
 			"custom", b.pool.Profile)
 	}
 	for _, port := range b.internalPorts() {
-		if onNetwork && (b.pool.Exposure.HTTPPort == port || b.pool.Exposure.HTTPSPort == port) {
+		if b.onNodeNetwork() && (b.pool.Exposure.HTTPPort == port || b.pool.Exposure.HTTPSPort == port) {
 			refuse("exposure HostNetwork: the pod itself needs port %d of the nodes; use another one", port)
 		}
 	}
@@ -76,31 +101,96 @@ func (b *builder) internalPorts() []int32 {
 		ports = append(ports, traefikInternal)
 	}
 	if b.pool.Cache != nil {
-		ports = append(ports, cachePort, cacheHealth, cacheMetrics)
+		ports = append(ports, cachePorts...)
 	}
 	return ports
 }
 
-// buildController returns the decisions of the profile.
+// buildController returns the decisions of the profile, completed by the settings that all profiles have.
 func (b *builder) buildController() (controller, []Problem) {
-	switch b.pool.Profile {
-	case v1alpha1.ProfileTraefik:
-		return b.traefikController(), nil
-	case v1alpha1.ProfileHAProxyTech:
-		return b.haproxyTechController(), nil
-	case v1alpha1.ProfileHAProxyIngress:
-		return b.haproxyIngressController(), nil
-	case v1alpha1.ProfileF5NGINX:
-		return b.f5NGINXController(), nil
-	case v1alpha1.ProfileIngressNGINX:
-		return b.ingressNGINXController(), nil
+	source, build := "profile "+b.pool.Profile, b.builtInController
+	if b.pool.Profile == v1alpha1.ProfileCustom {
+		source, build = "customManifest", b.customController
+		if b.pool.Manifest != nil {
+			source = b.pool.Manifest.Source
+		}
 	}
-	return b.customController()
+	c, err := build()
+	if err != nil {
+		return controller{}, []Problem{{Reason: v1alpha1.ReasonInvalidManifest, Message: source + ": " + err.Error()}}
+	}
+	return c, nil
 }
 
-// controllerImage returns the image of the controller.
-func (b *builder) controllerImage() string {
-	return cmp.Or(b.pool.Image, b.install.Images[b.pool.Profile], images[b.pool.Profile])
+// builtInController returns the controller of a built-in profile, with its roles and what depends on the pool.
+func (b *builder) builtInController() (controller, error) {
+	c := builtIns[b.pool.Profile]
+	c.config, c.pod = maps.Clone(c.config), *c.pod.DeepCopy()
+	c.cacheEnv, c.roles = cacheEnv(), []string{b.clusterRole(b.pool.Profile)}
+	c.local = []string{b.clusterRole(b.pool.Profile + "-local")} // for its ConfigMap and its lock
+	container := &c.pod.Containers[0]
+	container.Image = cmp.Or(b.install.Images[b.pool.Profile], container.Image)
+	switch b.pool.Profile {
+	case v1alpha1.ProfileTraefik:
+		b.completeTraefik(&c, container)
+	case v1alpha1.ProfileHAProxyIngress:
+		// The program ends at its start if the Service has no address outside of the cluster. Without a Service, it writes those of its nodes.
+		if slices.Contains([]string{v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureExternalIPs}, b.pool.Exposure.Type) {
+			container.Args = append(container.Args, "--publish-service=$(NAMESPACE)/$(NAME)")
+		}
+	case v1alpha1.ProfileIngressNGINX:
+		c.cacheEnv = nil // it has flags for the API server
+		if b.pool.Cache != nil {
+			container.Args = append(container.Args, "--apiserver-host="+cacheURL, "--certificate-authority="+accountFolder+"/ca.crt")
+		}
+	}
+	c.class = strings.NewReplacer(b.manifestVariables()...).Replace(c.class)
+	b.completeStrings(container)
+	return c, b.completePod(&c.pod)
+}
+
+func (b *builder) completeTraefik(c *controller, container *corev1.Container) {
+	c.cacheEnv, c.local = nil, nil // it has flags for the API server, and no lock
+	providers := []string{"kubernetesIngress"}
+	if b.pool.CustomResources {
+		c.servedGroupVersion = traefik.SchemeGroupVersion.String()
+		providers = append(providers, "kubernetesCRD")
+		container.Args = append(container.Args,
+			"--providers.kubernetesCRD=true",
+			"--providers.kubernetesCRD.ingressClass=$(CLASS)", // of IngressRoutes; without it, Traefik serves those of all pools
+			"--providers.kubernetesCRD.allowEmptyServices=true",
+		)
+	}
+	for _, provider := range providers {
+		if b.pool.Cache != nil {
+			container.Args = append(container.Args, "--providers."+provider+".endpoint="+cacheURL)
+		}
+	}
+	http, https := b.listenPorts()
+	container.Ports[0].ContainerPort, container.Ports[1].ContainerPort = http, https
+	if http < lowPort || https < lowPort {
+		// The program in the image has no capabilities of its own, and Kubernetes gives none to users other than root.
+		c.pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64), RunAsGroup: new(int64), RunAsNonRoot: new(bool)}
+		container.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{bindLowPorts}}
+	}
+}
+
+// completeStrings replaces the variables in the arguments of a container of a built-in manifest: those of custom manifests, HOST, and
+// further ones. It sets the host of the probes, too.
+func (b *builder) completeStrings(c *corev1.Container, further ...string) {
+	host := ""
+	if b.onNodeNetwork() {
+		host = localHost // health and metrics are not reachable from outside the node
+	}
+	variables := strings.NewReplacer(slices.Concat(b.manifestVariables(), []string{"$(HOST)", host}, further)...)
+	for i := range c.Args {
+		c.Args[i] = variables.Replace(c.Args[i])
+	}
+	for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+		if probe != nil {
+			probe.HTTPGet.Host = host
+		}
+	}
 }
 
 // clusterRole returns the name of a ClusterRole of the chart.
@@ -108,129 +198,13 @@ func (b *builder) clusterRole(suffix string) string {
 	return b.install.ClusterRolePrefix + ":" + suffix
 }
 
-// controllerCPU is the request of CPU of a controller.
-const controllerCPU = "100m"
-
-// newContainer returns the container of a controller with its request of memory.
-func (b *builder) newContainer(memory string, args []string) corev1.Container {
-	http, https := b.listenPorts()
-	return corev1.Container{
-		Name: containerName, Image: b.controllerImage(), Env: podEnv(), Args: args, Ports: b.clientPorts(http, https),
-		Resources:       b.controllerResources(controllerCPU, memory),
-		SecurityContext: containerSecurity(bindLowPorts), // the programs in the images do not start without it
-	}
-}
-
-// newController returns a controller with the roles of its profile, and with seconds for its requests to end.
-func (b *builder) newController(class string, c corev1.Container, user, seconds int64) controller {
-	return controller{
-		class: class, cacheEnv: cacheEnv(), roles: []string{b.clusterRole(b.pool.Profile)},
-		local: []string{b.clusterRole(b.pool.Profile + "-local")}, // for its ConfigMap and its lock
-		pod: corev1.PodSpec{
-			Containers: []corev1.Container{c}, SecurityContext: podSecurity(user), TerminationGracePeriodSeconds: &seconds,
-		},
-	}
-}
-
-// namespacedName returns the name of an object of the pool with its namespace.
-func (b *builder) namespacedName() string { return b.install.Namespace + "/" + b.name }
+// onNodeNetwork reports whether the pods are in the network of their nodes.
+func (b *builder) onNodeNetwork() bool { return b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork }
 
 // listenPorts returns the ports on which the controller listens. In the network of a node they are the ports of the node.
 func (b *builder) listenPorts() (http, https int32) {
-	if b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork {
+	if b.onNodeNetwork() {
 		return b.pool.Exposure.HTTPPort, b.pool.Exposure.HTTPSPort
 	}
 	return podHTTP, podHTTPS
-}
-
-// clientPorts returns the ports for clients.
-func (b *builder) clientPorts(http, https int32) []corev1.ContainerPort {
-	ports := []corev1.ContainerPort{
-		{Name: portHTTP, ContainerPort: http, Protocol: corev1.ProtocolTCP},
-		{Name: portHTTPS, ContainerPort: https, Protocol: corev1.ProtocolTCP},
-	}
-	b.setHostPorts(ports)
-	return ports
-}
-
-// setHostPorts sets the ports of the node. The API server sets those of a pod in the network of its node itself, to the same values.
-func (b *builder) setHostPorts(ports []corev1.ContainerPort) {
-	for i := range ports {
-		switch {
-		case b.pool.Exposure.Type == v1alpha1.ExposureHostNetwork:
-			ports[i].HostPort = ports[i].ContainerPort
-		case b.pool.Exposure.Type == v1alpha1.ExposureHostPort && ports[i].Name == portHTTP:
-			ports[i].HostPort = b.pool.Exposure.HTTPPort
-		case b.pool.Exposure.Type == v1alpha1.ExposureHostPort && ports[i].Name == portHTTPS:
-			ports[i].HostPort = b.pool.Exposure.HTTPSPort
-		}
-	}
-}
-
-// controllerResources returns the requests and limits of the controller.
-func (b *builder) controllerResources(cpu, memory string) corev1.ResourceRequirements {
-	if given := b.pool.Resources; given != nil {
-		return corev1.ResourceRequirements{Requests: resourceList(given.Requests), Limits: resourceList(given.Limits)}
-	}
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-	}}
-}
-
-func resourceList(given *v1alpha1.ResourceAmounts) corev1.ResourceList {
-	if given == nil || given.CPU == nil && given.Memory == nil {
-		return nil
-	}
-	list := corev1.ResourceList{}
-	if given.CPU != nil {
-		list[corev1.ResourceCPU] = *given.CPU
-	}
-	if given.Memory != nil {
-		list[corev1.ResourceMemory] = *given.Memory
-	}
-	return list
-}
-
-// podSecurity is that of the restricted Pod Security Standard, but for the user of a controller that opens low ports of its node.
-func podSecurity(user int64) *corev1.PodSecurityContext {
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot: ptr.To(user != 0), RunAsUser: &user, RunAsGroup: &user,
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-}
-
-// containerSecurity drops all capabilities but those in add.
-func containerSecurity(add ...corev1.Capability) *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(bool),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: add},
-	}
-}
-
-const bindLowPorts corev1.Capability = "NET_BIND_SERVICE"
-
-// httpProbe requests a page of the controller.
-func httpProbe(path string, port intstr.IntOrString) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: port, Scheme: corev1.URISchemeHTTP}},
-		PeriodSeconds: 5, TimeoutSeconds: 3,
-	}
-}
-
-// pageProbes are the readiness and the liveness probe of a container. The latter waits longer: a restart loses connections.
-func pageProbes(c *corev1.Container, ready, alive string, port intstr.IntOrString) {
-	c.ReadinessProbe, c.LivenessProbe = httpProbe(ready, port), httpProbe(alive, port)
-	c.LivenessProbe.PeriodSeconds, c.LivenessProbe.TimeoutSeconds, c.LivenessProbe.FailureThreshold = 10, 5, 6
-}
-
-// podEnv names the pod, for programs that look for themselves.
-func podEnv() []corev1.EnvVar {
-	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{
-			Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
-		}
-	}
-	return []corev1.EnvVar{
-		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
-	}
 }
