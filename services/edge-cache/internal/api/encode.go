@@ -155,14 +155,19 @@ func (e encoder) encodeJSON(data []byte, t itemType) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// encodeObject returns an object as the body of an answer.
-func (e encoder) encodeObject(data []byte) ([]byte, error) {
+// encodeTyped returns an object with its type in JSON, or its message in protobuf.
+func (e encoder) encodeTyped(data []byte) ([]byte, error) {
 	if e.format == wire.JSON {
 		return e.encodeJSON(data, typed)
 	}
-	raw, err := e.encodeProtobuf(data)
-	if err != nil {
-		return nil, err
+	return e.encodeProtobuf(data)
+}
+
+// encodeObject returns an object as the body of an answer.
+func (e encoder) encodeObject(data []byte) ([]byte, error) {
+	raw, err := e.encodeTyped(data)
+	if err != nil || e.format == wire.JSON {
+		return raw, err
 	}
 	apiVersion, kind := e.outputType()
 	return wire.EncodeEnvelope(apiVersion, kind, raw), nil
@@ -170,22 +175,19 @@ func (e encoder) encodeObject(data []byte) ([]byte, error) {
 
 // encodeEvent returns an event as a frame of a watch.
 func (e encoder) encodeEvent(t store.EventType, data []byte) ([]byte, error) {
-	if e.format == wire.JSON {
-		raw, err := e.encodeJSON(data, typed)
-		if err != nil {
-			return nil, err
-		}
-		return jsonFrame(string(t), raw), nil
-	}
-	raw, err := e.encodeProtobuf(data)
+	raw, err := e.encodeTyped(data)
 	if err != nil {
 		return nil, err
 	}
 	apiVersion, kind := e.outputType()
-	return wire.EncodeEvent(string(t), apiVersion, kind, raw), nil
+	return e.encodeFrame(string(t), apiVersion, kind, raw), nil
 }
 
-func jsonFrame(t string, object []byte) []byte {
+// encodeFrame returns a frame of a watch.
+func (e encoder) encodeFrame(t, apiVersion, kind string, object []byte) []byte {
+	if e.format == wire.Protobuf {
+		return wire.EncodeEvent(t, apiVersion, kind, object)
+	}
 	out := make([]byte, 0, len(object)+len(t)+24)
 	out = append(append(append(out, `{"type":"`...), t...), `","object":`...)
 	return append(append(out, object...), '}', '\n')
@@ -196,30 +198,26 @@ func (e encoder) encodeBookmark(rv uint64, annotations map[string]string) []byte
 	apiVersion, kind := e.outputType()
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
 	m.ResourceVersion, m.Annotations = strconv.FormatUint(rv, 10), annotations
-	if e.format == wire.Protobuf {
-		raw, err := m.Marshal() // every kind has its metadata in the same field
-		if err != nil {         // strings can be encoded
-			panic(err)
-		}
-		return wire.EncodeEvent("BOOKMARK", apiVersion, kind, raw)
-	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return jsonFrame("BOOKMARK", raw)
+	return e.encodeFrame("BOOKMARK", apiVersion, kind, marshal(e.format, m)) // every kind has its metadata in the same field
 }
 
 // encodeError returns an error as a frame of a watch.
 func (e encoder) encodeError(err error) []byte {
 	status := toStatus(err)
-	if e.format == wire.Protobuf {
-		if raw, err := status.Marshal(); err == nil {
-			return wire.EncodeEvent("ERROR", "v1", "Status", raw)
-		}
+	return e.encodeFrame("ERROR", "v1", "Status", marshal(e.format, &status))
+}
+
+// marshal returns a message that consists of strings and numbers, which can always be encoded.
+func marshal(format wire.Format, m interface{ Marshal() ([]byte, error) }) []byte {
+	encode := m.Marshal
+	if format == wire.JSON {
+		encode = func() ([]byte, error) { return json.Marshal(m) }
 	}
-	raw, _ := json.Marshal(status)
-	return jsonFrame("ERROR", raw)
+	raw, err := encode()
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 // writeList writes a list. It encodes one item at a time, so that a long list takes no more memory than a short one.

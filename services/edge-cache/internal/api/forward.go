@@ -119,15 +119,8 @@ func isDiscovery(path string) bool {
 	if slices.Contains(parts, "..") {
 		return false
 	}
-	switch parts[0] {
-	case "api":
-		return len(parts) <= 2
-	case "apis":
-		return len(parts) <= 3
-	case "openapi":
-		return len(parts) <= 6
-	}
-	return false
+	longest := map[string]int{"api": 2, "apis": 3, "openapi": 6}
+	return len(parts) <= longest[parts[0]]
 }
 
 // serveThroughCache passes on a read, and caches the answer for the time when the API server does not answer. 403 and 404 are answers about

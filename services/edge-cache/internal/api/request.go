@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,8 +36,8 @@ func (r request) objectKey() string {
 	return wire.Meta{Namespace: r.namespace, Name: r.name}.ObjectKey()
 }
 
-// parseRequest returns the request of a method and a path. Paths that name no resource have isResource false.
-func parseRequest(method, path string, watch watchParameter) request {
+// parseRequest returns the request of a method and a path. Paths that name no resource have isResource false. watch is the query parameter.
+func parseRequest(method, path string, watch bool) request { //nolint:revive // a property of the request, not a choice
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var r request
 	switch {
@@ -53,9 +54,21 @@ func parseRequest(method, path string, watch watchParameter) request {
 		return request{}
 	}
 	r.parseNames(parts)
-	r.verb = requestVerb(method, r.isCollection, watch)
+	r.verb = cmp.Or(objectVerbs[method], strings.ToLower(method))
+	if r.isCollection {
+		r.verb = cmp.Or(collectionVerbs[method], r.verb)
+	}
+	if r.verb == "list" && watch {
+		r.verb = "watch"
+	}
 	return r
 }
+
+// Verbs by method, where they differ from the name of the method. A list can be a watch.
+var (
+	objectVerbs     = map[string]string{http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update"}
+	collectionVerbs = map[string]string{http.MethodGet: "list", http.MethodHead: "list", http.MethodDelete: "deletecollection"}
+)
 
 // parseNames reads what comes after the version.
 func (r *request) parseNames(parts []string) {
@@ -71,32 +84,4 @@ func (r *request) parseNames(parts []string) {
 		r.subresource = strings.Join(parts[2:], "/")
 	}
 	r.isCollection = r.name == ""
-}
-
-// watchParameter is the query parameter watch.
-type watchParameter bool
-
-func requestVerb(method string, collection bool, watch watchParameter) string { //nolint:revive // a property of the path, not a choice
-	switch method {
-	case http.MethodGet, http.MethodHead:
-		switch {
-		case collection && bool(watch):
-			return "watch"
-		case collection:
-			return "list"
-		}
-		return "get"
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if collection {
-			return "deletecollection"
-		}
-		return "delete"
-	}
-	return strings.ToLower(method)
 }

@@ -124,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"))
 		return
 	}
-	req := parseRequest(r.Method, r.URL.Path, watchParameter(isTrue(r.URL.Query(), "watch")))
+	req := parseRequest(r.Method, r.URL.Path, isTrue(r.URL.Query(), "watch"))
 	slots := s.requests
 	if req.verb == "watch" {
 		slots = s.watches

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -102,14 +101,9 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func encodeStatus(status metav1.Status, format wire.Format) (body []byte, contentType string) {
+	raw := marshal(format, &status)
 	if format == wire.Protobuf {
-		if raw, err := status.Marshal(); err == nil {
-			return wire.EncodeEnvelope("v1", "Status", raw), protobufType
-		}
+		return wire.EncodeEnvelope("v1", "Status", raw), protobufType
 	}
-	body, err := json.Marshal(status)
-	if err != nil { // a Status has nothing that cannot be encoded
-		panic(err)
-	}
-	return append(body, '\n'), jsonType
+	return append(raw, '\n'), jsonType
 }

@@ -68,19 +68,8 @@ func FilterSlice(object []byte, p Params) (Result, error) {
 	// Every pool reaches the API server, or knows that it does not.
 	isAPIServer := meta.Namespace == apiServerHomeSpace && meta.Labels[serviceNameLabel] == apiServerService
 	f := filter{params: p, nodeField: endpointNodeName, acceptAll: isAPIServer}
-	f.Object = make([]byte, 0, min(len(object), 1024))
-	fields := protoscan.Scan(object)
-	for fields.Next() {
-		if fields.Tag == sliceEndpoints {
-			if accepted, err := f.acceptEndpoint(fields.Bytes); err != nil {
-				return Result{}, err
-			} else if !accepted {
-				continue
-			}
-		}
-		f.Object = append(f.Object, fields.Encoding()...)
-	}
-	return f.completeResult(), fields.Err()
+	f.Object, _, err = f.copyAccepted(object, sliceEndpoints)
+	return f.completeResult(), err
 }
 
 // FilterEndpoints filters an Endpoints object. A subset without an address is removed: the API does not allow one.
@@ -97,11 +86,11 @@ func FilterEndpoints(object []byte, p Params) (Result, error) {
 			f.Object = append(f.Object, fields.Encoding()...)
 			continue
 		}
-		subset, err := f.filterSubset(fields.Bytes)
+		subset, addresses, err := f.copyAccepted(fields.Bytes, subsetAddresses, subsetNotReady)
 		if err != nil {
 			return Result{}, err
 		}
-		if subset != nil {
+		if addresses > 0 {
 			f.Object = wire.AppendField(f.Object, subsets, subset)
 		}
 	}
@@ -122,26 +111,23 @@ func (f *filter) completeResult() Result {
 	return f.Result
 }
 
-// filterSubset returns the remaining part of a subset, or nil.
-func (f *filter) filterSubset(content []byte) ([]byte, error) {
-	out := []byte{}
-	addresses := 0
-	fields := protoscan.Scan(content)
+// copyAccepted copies a message without the endpoints outside the pool, and counts those that are left. Endpoints are the fields with one of
+// the tags.
+func (f *filter) copyAccepted(message []byte, tags ...protoscan.Tag) (out []byte, endpoints int, err error) {
+	out = make([]byte, 0, min(len(message), 1024))
+	fields := protoscan.Scan(message)
 	for fields.Next() {
-		if fields.Tag == subsetAddresses || fields.Tag == subsetNotReady {
+		if slices.Contains(tags, fields.Tag) {
 			if accepted, err := f.acceptEndpoint(fields.Bytes); err != nil {
-				return nil, err
+				return nil, 0, err
 			} else if !accepted {
 				continue
 			}
-			addresses++
+			endpoints++
 		}
 		out = append(out, fields.Encoding()...)
 	}
-	if addresses == 0 {
-		return nil, fields.Err()
-	}
-	return out, fields.Err()
+	return out, endpoints, fields.Err()
 }
 
 // acceptEndpoint decides on one endpoint.

@@ -168,19 +168,11 @@ func (s *Store) restorePosition(value []byte) error {
 
 // FinishRestore ends the restoration. If the journal lost records, damaged is the reason to issue versions above all that it may have lost.
 func (s *Store) FinishRestore(damaged error) error {
-	s.changeLock.Lock()
-	defer s.changeLock.Unlock()
-	changes, err := s.reprojectRestored(damaged)
-	if err != nil {
-		return err
-	}
-	s.callOnChange(changes)
-	return nil
+	return s.reportChanges(func() ([]change, error) { return s.reprojectRestored(damaged) })
 }
 
+// reprojectRestored returns a change for each restored object. The caller has the lock.
 func (s *Store) reprojectRestored(damaged error) ([]change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	states := s.restoredStates
 	s.restoredStates = map[string][]byte{}
 	if !s.synced {

@@ -74,20 +74,10 @@ func (r *Replacement) isVisible(in *incoming) bool {
 // versions fell, the API server lost its history or is another one: readers of upstream versions get ErrExpired instead of events. Virtual
 // versions keep rising, so their readers stay.
 func (r *Replacement) Commit(rv uint64) error {
-	s := r.store
-	if err := s.checkVersion(rv); err != nil {
+	if err := r.store.checkVersion(rv); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	s.changeLock.Lock()
-	defer s.changeLock.Unlock()
-	s.mu.Lock()
-	changes, err := r.commitObjects(rv)
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	s.callOnChange(changes)
-	return nil
+	return r.store.reportChanges(func() ([]change, error) { return r.commitObjects(rv) })
 }
 
 func (r *Replacement) commitObjects(rv uint64) ([]change, error) {
@@ -103,7 +93,9 @@ func (r *Replacement) commitObjects(rv uint64) ([]change, error) {
 	}
 	silent = silent || r.noFreeVersions
 	if silent {
-		dropEvents(changes)
+		for i := range changes {
+			changes[i].event = nil
+		}
 	}
 	wasSynced := s.synced
 	s.rv, s.synced, s.newHistory = rv, true, false
@@ -116,12 +108,6 @@ func (r *Replacement) commitObjects(rv uint64) ([]change, error) {
 		}
 	}
 	return changes, nil
-}
-
-func dropEvents(changes []change) {
-	for i := range changes {
-		changes[i].event = nil
-	}
 }
 
 // wentBack reports whether the list or a changed object is older than the position.
@@ -186,11 +172,8 @@ func (c change) eventVersion() uint64 {
 
 // removalVersions returns ascending versions for removed objects, up to rv. Virtual versions are always distinct.
 func (r *Replacement) removalVersions(rv uint64, count int) []uint64 {
-	versions := make([]uint64, count)
+	versions := slices.Repeat([]uint64{rv}, count)
 	if r.store.params.Virtual {
-		for i := range versions {
-			versions[i] = rv
-		}
 		return versions
 	}
 	taken := sets.New[uint64]()

@@ -292,7 +292,7 @@ func (s *Store) commitChanges(changes []change) {
 
 func isVisible(e *entry) bool { return e != nil && e.shown != nil }
 
-// callOnChange calls OnChange. The caller has the lock apply, but not mu.
+// callOnChange calls OnChange. The caller has changeLock, but not mu.
 func (s *Store) callOnChange(changes []change) {
 	if s.params.OnChange == nil || len(changes) == 0 {
 		return

@@ -94,13 +94,21 @@ func (s *Store) ApplyBookmark(rv uint64) error {
 
 // applyChanges plans and commits changes, and reports them.
 func (s *Store) applyChanges(plan func() ([]change, error)) error {
+	return s.reportChanges(func() ([]change, error) {
+		changes, err := plan()
+		if err == nil {
+			s.commitChanges(changes)
+		}
+		return changes, err
+	})
+}
+
+// reportChanges reports the changes that apply returns, unless it fails. apply is called with the lock.
+func (s *Store) reportChanges(apply func() ([]change, error)) error {
 	s.changeLock.Lock()
 	defer s.changeLock.Unlock()
 	s.mu.Lock()
-	changes, err := plan()
-	if err == nil {
-		s.commitChanges(changes)
-	}
+	changes, err := apply()
 	s.mu.Unlock()
 	if err != nil {
 		return err
