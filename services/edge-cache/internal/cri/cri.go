@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,13 +120,9 @@ func (c *Client) listSandboxes(ctx context.Context) ([]*runtimeapi.PodSandbox, e
 	if len(answer.GetItems()) > maxSandboxes {
 		return nil, fmt.Errorf("read sandboxes of the container runtime: more than %d sandboxes", maxSandboxes)
 	}
-	var sandboxes []*runtimeapi.PodSandbox
-	for _, s := range answer.GetItems() {
-		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && s.GetId() != "" && s.GetMetadata().GetUid() != "" {
-			sandboxes = append(sandboxes, s)
-		}
-	}
-	return sandboxes, nil
+	return slices.DeleteFunc(answer.GetItems(), func(s *runtimeapi.PodSandbox) bool {
+		return s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY || s.GetId() == "" || s.GetMetadata().GetUid() == ""
+	}), nil
 }
 
 func isStatic(s *runtimeapi.PodSandbox) bool {

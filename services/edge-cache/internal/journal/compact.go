@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,12 +55,10 @@ func (j *Journal) compactLoop() {
 			pause = minRetry
 			continue
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-j.stop:
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		pause = min(2*pause, maxRetry)
 		wakeLoop(j.wakeCompact)
@@ -69,12 +68,9 @@ func (j *Journal) compactLoop() {
 func (j *Journal) compactionDue() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	size := j.base.log
-	if j.writer != nil {
-		size += j.writer.size
-	}
+	size, limit := j.logSizeLocked()
 	return j.status.Degraded || j.erase.done != j.erase.requested || j.base.logs >= maxLogs ||
-		size > max(j.options.CompactBytes, j.base.size)
+		size > limit
 }
 
 // writeCompaction writes a snapshot and removes what it replaces. After an error the journal is as before, and degraded if it was.
@@ -94,7 +90,10 @@ func (j *Journal) writeCompaction() error {
 		return err
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		j.removeFiles(j.currentBase(), gen) // the previous snapshot is a second copy: it makes room for this one
+		j.mu.Lock()
+		base := j.base.gen
+		j.mu.Unlock()
+		j.removeFiles(base, gen) // the previous snapshot is a second copy: it makes room for this one
 	}
 	j.abortSnapshot(gen, err)
 	return err
@@ -135,12 +134,12 @@ func (j *Journal) writeSnapshot(gen, failures uint64) (size int64, err error) {
 		}
 	}()
 	f := footer{}
-	if f.records, err = j.writeState(w, failures); err != nil {
+	if f.Records, err = j.writeState(w, failures); err != nil {
 		return 0, err
 	}
 	j.mu.Lock()
 	if j.status.Failures == failures {
-		f.logEnd = uint64(j.writer.size)
+		f.LogEnd = uint64(j.writer.size)
 		err = j.waitForSyncLocked(failures)
 	} else {
 		err = fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
@@ -149,7 +148,7 @@ func (j *Journal) writeSnapshot(gen, failures uint64) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	w.buffer = append(append(w.buffer, make([]byte, frameHeader)...), f.encodeFooter()...)
+	w.buffer, _ = binary.Append(append(w.buffer, make([]byte, frameHeader)...), binary.LittleEndian, f) // it has a fixed size
 	if err = w.endFrame(flagFooter); err != nil {
 		return 0, fmt.Errorf("write snapshot: %w", err)
 	}
@@ -243,12 +242,6 @@ func (j *Journal) abortSnapshot(gen uint64, err error) {
 	if degraded && gen != 0 {
 		_ = j.fs.Remove(logName(gen))
 	}
-}
-
-func (j *Journal) currentBase() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.base.gen
 }
 
 // removeFiles removes snapshots and logs of generations before oldest, and unfinished snapshots other than that of gen. An error leaves a

@@ -60,75 +60,58 @@ var (
 	errBadRecord = errors.New("record is malformed")
 )
 
-// header begins a file.
+// header begins a file: the fields in the order of the file, and then a CRC.
 type header struct {
-	kind   uint8
-	sealed bool
-	gen    uint64
-	// prevGen and prevEnd say what a log continues: the log of that generation, up to that length. prevGen is 0 for a log that continues
+	Magic   [len(magic)]byte
+	Version uint16
+	Kind    uint8
+	Sealed  bool
+	_       uint32
+	Gen     uint64
+	// PrevGen and PrevEnd say what a log continues: the log of that generation, up to that length. PrevGen is 0 for a log that continues
 	// none, which therefore only counts on top of the snapshot of its own generation.
-	prevGen, prevEnd uint64
-	keyID            keyID
-	salt             [saltSize]byte
+	PrevGen, PrevEnd uint64
+	KeyID            keyID
+	Salt             [saltSize]byte
 }
 
 func newHeader(kind uint8, gen uint64) header {
-	h := header{kind: kind, gen: gen}
-	_, _ = rand.Read(h.salt[:]) // it never fails: crypto/rand ends the program instead
+	h := header{Magic: [len(magic)]byte([]byte(magic)), Version: FormatVersion, Kind: kind, Gen: gen}
+	_, _ = rand.Read(h.Salt[:]) // it never fails: crypto/rand ends the program instead
 	return h
 }
 
 func (h *header) encodeHeader() []byte {
-	b := make([]byte, headerSize)
-	copy(b, magic)
-	binary.LittleEndian.PutUint16(b[8:], FormatVersion)
-	b[10] = h.kind
-	if h.sealed {
-		b[11] = 1
-	}
-	binary.LittleEndian.PutUint64(b[16:], h.gen)
-	binary.LittleEndian.PutUint64(b[24:], h.prevGen)
-	binary.LittleEndian.PutUint64(b[32:], h.prevEnd)
-	copy(b[40:48], h.keyID[:])
-	copy(b[48:64], h.salt[:])
-	binary.LittleEndian.PutUint32(b[64:], crc32.Checksum(b[:64], crcTable))
-	return b
+	b, _ := binary.Append(nil, binary.LittleEndian, h) // all fields have a fixed size
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crcTable))
 }
 
 func decodeHeader(b []byte) (header, error) {
 	var h header
-	if len(b) < headerSize || string(b[:8]) != magic || binary.LittleEndian.Uint32(b[64:]) != crc32.Checksum(b[:64], crcTable) {
+	n, err := binary.Decode(b, binary.LittleEndian, &h)
+	switch {
+	case err != nil, len(b) < headerSize, string(h.Magic[:]) != magic,
+		binary.LittleEndian.Uint32(b[n:]) != crc32.Checksum(b[:n], crcTable):
 		return h, errBadHeader
+	case h.Version != FormatVersion:
+		return h, fmt.Errorf("%w: format %d, this program reads %d", errNewer, h.Version, FormatVersion)
 	}
-	if v := binary.LittleEndian.Uint16(b[8:]); v != FormatVersion {
-		return h, fmt.Errorf("%w: format %d, this program reads %d", errNewer, v, FormatVersion)
-	}
-	h.kind, h.sealed = b[10], b[11] == 1
-	h.gen = binary.LittleEndian.Uint64(b[16:])
-	h.prevGen = binary.LittleEndian.Uint64(b[24:])
-	h.prevEnd = binary.LittleEndian.Uint64(b[32:])
-	copy(h.keyID[:], b[40:48])
-	copy(h.salt[:], b[48:64])
 	return h, nil
 }
 
 // footer ends a snapshot. While the snapshot was written, batches went to the log of its generation, and some of its values are theirs: the
-// snapshot is a state of one moment only together with the log up to logEnd.
+// snapshot is a state of one moment only together with the log up to LogEnd.
 type footer struct {
-	records uint64
-	logEnd  uint64
-}
-
-func (f footer) encodeFooter() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, f.records)
-	return binary.LittleEndian.AppendUint64(b, f.logEnd)
+	Records uint64
+	LogEnd  uint64
 }
 
 func decodeFooter(b []byte) (footer, error) {
-	if len(b) != 16 {
+	var f footer
+	if n, err := binary.Decode(b, binary.LittleEndian, &f); err != nil || n != len(b) {
 		return footer{}, errBadRecord
 	}
-	return footer{records: binary.LittleEndian.Uint64(b), logEnd: binary.LittleEndian.Uint64(b[8:])}, nil
+	return f, nil
 }
 
 // frameCodec turns payloads into frames of one file and back.
@@ -139,8 +122,8 @@ type frameCodec struct {
 }
 
 func newFrameCodec(h *header, keys Keys) (*frameCodec, error) {
-	c := &frameCodec{seed: crc32.Checksum(h.salt[:], crcTable)}
-	if !h.sealed {
+	c := &frameCodec{seed: crc32.Checksum(h.Salt[:], crcTable)}
+	if !h.Sealed {
 		return c, nil
 	}
 	aead, err := keys.fileCipher(h)

@@ -37,7 +37,7 @@ type memoryFS struct {
 func writeFile(h header, keys Keys, batches ...[]Record) []byte {
 	var out bytes.Buffer
 	if len(keys) > 0 {
-		h.sealed, h.keyID = true, keys.currentID()
+		h.Sealed, h.KeyID = true, keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, keys)
 	if err != nil {

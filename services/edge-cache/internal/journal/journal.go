@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   - Append writes to the file before it returns. A killed process loses nothing that Append accepted.
-//   - fsync follows within Options.SyncDelay plus the time of one fsync that is already running. A power loss loses at most that much.
+//   - fsync follows within syncDelay plus the time of one fsync that is already running. A power loss loses at most that much.
 //   - A batch is atomic: Replay delivers all its records or none.
 //   - Replay delivers a prefix of what was appended: if batch n is there, so are all batches before it.
 //   - A damaged snapshot does not stop the journal: it replays the snapshot before it, and the logs since then.
@@ -74,28 +74,12 @@ type Source func(yield func(Record) error) error
 type Options struct {
 	// Keys encrypt and decrypt; none means no encryption.
 	Keys Keys
-	// SyncDelay is the longest time from a write to the start of its fsync: 100 ms. With an fsync of up to 100 ms a power loss loses at
-	// most 200 ms.
-	SyncDelay time.Duration
 	// CompactBytes is the size of logs that causes a compaction, if the snapshot is not larger: 8 MiB.
 	CompactBytes int64
 	// LockWait is how long Open waits for another owner of the directory to end: 0.
 	LockWait time.Duration
 	// Log receives what happened to the disk: a no-op logger.
 	Log *zap.Logger
-}
-
-func (o Options) withDefaults() Options {
-	if o.SyncDelay <= 0 {
-		o.SyncDelay = 100 * time.Millisecond
-	}
-	if o.CompactBytes <= 0 {
-		o.CompactBytes = 8 << 20
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	return o
 }
 
 // Journal owns one directory. Its methods are safe for concurrent use.
@@ -212,7 +196,7 @@ func (j *Journal) Append(batch ...Record) error {
 // checkLogSizeLocked asks for a compaction, and gives up on the log when compactions keep failing: the disk must not fill with logs that
 // nobody can compact.
 func (j *Journal) checkLogSizeLocked() error {
-	size, limit := j.base.log+j.writer.size, max(j.options.CompactBytes, j.base.size)
+	size, limit := j.logSizeLocked()
 	if size > limit {
 		j.signalCompactLocked()
 	}
@@ -223,6 +207,15 @@ func (j *Journal) checkLogSizeLocked() error {
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
 	return nil
+}
+
+// logSizeLocked returns the size of the logs, and the size that causes a compaction.
+func (j *Journal) logSizeLocked() (size, limit int64) {
+	size = j.base.log
+	if j.writer != nil {
+		size += j.writer.size
+	}
+	return size, max(j.options.CompactBytes, j.base.size)
 }
 
 // maxLogFactor bounds logs while compactions fail: the directory has at most twice its usual size, and a single slow compaction does not
@@ -268,10 +261,8 @@ func (j *Journal) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.status
-	s.SnapshotBytes, s.LogBytes = j.base.size, j.base.log
-	if j.writer != nil {
-		s.LogBytes += j.writer.size
-	}
+	s.SnapshotBytes = j.base.size
+	s.LogBytes, _ = j.logSizeLocked()
 	if j.appended > j.durable && !s.Degraded {
 		s.Unsynced = time.Since(j.oldest)
 	}

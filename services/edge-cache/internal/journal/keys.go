@@ -92,14 +92,14 @@ func deriveKey(secret, salt []byte, info string, size int) []byte {
 // fileCipher returns the cipher of a file.
 func (k Keys) fileCipher(h *header) (cipher.AEAD, error) {
 	for _, secret := range k {
-		if deriveKeyID(secret) != h.keyID {
+		if deriveKeyID(secret) != h.KeyID {
 			continue
 		}
-		block, err := aes.NewCipher(deriveKey(secret, h.salt[:], "edge-cache journal file", keySize))
+		block, err := aes.NewCipher(deriveKey(secret, h.Salt[:], "edge-cache journal file", keySize))
 		if err != nil {
 			return nil, err
 		}
 		return cipher.NewGCM(block)
 	}
-	return nil, fmt.Errorf("%w: key %x", ErrKey, h.keyID)
+	return nil, fmt.Errorf("%w: key %x", ErrKey, h.KeyID)
 }

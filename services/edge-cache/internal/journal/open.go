@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -49,7 +50,7 @@ type segment struct {
 // Open locks a directory, verifies its files and decides what Replay delivers. It fails only if the directory belongs to another process
 // (ErrLocked), is encrypted with a key that was not given (ErrKey), or cannot be read at all.
 func Open(fs FS, o Options) (*Journal, error) {
-	o = o.withDefaults()
+	o.CompactBytes, o.Log = cmp.Or(o.CompactBytes, 8<<20), cmp.Or(o.Log, zap.NewNop())
 	unlock, err := lockDirectory(fs, o)
 	if err != nil {
 		return nil, err
@@ -152,9 +153,9 @@ func (j *Journal) findState() error {
 // isOutdated means that a file has not the encryption that is configured now.
 func (j *Journal) isOutdated(h header) bool {
 	if len(j.options.Keys) == 0 {
-		return h.sealed
+		return h.Sealed
 	}
-	return !h.sealed || h.keyID != j.options.Keys.currentID()
+	return !h.Sealed || h.KeyID != j.options.Keys.currentID()
 }
 
 // maxGeneration leaves room to count on. A larger number in a name is not from a journal.
@@ -202,7 +203,7 @@ func (c *candidates) verifyFile(name string, kind uint8, gen uint64) (scanResult
 	if errors.Is(err, ErrKey) {
 		c.keyErr = fmt.Errorf("open %s: %w", name, err)
 	}
-	if err == nil && (s.header.kind != kind || s.header.gen != gen) {
+	if err == nil && (s.header.Kind != kind || s.header.Gen != gen) {
 		err = errBadHeader
 	}
 	if err != nil {
@@ -234,7 +235,7 @@ func (c *candidates) chooseChain() (chain, string, scanResult) {
 			continue
 		}
 		result := chain{snapshot: gen, snapshotEnd: s.good}
-		if c.followLogs(&result, gen) && uint64(c.logs[gen].good) >= s.footer.logEnd {
+		if c.followLogs(&result, gen) && uint64(c.logs[gen].good) >= s.footer.LogEnd {
 			return result, base, s
 		}
 		c.problems = append(c.problems, fmt.Sprintf("%s does not reach as far as its snapshot", logName(gen)))
@@ -264,11 +265,11 @@ func (c *candidates) followLogs(result *chain, gen uint64) bool {
 		if !found {
 			break
 		}
-		result.logs = append(result.logs, segment{gen: current.header.gen, end: int64(next.header.prevEnd)})
+		result.logs = append(result.logs, segment{gen: current.header.Gen, end: int64(next.header.PrevEnd)})
 		current = next
 	}
-	result.logs = append(result.logs, segment{gen: current.header.gen, end: current.good})
-	result.lastGen, result.lastEnd = current.header.gen, uint64(current.good)
+	result.logs = append(result.logs, segment{gen: current.header.Gen, end: current.good})
+	result.lastGen, result.lastEnd = current.header.Gen, uint64(current.good)
 	return true
 }
 
@@ -277,8 +278,8 @@ func (c *candidates) followLogs(result *chain, gen uint64) bool {
 func (c *candidates) findSuccessor(of scanResult) (scanResult, bool) {
 	for _, gen := range slices.Backward(c.gens) {
 		s := c.logs[gen]
-		if gen > of.header.gen && s.header.prevGen == of.header.gen && s.header.prevEnd <= uint64(of.good) &&
-			s.header.prevEnd >= headerSize {
+		if gen > of.header.Gen && s.header.PrevGen == of.header.Gen && s.header.PrevEnd <= uint64(of.good) &&
+			s.header.PrevEnd >= headerSize {
 			return s, true
 		}
 	}

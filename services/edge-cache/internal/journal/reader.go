@@ -124,7 +124,7 @@ func (s *scanResult) checkPayload(payload []byte, flags uint8, records *uint64) 
 	}
 	var err error
 	s.footer, err = decodeFooter(payload)
-	if err == nil && (s.header.kind != kindSnapshot || s.footer.records != *records) {
+	if err == nil && (s.header.Kind != kindSnapshot || s.footer.Records != *records) {
 		err = errBadRecord
 	}
 	s.complete = err == nil

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
+// syncDelay is the longest time from a write to the start of its fsync. With an fsync of up to 100 ms a power loss loses at most 200 ms.
+const syncDelay = 100 * time.Millisecond
+
 // syncLoop makes batches durable. A batch that comes while an fsync runs waits for its end at most, then for the next fsync: its wait is
-// max(SyncDelay, one fsync) plus one fsync.
+// max(syncDelay, one fsync) plus one fsync.
 func (j *Journal) syncLoop() {
 	defer j.background.Done()
 	for {
@@ -25,21 +28,19 @@ func (j *Journal) syncLoop() {
 	}
 }
 
-// waitForBatches lets batches gather until the oldest one has waited for SyncDelay. It returns false when the journal closes.
+// waitForBatches lets batches gather until the oldest one has waited for syncDelay. It returns false when the journal closes.
 func (j *Journal) waitForBatches() bool {
 	j.mu.Lock()
-	wait := j.options.SyncDelay
+	wait := syncDelay
 	if j.appended > j.durable {
 		wait -= time.Since(j.oldest)
 	}
 	j.mu.Unlock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-j.stop:
 		return false
 	case <-j.syncAtOnce:
-	case <-timer.C:
+	case <-time.After(wait):
 	}
 	return true
 }

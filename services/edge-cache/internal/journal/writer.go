@@ -21,7 +21,7 @@ const maxIdleBuffer = targetFrame + 256<<10
 // createFile creates a file with its header.
 func (j *Journal) createFile(name string, h header) (*writer, error) {
 	if len(j.options.Keys) > 0 {
-		h.sealed, h.keyID = true, j.options.Keys.currentID()
+		h.Sealed, h.KeyID = true, j.options.Keys.currentID()
 	}
 	codec, err := newFrameCodec(&h, j.options.Keys)
 	if err != nil {
@@ -31,7 +31,7 @@ func (j *Journal) createFile(name string, h header) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{file: file, codec: codec, gen: h.gen}
+	w := &writer{file: file, codec: codec, gen: h.Gen}
 	if err := w.writeBytes(h.encodeHeader()); err != nil {
 		return nil, errors.Join(err, file.Close(), j.fs.Remove(name))
 	}
@@ -89,12 +89,12 @@ func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers
 	h := newHeader(kindLog, j.nextGen)
 	j.nextGen++ // also after an error: a half-made file may be in the way
 	if !gap {
-		h.prevGen, h.prevEnd = j.chain.lastGen, j.chain.lastEnd
+		h.PrevGen, h.PrevEnd = j.chain.lastGen, j.chain.lastEnd
 		if j.writer != nil {
-			h.prevGen, h.prevEnd = j.writer.gen, uint64(j.writer.size)
+			h.PrevGen, h.PrevEnd = j.writer.gen, uint64(j.writer.size)
 		}
 	}
-	w, err := j.createFile(logName(h.gen), h)
+	w, err := j.createFile(logName(h.Gen), h)
 	if err != nil {
 		return err
 	}

@@ -128,14 +128,11 @@ func (r *Replacer) Run(ctx context.Context, reprojector Reprojector) {
 	}
 	for {
 		r.pollPods(ctx, reprojector)
-		timer := time.NewTimer(pollInterval)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pollInterval):
 		case <-r.pollNow:
-			timer.Stop()
 		}
 	}
 }

@@ -75,28 +75,11 @@ func (a *Adjuster) expireHolds(ctx context.Context, r liveaddress.Reprojector) {
 		if next, ok := a.NextExpiry(); ok {
 			wait = time.Until(next)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-a.holdsChanged:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
-}
-
-// runAdjuster shows slices again that holds or live addresses change, until ctx ends.
-func (m *Mirror) runAdjuster(ctx context.Context) {
-	var group sync.WaitGroup
-	group.Go(func() { m.params.Adjuster.Run(ctx, m) })
-	group.Go(func() {
-		m.nodes.Run(ctx, func(nodes []string) {
-			for _, name := range nodes {
-				m.ReprojectNode(name)
-			}
-		})
-	})
-	group.Wait()
 }

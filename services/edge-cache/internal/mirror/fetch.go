@@ -58,7 +58,8 @@ func (m *Mirror) runFetches(ctx context.Context) {
 func (m *Mirror) missingObjects() []references.Target {
 	var missing []references.Target
 	wanted := m.wantedObjects()
-	m.forgetUnwanted(wanted)
+	still := sets.New(wanted...) // tenants can name any number of Secrets, one after the other
+	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
 	for _, w := range wanted {
 		if m.unfetched[w] != references.Missing && !m.isStored(w) {
 			missing = append(missing, w)
@@ -130,12 +131,6 @@ func (m *Mirror) reportReferences() {
 	for _, p := range references.AllProblems() {
 		m.params.Metrics.SetUnfollowedReferences(string(p), counts[p])
 	}
-}
-
-// forgetUnwanted removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
-func (m *Mirror) forgetUnwanted(wanted []references.Target) {
-	still := sets.New(wanted...)
-	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
 }
 
 // findCollection returns the collection of a wanted object, nil if its store keeps all objects.

@@ -269,7 +269,8 @@ func (m *Mirror) Run(ctx context.Context) {
 	group.Go(func() { m.params.Pool.Run(ctx, m.reprojectNodes) })
 	group.Go(func() { m.runFetches(ctx) })
 	group.Go(func() { m.params.Journal.runErasures(ctx) })
-	group.Go(func() { m.runAdjuster(ctx) })
+	group.Go(func() { m.params.Adjuster.Run(ctx, m) })
+	group.Go(func() { m.nodes.Run(ctx, m.showNodes) })
 	for _, c := range m.collections {
 		group.Go(func() { c.reflector.Run(ctx) })
 	}

@@ -53,6 +53,13 @@ func (m *Mirror) ReprojectNode(name string) {
 	})
 }
 
+// showNodes shows the slices with endpoints on some nodes again.
+func (m *Mirror) showNodes(names []string) {
+	for _, name := range names {
+		m.ReprojectNode(name)
+	}
+}
+
 // onNodesChange takes changes of the Nodes with the label of the pool.
 func (m *Mirror) onNodesChange(changed map[string][]byte) {
 	membership := make(map[string]bool, len(changed))
