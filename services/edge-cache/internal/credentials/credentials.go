@@ -17,7 +17,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -72,12 +71,8 @@ func generateCredentials() (*Credentials, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, fmt.Errorf("generate serial number: %w", err)
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "edge-cache"}, NotBefore: time.Now().Add(-clockSkew),
+		Subject: pkix.Name{CommonName: "edge-cache"}, NotBefore: time.Now().Add(-clockSkew),
 		NotAfter: time.Now().Add(clockSkew), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true, IsCA: true,
 		DNSNames: []string{"localhost", "kubernetes.default.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
@@ -91,9 +86,7 @@ func generateCredentials() (*Credentials, []byte, error) {
 		return nil, nil, fmt.Errorf("encode key: %w", err)
 	}
 	token := make([]byte, tokenBytes)
-	if _, err := rand.Read(token); err != nil {
-		return nil, nil, fmt.Errorf("generate token: %w", err)
-	}
+	_, _ = rand.Read(token) // it never fails: crypto/rand ends the program instead
 	var raw []byte
 	for _, block := range []*pem.Block{
 		{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}, {Type: "TOKEN", Bytes: token},

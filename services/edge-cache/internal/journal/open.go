@@ -120,7 +120,6 @@ type candidates struct {
 	snapshots []uint64 // newest first
 	logs      map[uint64]scanResult
 	gens      []uint64 // of logs that have a valid header, oldest first
-	bytes     map[uint64]int64
 	problems  []string
 	keyErr    error
 }
@@ -166,7 +165,7 @@ func (j *Journal) findCandidates() (*candidates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list journal directory: %w", err)
 	}
-	c := &candidates{j: j, logs: map[uint64]scanResult{}, bytes: map[uint64]int64{}}
+	c := &candidates{j: j, logs: map[uint64]scanResult{}}
 	j.nextGen = 1
 	for _, name := range names {
 		snapshot, log := parseName(strings.TrimSuffix(name, tmpSuffix), snapshotPrefix), parseName(name, logPrefix)
@@ -191,7 +190,6 @@ func (c *candidates) addLog(gen uint64) {
 	s, err := c.verifyFile(logName(gen), kindLog, gen)
 	if err != nil {
 		c.problems = append(c.problems, err.Error())
-		c.bytes[gen] = s.size
 		return
 	}
 	c.logs[gen] = s
@@ -308,5 +306,4 @@ func (c *candidates) reportRecovery(chosen chain, base string) {
 	if r.Damaged || r.LostBytes > 0 {
 		r.Reason = strings.Join(c.problems, "; ")
 	}
-	c.j.recovery = *r
 }

@@ -13,7 +13,6 @@ type scanResult struct {
 	good   int64 // length up to the last commit (log) or the footer (snapshot)
 	size   int64 // length of the file
 	footer footer
-	frames uint64
 	// complete means that a snapshot has its footer.
 	complete bool
 	// damage says why reading ended before the end of the file. A log that a crash cut off has some too.
@@ -109,7 +108,6 @@ func (j *Journal) scanFile(name string) (scanResult, error) {
 			s.damage = fmt.Errorf("%s at byte %d of %d: %w", name, r.offset, r.size, err)
 			return s, nil
 		}
-		s.frames++
 		if s.complete || flags&flagCommit != 0 {
 			s.good = r.offset
 		}

@@ -102,15 +102,20 @@ func readJSONList(r io.Reader, p ListParams) (ListMeta, error) {
 		return ListMeta{}, err
 	}
 	var meta ListMeta
+	fields := map[any]any{"kind": &meta.Kind, "apiVersion": &meta.APIVersion, "metadata": &meta.ListMeta}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
 			return ListMeta{}, fmt.Errorf("read list: %w", err)
 		}
+		field, known := fields[name]
+		if !known {
+			field = new(rawJSON)
+		}
 		if name == "items" {
 			err = readJSONItems(d, limited, p)
-		} else {
-			err = meta.readJSONField(d, fmt.Sprint(name))
+		} else if err = d.Decode(field); err != nil {
+			err = fmt.Errorf("read field %s of list: %w", name, err)
 		}
 		if err != nil {
 			return ListMeta{}, err
@@ -120,25 +125,6 @@ func readJSONList(r io.Reader, p ListParams) (ListMeta, error) {
 		return ListMeta{}, err
 	}
 	return meta, nil
-}
-
-func (m *ListMeta) readJSONField(d *json.Decoder, name string) error {
-	var err error
-	switch name {
-	case "kind":
-		err = d.Decode(&m.Kind)
-	case "apiVersion":
-		err = d.Decode(&m.APIVersion)
-	case "metadata":
-		err = d.Decode(&m.ListMeta)
-	default:
-		var ignored rawJSON
-		err = d.Decode(&ignored)
-	}
-	if err != nil {
-		return fmt.Errorf("read field %s of list: %w", name, err)
-	}
-	return nil
 }
 
 func readJSONItems(d *json.Decoder, limited *limitedReader, p ListParams) error {

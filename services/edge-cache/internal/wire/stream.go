@@ -60,7 +60,7 @@ type listReader struct {
 	r      *bufio.Reader
 	params ListParams
 	meta   ListMeta
-	buffer []byte
+	buffer messageBuffer
 }
 
 func (l *listReader) readEnvelope() error {
@@ -83,7 +83,7 @@ func (l *listReader) readEnvelope() error {
 			}
 			continue
 		}
-		content, err := l.readContent(size, maxSmall)
+		content, err := l.buffer.readMessage(l.r, size, maxSmall)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (l *listReader) readRaw(size uint64) error {
 		if tag == fieldItems {
 			limit = l.params.MaxItem
 		}
-		content, err := l.readContent(length, limit)
+		content, err := l.buffer.readMessage(l.r, length, limit)
 		if err != nil {
 			return err
 		}
@@ -146,16 +146,20 @@ func (l *listReader) readTag() (protoscan.Tag, uint64, error) {
 	return protoscan.Tag(tag), size, nil
 }
 
-func (l *listReader) readContent(size uint64, limit int) ([]byte, error) {
+// messageBuffer is the memory of one message after another.
+type messageBuffer []byte
+
+// readMessage reads a message, which is valid until the next one is read.
+func (b *messageBuffer) readMessage(r io.Reader, size uint64, limit int) ([]byte, error) {
 	if size > uint64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errTooLarge, size, limit)
 	}
-	if uint64(cap(l.buffer)) < size {
-		l.buffer = make([]byte, size+size/4)
+	if uint64(cap(*b)) < size {
+		*b = make([]byte, size+size/4)
 	}
-	content := l.buffer[:size]
-	_, err := io.ReadFull(l.r, content)
-	return content, unexpectedEOF(err)
+	message := (*b)[:size]
+	_, err := io.ReadFull(r, message)
+	return message, unexpectedEOF(err)
 }
 
 func unexpectedEOF(err error) error {
@@ -198,7 +202,7 @@ type EventReader struct {
 	format  Format
 	r       io.Reader
 	max     int
-	buffer  []byte
+	buffer  messageBuffer
 	limited *limitedReader
 	decoder *json.Decoder
 }
@@ -222,17 +226,9 @@ func (e *EventReader) Next() (Event, error) {
 	if _, err := io.ReadFull(e.r, length[:]); err != nil {
 		return Event{}, err
 	}
-	announced := binary.BigEndian.Uint32(length[:])
-	if uint64(announced) > uint64(e.max) {
-		return Event{}, fmt.Errorf("%w: event of %d bytes, at most %d are allowed", errTooLarge, announced, e.max)
-	}
-	size := int(announced)
-	if cap(e.buffer) < size {
-		e.buffer = make([]byte, size+size/4)
-	}
-	frame := e.buffer[:size]
-	if _, err := io.ReadFull(e.r, frame); err != nil {
-		return Event{}, unexpectedEOF(err)
+	frame, err := e.buffer.readMessage(e.r, uint64(binary.BigEndian.Uint32(length[:])), e.max)
+	if err != nil {
+		return Event{}, fmt.Errorf("read event: %w", err)
 	}
 	return parseEvent(frame)
 }
