@@ -226,14 +226,10 @@ func (m *Mirror) Restore() error {
 	if err := p.Journal.Start(m.yieldState); err != nil {
 		p.Log.Warn("Journal cannot write: serving from memory until it can", zap.Error(err))
 	}
-	for order := range 3 {
-		for _, c := range m.collections {
-			if c.restoreOrder() != order {
-				continue
-			}
-			if err := c.store.FinishRestore(damaged); err != nil {
-				return fmt.Errorf("restore %s: %w", c.store.ID(), err)
-			}
+	inOrder := func(a, b *collection) int { return a.restoreOrder() - b.restoreOrder() }
+	for _, c := range slices.SortedStableFunc(slices.Values(m.collections), inOrder) {
+		if err := c.store.FinishRestore(damaged); err != nil {
+			return fmt.Errorf("restore %s: %w", c.store.ID(), err)
 		}
 	}
 	debug.FreeOSMemory() // what the replay read; the next collection could be minutes away

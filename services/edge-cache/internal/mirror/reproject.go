@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/services/edge-cache/internal/allowlist"
+	"fairlead.dev/services/edge-cache/internal/config"
 	"fairlead.dev/services/edge-cache/internal/endpointfilter"
 	"fairlead.dev/services/edge-cache/internal/references"
 	"fairlead.dev/services/edge-cache/internal/store"
@@ -37,20 +38,12 @@ func decodeNode(object []byte) (*corev1.Node, error) {
 
 // ReprojectSlices implements liveaddress.Reprojector.
 func (m *Mirror) ReprojectSlices(keys ...string) {
-	m.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
-		if _, err := s.ReprojectKeys(keys...); err != nil {
-			m.log.Error("Could not adjust endpoint slices", zap.Error(err))
-		}
-	})
+	m.reproject(allowlist.EndpointSlices, func(s *store.Store) (int, error) { return s.ReprojectKeys(keys...) })
 }
 
 // ReprojectNode implements liveaddress.Reprojector.
 func (m *Mirror) ReprojectNode(name string) {
-	m.forEachStore(allowlist.EndpointSlices, func(s *store.Store) {
-		if _, err := s.ReprojectNodes(endpointfilter.HashNode(name)); err != nil {
-			m.log.Error("Could not adjust endpoint slices", zap.String("node", name), zap.Error(err))
-		}
-	})
+	m.reproject(allowlist.EndpointSlices, func(s *store.Store) (int, error) { return s.ReprojectNodes(endpointfilter.HashNode(name)) })
 }
 
 // showNodes shows the slices with endpoints on some nodes again.
@@ -93,23 +86,24 @@ func (m *Mirror) onNodePoolChange(changed map[string][]byte) {
 // onReferencesChange shows what objects of a resource name now, and hides what no object names anymore.
 func (m *Mirror) onReferencesChange(r allowlist.Resource, changed map[string][]byte) {
 	for _, target := range m.params.References.UpdateObjects(r, changed) {
-		m.forEachStore(target.Kind, func(s *store.Store) {
-			if _, err := s.ReprojectKeys(target.Key); err != nil {
-				m.log.Warn("Could not show an object", zap.String(string(target.Kind), target.Key), zap.Error(err))
-			}
-		})
+		m.reproject(target.Kind, func(s *store.Store) (int, error) { return s.ReprojectKeys(target.Key) })
 		if m.params.References.IsWanted(target) {
 			m.enqueueFetch(target)
 		}
 	}
 }
 
-// forEachStore calls each for the stores with a filter.
-func (m *Mirror) forEachStore(f allowlist.Filter, each func(s *store.Store)) {
+// reproject projects objects of the stores with a filter again.
+func (m *Mirror) reproject(f allowlist.Filter, project func(s *store.Store) (affected int, err error)) {
 	for _, c := range m.collections {
-		if c.resource.Filter == f {
-			each(c.store)
+		if c.resource.Filter != f {
+			continue
 		}
+		affected, err := project(c.store)
+		if err != nil {
+			m.log.Error("Could not project objects again", zap.String("store", c.store.ID()), zap.Error(err))
+		}
+		m.log.Debug("Projected objects again", zap.String("store", c.store.ID()), zap.Int("objects", affected))
 	}
 }
 
@@ -120,25 +114,15 @@ func (m *Mirror) reprojectNodes(nodes []string) {
 		hashes[i] = endpointfilter.HashNode(n)
 	}
 	for _, f := range []allowlist.Filter{allowlist.EndpointSlices, allowlist.Endpoints} {
-		m.forEachStore(f, func(s *store.Store) {
-			affected, err := s.ReprojectNodes(hashes...)
-			if err != nil {
-				m.log.Error("Could not filter endpoints again", zap.Error(err))
-			}
-			m.log.Debug("Filtered endpoints again", zap.Int("nodes", len(nodes)), zap.Int("objects", affected))
-		})
+		m.reproject(f, func(s *store.Store) (int, error) { return s.ReprojectNodes(hashes...) })
 	}
-	m.forEachStore(allowlist.Nodes, func(s *store.Store) {
-		if !s.IsVirtual() {
-			return
+	if m.params.PoolConfig.Membership != config.NodePool {
+		return // the API server sends the Nodes of the pool only
+	}
+	m.reproject(allowlist.Nodes, func(s *store.Store) (int, error) { return s.ReprojectKeys(nodes...) })
+	for _, node := range nodes { // the store has forgotten those that were not in the pool
+		if m.params.Pool.Members().Has(node) {
+			m.enqueueFetch(references.Target{Kind: allowlist.Nodes, Key: node})
 		}
-		if _, err := s.ReprojectKeys(nodes...); err != nil {
-			m.log.Error("Could not filter nodes again", zap.Error(err))
-		}
-		for _, node := range nodes { // the store has forgotten those that were not in the pool
-			if m.params.Pool.Members().Has(node) {
-				m.enqueueFetch(references.Target{Kind: allowlist.Nodes, Key: node})
-			}
-		}
-	})
+	}
 }
