@@ -183,8 +183,8 @@ func (r *Reconciler) finalize(ctx context.Context, object *v1alpha1.YurtIngress)
 	if err != nil {
 		return fmt.Errorf("look for objects of YurtIngress %s: %w", object.Name, err)
 	}
-	errs := r.deleteObjects(ctx, object.UID, plan.InDeletionOrder(remaining))
-	if err := errors.Join(errs...); err != nil {
+	plan.SortForDeletion(remaining)
+	if err := errors.Join(r.deleteObjects(ctx, object.UID, remaining)...); err != nil {
 		return r.reportBlockedDeletion(ctx, object, err)
 	}
 	if len(remaining) > 0 {

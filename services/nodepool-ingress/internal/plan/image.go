@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fairlead.dev/pkg/conditions"
 )
 
 // imagePattern is the grammar of references of images: [host[:port]/]path[:tag][@digest].
@@ -58,10 +60,4 @@ func (p *Policy) checkAllowedImage(image string) error {
 var legacyImages = []string{"k8s.gcr.io/ingress-nginx/controller:v0.48.1", "registry.k8s.io/ingress-nginx/controller:v0.48.1"}
 
 // quoteInput quotes a text of a user for a message, and truncates it.
-func quoteInput(text string) string {
-	const most = 80
-	if len(text) > most {
-		return fmt.Sprintf("%q...", strings.ToValidUTF8(text[:most], ""))
-	}
-	return fmt.Sprintf("%q", text)
-}
+func quoteInput(text string) string { return fmt.Sprintf("%q", conditions.TruncateMessage(text, maxQuoted)) }

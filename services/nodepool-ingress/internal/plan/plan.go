@@ -224,7 +224,7 @@ func (p *Pool) compareLive(objects, live []Object, wanted sets.Set[Key]) {
 			p.Stale = append(p.Stale, live[i])
 		}
 	}
-	sortForDeletion(p.Stale)
+	SortForDeletion(p.Stale)
 }
 
 // planRollout decides which of the accepted pools change now.
@@ -257,22 +257,15 @@ func (plan *Plan) planRemovals(live map[string][]Object, listed map[string]int, 
 			}
 		}
 		if len(r.Objects) > 0 {
-			sortForDeletion(r.Objects)
+			SortForDeletion(r.Objects)
 			plan.Removed = append(plan.Removed, r)
 		}
 	}
 	slices.SortFunc(plan.Removed, func(a, b Removed) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// InDeletionOrder returns the objects of a YurtIngress that is being deleted, in the order of deletion.
-func InDeletionOrder(live []Object) []Object {
-	objects := slices.Clone(live)
-	sortForDeletion(objects)
-	return objects
-}
-
-// sortForDeletion sorts objects: the reverse of the order of creation.
-func sortForDeletion(objects []Object) {
+// SortForDeletion sorts objects in the order of deletion: the reverse of the order of creation.
+func SortForDeletion(objects []Object) {
 	kinds := Kinds()
 	rank := func(l *Object) int {
 		return slices.IndexFunc(kinds, func(k Kind) bool { return k.Resource == l.Resource })

@@ -19,6 +19,7 @@ const (
 	maxAddresses   = 16
 	maxTolerations = 16
 	maxImage       = 512
+	maxQuoted      = 80 // bytes of a text of a user in a message
 	// MaxManifest bounds a custom manifest. A Deployment with its Service has about 4 KiB; a ConfigMap can have 1 MiB.
 	MaxManifest = 256 << 10
 	maxPort     = 65535

@@ -226,12 +226,8 @@ func nodeCount(n int) int32 {
 // ReplaceCondition replaces a condition in a list.
 func ReplaceCondition(current []metav1.Condition, next metav1.Condition, now time.Time) []metav1.Condition {
 	next.Message = conditions.TruncateMessage(next.Message, maxMessage)
-	next = conditions.Set(meta.FindStatusCondition(current, next.Type), next, now)
-	if old := meta.FindStatusCondition(current, next.Type); old != nil {
-		*old = next
-		return current
-	}
-	return append(current, next)
+	meta.SetStatusCondition(&current, conditions.Set(meta.FindStatusCondition(current, next.Type), next, now))
+	return current
 }
 
 // Equal reports whether two statuses are equal.
