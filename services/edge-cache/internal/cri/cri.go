@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -47,13 +46,11 @@ const (
 	sourceHTTP       = "http"
 )
 
-// Client is a client of one runtime. It connects when it needs to.
+// Client is a client of one runtime, for one goroutine. It connects when it needs to.
 type Client struct {
 	connection *grpc.ClientConn
 	runtime    runtimeapi.RuntimeServiceClient
-
-	mu    sync.Mutex
-	known map[string][]netip.Addr // by sandbox: its addresses do not change
+	known      map[string][]netip.Addr // by sandbox: its addresses do not change
 }
 
 // New returns a client for the runtime that listens at a Unix socket.
@@ -136,16 +133,11 @@ func (c *Client) forgetAbsent(sandboxes []*runtimeapi.PodSandbox) {
 	for _, s := range sandboxes {
 		listed[s.GetId()] = true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	maps.DeleteFunc(c.known, func(id string, _ []netip.Addr) bool { return !listed[id] })
 }
 
 func (c *Client) addressesOf(ctx context.Context, id string) ([]netip.Addr, error) {
-	c.mu.Lock()
-	addresses, ok := c.known[id]
-	c.mu.Unlock()
-	if ok {
+	if addresses, ok := c.known[id]; ok {
 		return addresses, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -154,11 +146,10 @@ func (c *Client) addressesOf(ctx context.Context, id string) ([]netip.Addr, erro
 	if err != nil {
 		return nil, fmt.Errorf("call PodSandboxStatus of the container runtime: %w", err)
 	}
-	if addresses, err = parseAddresses(answer.GetStatus()); err != nil {
+	addresses, err := parseAddresses(answer.GetStatus())
+	if err != nil {
 		return nil, fmt.Errorf("read status of sandbox %s: %w", id, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(addresses) > 0 { // its network may not be set up yet
 		c.known[id] = addresses
 	}

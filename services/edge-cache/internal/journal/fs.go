@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 	"syscall"
 )
 
@@ -40,9 +39,7 @@ type File interface {
 // osFS is a directory of the operating system. Names are resolved inside it: a symbolic link cannot lead out.
 type osFS struct {
 	root *os.Root
-
-	mu  sync.Mutex
-	dir *os.File // for fsync and for the lock
+	dir  *os.File // for fsync and for the lock
 }
 
 // OpenDir opens a directory, and makes it if it does not exist. Only its owner can read it: mode 0700. Files have mode 0600.
@@ -127,8 +124,6 @@ func (d *osFS) SyncDir() error { return d.dir.Sync() }
 
 // Lock locks the directory itself: that works on a read-only disk, leaves no file behind, and ends with the process.
 func (d *osFS) Lock() (func() error, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	err := syscall.Flock(int(d.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, ErrLocked

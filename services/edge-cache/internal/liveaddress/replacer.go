@@ -64,13 +64,14 @@ type Replacer struct {
 	log     *zap.Logger
 	pollNow chan struct{} // an address is stale: ask the runtime now
 
+	pollFailed bool // the last poll; of the goroutine that polls
+
 	mu            sync.Mutex
 	pods          map[string]Pod
 	static        map[types.NamespacedName]string // UIDs of static pods
 	slicesByStale map[stale]map[string]struct{}   // addresses to confirm or to replace, and the slices that have them
 	liveByStale   map[stale]netip.Addr            // confirmed
 	staleBySlice  map[string]map[stale]struct{}   // reverse of slicesByStale
-	pollFailed    bool                            // the last poll
 }
 
 // stale is an address that a pod does not have.
@@ -165,10 +166,8 @@ func (r *Replacer) staleAddresses() []stale {
 }
 
 func (r *Replacer) reportPoll(err error) {
-	r.mu.Lock()
 	before := r.pollFailed
 	r.pollFailed = err != nil
-	r.mu.Unlock()
 	if err != nil && !before {
 		r.log.Warn("Live addresses are not available: check that the socket of the container runtime is mounted and readable",
 			zap.Error(err))
