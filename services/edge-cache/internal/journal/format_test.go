@@ -59,6 +59,21 @@ var someBatches = [][]Record{
 	{{Type: 1, Key: "a"}},
 }
 
+// TestHeaderLayout compares the bytes of a header with those that caches of earlier versions have on their disks.
+func TestHeaderLayout(t *testing.T) {
+	t.Parallel()
+	h := newHeader(kindLog, 0x0102030405060708)
+	h.Sealed, h.PrevGen, h.PrevEnd, h.KeyID = true, 7, 68, keyID{1, 2, 3, 4, 5, 6, 7, 8}
+	want := append([]byte("FLEDGEJ\n"), 1, 0, 2, 1, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 7, 0, 0, 0, 0, 0, 0, 0, 68, 0, 0, 0, 0, 0, 0, 0)
+	want = append(append(want, h.KeyID[:]...), h.Salt[:]...)
+	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum(want, crc32.MakeTable(crc32.Castagnoli)))
+	assert.Equal(t, want, h.encodeHeader())
+	assert.Len(t, want, headerSize)
+	got, err := decodeHeader(want)
+	require.NoError(t, err)
+	assert.Equal(t, h, got)
+}
+
 // FuzzFile reads any content as a log and as a snapshot: it must not panic, must not take more memory than the content justifies, and what
 // it reads must survive being written again.
 func FuzzFile(f *testing.F) {

@@ -20,8 +20,8 @@ func (m *Mirror) updateNodes(changed map[string][]byte) {
 			m.params.Adjuster.DeleteNode(name)
 			continue
 		}
-		node, err := decodeNode(object)
-		if err != nil {
+		node := &corev1.Node{}
+		if err := node.Unmarshal(object); err != nil {
 			m.log.Warn("Ignored a malformed Node", zap.String("node", name), zap.Error(err))
 			continue
 		}
@@ -29,11 +29,6 @@ func (m *Mirror) updateNodes(changed map[string][]byte) {
 			m.nodes.AddNodes(name)
 		}
 	}
-}
-
-func decodeNode(object []byte) (*corev1.Node, error) {
-	node := &corev1.Node{}
-	return node, node.Unmarshal(object)
 }
 
 // ReprojectSlices implements liveaddress.Reprojector.

@@ -60,4 +60,6 @@ func (p *Policy) checkAllowedImage(image string) error {
 var legacyImages = []string{"k8s.gcr.io/ingress-nginx/controller:v0.48.1", "registry.k8s.io/ingress-nginx/controller:v0.48.1"}
 
 // quoteInput quotes a text of a user for a message, and truncates it.
-func quoteInput(text string) string { return fmt.Sprintf("%q", conditions.TruncateMessage(text, maxQuoted)) }
+func quoteInput(text string) string {
+	return fmt.Sprintf("%q", conditions.TruncateMessage(text, maxQuoted))
+}

@@ -19,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
-
-	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 )
 
 const (
