@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -99,9 +100,7 @@ func (s selector) matchesFields(o *store.Object, set fields.Set) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for name, value := range s.fields(m) {
-			set[name] = value
-		}
+		maps.Copy(set, s.fields(m))
 		break
 	}
 	return s.field.Matches(set), nil

@@ -56,16 +56,12 @@ func (m *Mirror) runFetches(ctx context.Context) {
 
 // missingObjects returns wanted objects that are not stored: those that do not exist, and those that could not be read.
 func (m *Mirror) missingObjects() []references.Target {
-	var missing []references.Target
 	wanted := m.wantedObjects()
 	still := sets.New(wanted...) // tenants can name any number of Secrets, one after the other
 	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
-	for _, w := range wanted {
-		if m.unfetched[w] != references.Missing && !m.isStored(w) {
-			missing = append(missing, w)
-		}
-	}
-	return missing
+	return slices.DeleteFunc(wanted, func(w references.Target) bool {
+		return m.unfetched[w] == references.Missing || m.isStored(w)
+	})
 }
 
 // wantedObjects returns the objects that projections want, of kinds whose stores forget all others.

@@ -219,11 +219,7 @@ func (p *Pool) compareLive(objects, live []Object, wanted sets.Set[Key]) {
 	if p.Problem != nil {
 		return
 	}
-	for i := range live {
-		if !wanted.Has(live[i].Key()) {
-			p.Stale = append(p.Stale, live[i])
-		}
-	}
+	p.Stale = slices.DeleteFunc(slices.Clone(live), func(l Object) bool { return wanted.Has(l.Key()) })
 	SortForDeletion(p.Stale)
 }
 
@@ -250,15 +246,10 @@ func (plan *Plan) planRemovals(live map[string][]Object, listed map[string]int, 
 		if listed[pool] > 0 && !lost.Has(pool) {
 			continue
 		}
-		r := Removed{Name: pool}
-		for i := range objects {
-			if lost.Has(pool) || !wanted.Has(objects[i].Key()) {
-				r.Objects = append(r.Objects, objects[i])
-			}
-		}
-		if len(r.Objects) > 0 {
-			SortForDeletion(r.Objects)
-			plan.Removed = append(plan.Removed, r)
+		objects = slices.DeleteFunc(objects, func(o Object) bool { return !lost.Has(pool) && wanted.Has(o.Key()) })
+		if len(objects) > 0 {
+			SortForDeletion(objects)
+			plan.Removed = append(plan.Removed, Removed{Name: pool, Objects: objects})
 		}
 	}
 	slices.SortFunc(plan.Removed, func(a, b Removed) int { return strings.Compare(a.Name, b.Name) })
