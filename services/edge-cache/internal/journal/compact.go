@@ -35,7 +35,7 @@ func (j *Journal) EraseDeleted() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.erase.requested++
-	j.signalCompactLocked()
+	j.wakeCompact.Send()
 }
 
 func (j *Journal) compactLoop() {
@@ -61,7 +61,7 @@ func (j *Journal) compactLoop() {
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, maxRetry)
-		wakeLoop(j.wakeCompact)
+		j.wakeCompact.Send()
 	}
 }
 

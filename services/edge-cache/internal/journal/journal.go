@@ -31,6 +31,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Bounds of a record. The API server accepts objects of 1.5 MiB by default (etcd's limit for a request); a record is refused at about ten
@@ -110,9 +112,9 @@ type Journal struct {
 	erase    erasure
 	status   Status
 
-	wakeSync    chan struct{}
-	syncAtOnce  chan struct{}
-	wakeCompact chan struct{}
+	wakeSync    wake.Signal
+	syncAtOnce  wake.Signal
+	wakeCompact wake.Signal
 	stop        chan struct{}
 	background  sync.WaitGroup
 }
@@ -157,7 +159,7 @@ func (j *Journal) Start(source Source) error {
 	j.background.Add(2)
 	go j.syncLoop()
 	go j.compactLoop()
-	j.signalCompactLocked()
+	j.wakeCompact.Send()
 	if j.status.Degraded && !j.chain.broken {
 		return fmt.Errorf("%w: %s", ErrDegraded, j.status.Reason)
 	}
@@ -188,7 +190,7 @@ func (j *Journal) Append(batch ...Record) error {
 	}
 	if j.appended++; j.appended == j.durable+1 {
 		j.oldest = time.Now()
-		wakeLoop(j.wakeSync)
+		j.wakeSync.Send()
 	}
 	return j.checkLogSizeLocked()
 }
@@ -198,7 +200,7 @@ func (j *Journal) Append(batch ...Record) error {
 func (j *Journal) checkLogSizeLocked() error {
 	size, limit := j.logSizeLocked()
 	if size > limit {
-		j.signalCompactLocked()
+		j.wakeCompact.Send()
 	}
 	if size > maxLogFactor*limit && j.status.Reason != "" {
 		j.failLocked(fmt.Errorf("logs exceed %d bytes and the last compaction failed: %s", maxLogFactor*limit, j.status.Reason))
@@ -242,7 +244,7 @@ func (j *Journal) failLocked(err error) {
 	}
 	j.status.Reason = err.Error()
 	j.synced.Broadcast()
-	j.signalCompactLocked()
+	j.wakeCompact.Send()
 }
 
 func (j *Journal) abandonLocked() {
@@ -291,12 +293,3 @@ func (j *Journal) Close() error {
 	j.abandonLocked()
 	return errors.Join(err, j.unlock())
 }
-
-func wakeLoop(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func (j *Journal) signalCompactLocked() { wakeLoop(j.wakeCompact) }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Names of the state that a journal starts from.
@@ -57,8 +59,7 @@ func Open(fs FS, o Options) (*Journal, error) {
 	}
 	j := &Journal{
 		fs: fs, options: o, log: o.Log, unlock: unlock,
-		wakeSync: make(chan struct{}, 1), syncAtOnce: make(chan struct{}, 1), wakeCompact: make(chan struct{}, 1),
-		stop: make(chan struct{}),
+		wakeSync: wake.NewSignal(), syncAtOnce: wake.NewSignal(), wakeCompact: wake.NewSignal(), stop: make(chan struct{}),
 	}
 	j.synced = sync.NewCond(&j.mu)
 	if err := j.findState(); err != nil {

@@ -75,7 +75,7 @@ func (j *Journal) syncNow() error {
 	j.durable, j.syncDone = target, want
 	if j.appended > j.durable {
 		j.oldest = start // or later: these batches came while the fsync ran
-		wakeLoop(j.wakeSync)
+		j.wakeSync.Send()
 	}
 	j.synced.Broadcast()
 	return nil
@@ -115,7 +115,7 @@ func (j *Journal) dropRetiredLocked(durable []*writer) {
 func (j *Journal) waitForSyncLocked(failures uint64) error {
 	j.syncWant++
 	want := j.syncWant
-	wakeLoop(j.syncAtOnce)
+	j.syncAtOnce.Send()
 	for j.syncDone < want {
 		switch {
 		case j.status.Failures != failures:

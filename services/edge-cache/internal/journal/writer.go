@@ -104,6 +104,6 @@ func (j *Journal) rotateLocked(gap bool) error { //nolint:revive // both callers
 		j.base.log += old.size
 	}
 	j.writer, j.dirNew = w, true
-	wakeLoop(j.wakeSync)
+	j.wakeSync.Send()
 	return nil
 }

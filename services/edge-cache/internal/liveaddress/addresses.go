@@ -92,7 +92,7 @@ func (r *Replacer) noteSlice(key string, now map[stale]struct{}) {
 				continue
 			}
 			r.slicesByStale[id] = map[string]struct{}{}
-			r.requestPoll()
+			r.pollNow.Send()
 		}
 		r.slicesByStale[id][key] = struct{}{}
 		if r.staleBySlice[key] == nil {
@@ -116,13 +116,5 @@ func (r *Replacer) removeSlice(key string, now map[stale]struct{}) {
 	}
 	if len(r.staleBySlice[key]) == 0 {
 		delete(r.staleBySlice, key)
-	}
-}
-
-// requestPoll makes Run ask the runtime at once.
-func (r *Replacer) requestPoll() {
-	select {
-	case r.pollNow <- struct{}{}:
-	default:
 	}
 }

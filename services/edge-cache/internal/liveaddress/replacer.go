@@ -25,6 +25,8 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Reprojector shows slices again, by a call of ReplaceAddresses and a new resourceVersion if they look different. ReplaceAddresses must not
@@ -62,7 +64,7 @@ type Replacer struct {
 	prober  *Prober
 	node    string
 	log     *zap.Logger
-	pollNow chan struct{} // an address is stale: ask the runtime now
+	pollNow wake.Signal // an address is stale: ask the runtime now
 
 	pollFailed bool // the last poll; of the goroutine that polls
 
@@ -83,7 +85,7 @@ type stale struct {
 // New returns a Replacer. Run asks the runtime.
 func New(p Params) *Replacer {
 	r := &Replacer{
-		node: p.NodeName, log: p.Log, pollNow: make(chan struct{}, 1),
+		node: p.NodeName, log: p.Log, pollNow: wake.NewSignal(),
 		slicesByStale: map[stale]map[string]struct{}{}, liveByStale: map[stale]netip.Addr{}, staleBySlice: map[string]map[stale]struct{}{},
 	}
 	switch {

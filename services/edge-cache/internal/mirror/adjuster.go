@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/services/edge-cache/internal/brownout"
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
+	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Adjuster changes EndpointSlices of the pool before they are shown: it replaces dead addresses (package liveaddress), and keeps endpoints
@@ -18,12 +19,12 @@ type Adjuster struct {
 	*liveaddress.Replacer
 	*brownout.Tracker
 
-	holdsChanged chan struct{} // the next expiry of a hold may have changed
+	holdsChanged wake.Signal // the next expiry of a hold may have changed
 }
 
 // NewAdjuster returns an Adjuster. Run makes it live.
 func NewAdjuster(addresses *liveaddress.Replacer) *Adjuster {
-	return &Adjuster{Replacer: addresses, Tracker: brownout.New(), holdsChanged: make(chan struct{}, 1)}
+	return &Adjuster{Replacer: addresses, Tracker: brownout.New(), holdsChanged: wake.NewSignal()}
 }
 
 // AdjustSlice changes a slice in place, and returns whether it did.
@@ -49,10 +50,7 @@ func (a *Adjuster) UpdateNode(n *corev1.Node) bool {
 	a.Replacer.SetNode(n)
 	changed := a.Tracker.SetNode(n, time.Now())
 	if changed {
-		select {
-		case a.holdsChanged <- struct{}{}:
-		default:
-		}
+		a.holdsChanged.Send()
 	}
 	return changed
 }

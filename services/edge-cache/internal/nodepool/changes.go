@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Changes collects the names of changed nodes for Run.
 type Changes struct {
 	delay  time.Duration // for which changes are collected
-	signal chan struct{}
+	signal wake.Signal
 
 	mu    sync.Mutex
 	names sets.Set[string]
@@ -19,7 +21,7 @@ type Changes struct {
 
 // NewChanges returns a collection without names.
 func NewChanges(delay time.Duration) *Changes {
-	return &Changes{delay: delay, signal: make(chan struct{}, 1), names: sets.New[string]()}
+	return &Changes{delay: delay, signal: wake.NewSignal(), names: sets.New[string]()}
 }
 
 // AddNodes adds nodes. It never blocks.
@@ -30,10 +32,7 @@ func (c *Changes) AddNodes(names ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names.Insert(names...)
-	select {
-	case c.signal <- struct{}{}:
-	default:
-	}
+	c.signal.Send()
 }
 
 // Run calls handle with the nodes that were added, sorted, until ctx ends.

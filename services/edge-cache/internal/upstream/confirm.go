@@ -88,7 +88,7 @@ func (r *Reflector) confirmByList(ctx context.Context) error {
 		return err
 	}
 	if r.params.Store.IsBehind(listed) && RetryAfter(r.LastError()) == 0 {
-		r.retryNow() // the API server answers
+		r.retryNow.Send() // the API server answers
 	}
 	if err := r.params.Store.WaitForVersions(ctx, listed); err != nil {
 		return fmt.Errorf("wait for events of the API server: %w", err)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/edge-cache/internal/store"
+	"fairlead.dev/services/edge-cache/internal/wake"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
@@ -77,11 +78,11 @@ type Reflector struct {
 	noWatchList  bool
 	relist       bool
 	rights       rights
-	watchStart   time.Time // when the watch of this attempt was accepted
-	listed       bool      // in this attempt
-	failures     int       // attempts in a row
-	failingSince time.Time // end of the first of them
-	wake         chan struct{}
+	watchStart   time.Time   // when the watch of this attempt was accepted
+	listed       bool        // in this attempt
+	failures     int         // attempts in a row
+	failingSince time.Time   // end of the first of them
+	retryNow     wake.Signal // ends a pause between attempts
 	lastError    atomic.Pointer[error]
 	confirming   chan struct{} // a lock
 	confirmed    time.Time     // begin of the last successful confirmation; guarded by confirming
@@ -91,15 +92,7 @@ type Reflector struct {
 // NewReflector returns a reflector that does nothing until Run.
 func NewReflector(p ReflectorParams) *Reflector {
 	p.Log = p.Log.With(zap.String("store", p.Store.ID()))
-	return &Reflector{params: p, wake: make(chan struct{}, 1), confirming: make(chan struct{}, 1)}
-}
-
-// retryNow ends a pause between attempts.
-func (r *Reflector) retryNow() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	return &Reflector{params: p, retryNow: wake.NewSignal(), confirming: make(chan struct{}, 1)}
 }
 
 // LastError returns the error of the last attempt, nil if there was none.
@@ -202,7 +195,7 @@ func (r *Reflector) waitForRetry(ctx context.Context, delay time.Duration, onlin
 	}
 	select {
 	case <-ctx.Done():
-	case <-r.wake:
+	case <-r.retryNow:
 	case <-online:
 		return true
 	case <-time.After(delay):
