@@ -27,7 +27,6 @@ type Cache struct {
 
 	mu        sync.Mutex
 	responses map[string]api.CachedResponse
-	bytes     int
 }
 
 func responseSize(key string, doc api.CachedResponse) int {
@@ -36,26 +35,17 @@ func responseSize(key string, doc api.CachedResponse) int {
 
 // putResponse adds or replaces a response, if there is room. The caller has the lock.
 func (d *Cache) putResponse(key string, doc api.CachedResponse) bool {
-	old, found := d.responses[key]
-	bytes := d.bytes + responseSize(key, doc)
-	if found {
-		bytes -= responseSize(key, old)
+	count, bytes := 1, responseSize(key, doc)
+	for other, cached := range d.responses {
+		if other != key {
+			count, bytes = count+1, bytes+responseSize(other, cached)
+		}
 	}
-	if bytes > maxBytes || !found && len(d.responses) >= maxResponses {
+	if count > maxResponses || bytes > maxBytes {
 		return false
 	}
-	d.responses[key], d.bytes = doc, bytes
+	d.responses[key] = doc
 	return true
-}
-
-// removeResponse removes a response, and reports whether there was one. The caller has the lock.
-func (d *Cache) removeResponse(key string) bool {
-	old, found := d.responses[key]
-	if found {
-		delete(d.responses, key)
-		d.bytes -= responseSize(key, old)
-	}
-	return found
 }
 
 // New returns an empty cache.
@@ -87,9 +77,10 @@ func (d *Cache) SaveResponse(key string, doc api.CachedResponse) {
 func (d *Cache) DeleteResponse(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.removeResponse(key) {
+	if _, found := d.responses[key]; !found {
 		return
 	}
+	delete(d.responses, key)
 	_ = d.journal.Append(store.Record{Type: RecordType, Key: key})
 }
 
@@ -104,7 +95,7 @@ func (d *Cache) RestoreRecord(r store.Record) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Value == nil {
-		d.removeResponse(r.Key)
+		delete(d.responses, r.Key)
 		return nil
 	}
 	length, n := binary.Uvarint(r.Value)
