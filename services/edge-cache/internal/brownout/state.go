@@ -3,6 +3,7 @@ package brownout
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -14,10 +15,7 @@ func (k *Tracker) ObjectState(key string) []byte {
 	if s == nil || len(s.held) == 0 {
 		return nil
 	}
-	b := make([]byte, 0, 8*len(s.held))
-	for _, endpoint := range s.held {
-		b = binary.LittleEndian.AppendUint64(b, endpoint)
-	}
+	b, _ := binary.Append(nil, binary.LittleEndian, s.held) // numbers have a fixed size
 	return b
 }
 
@@ -29,10 +27,9 @@ func (k *Tracker) RestoreObject(key string, state []byte) error {
 	if len(state)%8 != 0 || len(state) > 8*maxRestored {
 		return errors.New("restore held endpoints: the record is malformed")
 	}
-	s := &slice{restored: true}
-	for len(state) > 0 {
-		s.held = append(s.held, binary.LittleEndian.Uint64(state))
-		state = state[8:]
+	s := &slice{restored: true, held: make([]uint64, len(state)/8)}
+	if _, err := binary.Decode(state, binary.LittleEndian, s.held); err != nil {
+		return fmt.Errorf("restore held endpoints: %w", err)
 	}
 	slices.Sort(s.held)
 	s.ready = slices.Clone(s.held)
