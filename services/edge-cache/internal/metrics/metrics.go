@@ -129,37 +129,22 @@ func (m *Metrics) SetUnfollowedReferences(problem string, n int) {
 	m.unfollowed.WithLabelValues(problem).Set(float64(n))
 }
 
-// storeCollector measures stores when Prometheus asks.
-type storeCollector struct {
-	stores                   []*store.Store
-	objects, bytes, position *prometheus.Desc
-}
-
-// RegisterStores registers the sizes of stores.
+// RegisterStores registers the sizes of stores. They are measured when Prometheus asks.
 func RegisterStores(r prometheus.Registerer, stores []*store.Store) {
-	labels := []string{"store"}
-	r.MustRegister(&storeCollector{
-		stores:  stores,
-		objects: prometheus.NewDesc("fairlead_edgecache_store_objects", "Objects in a store.", labels, nil),
-		bytes:   prometheus.NewDesc("fairlead_edgecache_store_bytes", "Bytes of the encoded objects in a store.", labels, nil),
-		position: prometheus.NewDesc("fairlead_edgecache_store_resource_version", "Upstream resourceVersion of a store; 0: not synced.",
-			labels, nil),
-	})
-}
-
-// Describe implements prometheus.Collector.
-func (s *storeCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- s.objects
-	to <- s.bytes
-	to <- s.position
-}
-
-// Collect implements prometheus.Collector.
-func (s *storeCollector) Collect(to chan<- prometheus.Metric) {
-	for _, st := range s.stores {
-		objects, bytes := st.MemorySize()
-		to <- prometheus.MustNewConstMetric(s.objects, prometheus.GaugeValue, float64(objects), st.ID())
-		to <- prometheus.MustNewConstMetric(s.bytes, prometheus.GaugeValue, float64(bytes), st.ID())
-		to <- prometheus.MustNewConstMetric(s.position, prometheus.GaugeValue, float64(st.Position()), st.ID())
+	for _, s := range stores {
+		gauge := func(name, help string, value func() float64) {
+			r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "fairlead_edgecache_store_" + name, Help: help, ConstLabels: prometheus.Labels{"store": s.ID()},
+			}, value))
+		}
+		gauge("objects", "Objects in a store.", func() float64 {
+			objects, _ := s.MemorySize()
+			return float64(objects)
+		})
+		gauge("bytes", "Bytes of the encoded objects in a store.", func() float64 {
+			_, bytes := s.MemorySize()
+			return float64(bytes)
+		})
+		gauge("resource_version", "Upstream resourceVersion of a store; 0: not synced.", func() float64 { return float64(s.Position()) })
 	}
 }

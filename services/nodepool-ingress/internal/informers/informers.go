@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -251,10 +252,7 @@ func FindOwner(obj any) (metav1.OwnerReference, bool) {
 		return metav1.OwnerReference{}, false
 	}
 	ref := metav1.GetControllerOfNoCopy(object)
-	if ref == nil || ref.Kind != "YurtIngress" {
-		return metav1.OwnerReference{}, false
-	}
-	if version, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || version.Group != v1alpha1.SchemeGroupVersion.Group {
+	if ref == nil || ref.Kind != "YurtIngress" || !strings.HasPrefix(ref.APIVersion, v1alpha1.SchemeGroupVersion.Group+"/") {
 		return metav1.OwnerReference{}, false
 	}
 	return *ref, true
