@@ -165,7 +165,10 @@ func checkOptionalFields(found *problems, spec *v1alpha1.YurtIngressSpec, s *Set
 		found.addInvalid("spread %s is not one of Preferred, Required, None", quoteInput(spec.Spread))
 	}
 	checkTolerations(found, spec.Tolerations)
-	checkResources(found, spec.Resources)
+	if r := spec.Resources; r != nil {
+		checkAmounts(found, "requests", r.Requests)
+		checkAmounts(found, "limits", r.Limits)
+	}
 	switch {
 	case s.Profile == v1alpha1.ProfileCustom && spec.CustomManifest == nil:
 		found.addProblem(v1alpha1.ReasonInvalidManifest, "profile custom needs customManifest")
@@ -212,21 +215,10 @@ func checkTolerations(found *problems, tolerations []corev1.Toleration) {
 	}
 }
 
-func checkResources(found *problems, r *v1alpha1.Resources) {
-	if r == nil {
-		return
+func checkAmounts(found *problems, name string, a *v1alpha1.ResourceAmounts) {
+	if a != nil && (a.CPU != nil && a.CPU.Sign() < 0 || a.Memory != nil && a.Memory.Sign() < 0) {
+		found.addInvalid("resources.%s has a negative amount", name)
 	}
-	for name, amounts := range map[string]*v1alpha1.ResourceAmounts{"requests": r.Requests, "limits": r.Limits} {
-		if amounts == nil {
-			continue
-		}
-		if amounts.CPU != nil && amounts.CPU.Sign() < 0 || amounts.Memory != nil && amounts.Memory.Sign() < 0 {
-			found.addInvalid("resources.%s has a negative amount", name)
-		}
-	}
-	slices.SortFunc(*found, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
-	})
 }
 
 // poolSettings returns the input of package profile for a pool.
