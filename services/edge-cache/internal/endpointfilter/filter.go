@@ -111,8 +111,8 @@ func (f *filter) completeResult() Result {
 	return f.Result
 }
 
-// copyAccepted copies a message without the endpoints outside the pool, and counts those that are left. Endpoints are the fields with one of
-// the tags.
+// copyAccepted copies a message without the endpoints outside the pool, and counts those that are left. Endpoints are the fields with one
+// of the tags.
 func (f *filter) copyAccepted(message []byte, tags ...protoscan.Tag) (out []byte, endpoints int, err error) {
 	out = make([]byte, 0, min(len(message), 1024))
 	fields := protoscan.Scan(message)

@@ -115,8 +115,8 @@ func completeContainer(c *corev1.Container, volumes []corev1.Volume) error {
 
 const bindLowPorts corev1.Capability = "NET_BIND_SERVICE"
 
-// restrictContainer adds the security context of the restricted Pod Security Standard to the user of a container. No capability but that for
-// low ports can come back.
+// restrictContainer adds the security context of the restricted Pod Security Standard to the user of a container. No capability but that
+// for low ports can come back.
 func restrictContainer(c *corev1.Container) error {
 	security := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

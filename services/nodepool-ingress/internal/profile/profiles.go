@@ -134,7 +134,8 @@ func (b *builder) builtInController() (controller, error) {
 	case v1alpha1.ProfileTraefik:
 		b.completeTraefik(&c, container)
 	case v1alpha1.ProfileHAProxyIngress:
-		// The program ends at its start if the Service has no address outside of the cluster. Without a Service, it writes those of its nodes.
+		// The program ends at its start if the Service has no address outside of the cluster. Without a Service, it writes those of its
+		// nodes.
 		if slices.Contains([]string{v1alpha1.ExposureLoadBalancer, v1alpha1.ExposureExternalIPs}, b.pool.Exposure.Type) {
 			container.Args = append(container.Args, "--publish-service=$(NAMESPACE)/$(NAME)")
 		}
