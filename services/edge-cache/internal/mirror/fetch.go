@@ -57,8 +57,7 @@ func (m *Mirror) runFetches(ctx context.Context) {
 // missingObjects returns wanted objects that are not stored: those that do not exist, and those that could not be read.
 func (m *Mirror) missingObjects() []references.Target {
 	wanted := m.wantedObjects()
-	still := sets.New(wanted...) // tenants can name any number of Secrets, one after the other
-	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
+	m.forgetUnwanted(wanted)
 	return slices.DeleteFunc(wanted, func(w references.Target) bool {
 		return m.unfetched[w] == references.Missing || m.isStored(w)
 	})
@@ -127,6 +126,12 @@ func (m *Mirror) reportReferences() {
 	for _, p := range references.AllProblems() {
 		m.params.Metrics.SetUnfollowedReferences(string(p), counts[p])
 	}
+}
+
+// forgetUnwanted removes what is no longer wanted: tenants can name any number of Secrets, one after the other.
+func (m *Mirror) forgetUnwanted(wanted []references.Target) {
+	still := sets.New(wanted...)
+	maps.DeleteFunc(m.unfetched, func(w references.Target, _ references.Problem) bool { return !still.Has(w) })
 }
 
 // findCollection returns the collection of a wanted object, nil if its store keeps all objects.
