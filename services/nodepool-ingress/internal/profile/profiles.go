@@ -145,7 +145,7 @@ func (b *builder) builtInController() (controller, error) {
 			container.Args = append(container.Args, "--apiserver-host="+cacheURL, "--certificate-authority="+accountFolder+"/ca.crt")
 		}
 	}
-	c.class = strings.NewReplacer(b.manifestVariables()...).Replace(c.class)
+	c.class = strings.ReplaceAll(c.class, "$(CLASS)", b.pool.Class)
 	b.completeStrings(container)
 	return c, b.completePod(&c.pod)
 }
