@@ -96,14 +96,14 @@ type Usage struct {
 	Waiting float64 // requests
 }
 
-// querier asks Prometheus for a vector.
-type querier interface {
+// Querier asks Prometheus for a vector.
+type Querier interface {
 	Query(ctx context.Context, expr string) ([]promclient.Series, error)
 }
 
 // Collector collects from one Prometheus.
 type Collector struct {
-	querier querier
+	querier Querier
 	options Options
 }
 
@@ -120,7 +120,7 @@ const maxModel = 1024
 const maxRetention = 7 * 24 * time.Hour
 
 // New returns a Collector.
-func New(q querier, o Options) *Collector {
+func New(q Querier, o Options) *Collector {
 	o.Window = cmp.Or(o.Window, time.Minute)
 	o.Concurrency = cmp.Or(o.Concurrency, 4) // answers are large
 	return &Collector{querier: q, options: o}

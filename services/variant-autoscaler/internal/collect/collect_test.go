@@ -47,7 +47,7 @@ func groupOf(namespace, model string, pods ...string) Group {
 	return Group{Namespace: namespace, Pool: "p", Model: model, Retention: 10 * time.Minute, Variants: []Variant{v}}
 }
 
-func collectOne(t *testing.T, q querier, g Group) Result {
+func collectOne(t *testing.T, q Querier, g Group) Result {
 	t.Helper()
 	r := New(q, Options{}).Collect(t.Context(), present, []Group{g})
 	require.Len(t, r, 1)
@@ -131,7 +131,7 @@ func TestAge(t *testing.T) {
 func TestNoPartOfAnAnswerIsTrusted(t *testing.T) {
 	t.Parallel()
 	figures := append([]string{clock, sampled, running, waiting, runningNow, waitingNow, runningGrowth, waitingGrowth, kvUsage, kvTokens, lazy,
-		picks, attempts, oldAttempts, refused, queued, perToken, slowdown, owed, tokenTime, backlog, batch, pickerReady}, counted...)
+		picks, attempts, oldAttempts, refused, queued, perToken, slowdown, tokenTime, backlog, batch, pickerReady}, counted...)
 	for _, wrong := range figures {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -5, 1e300, -1e300, math.MaxFloat64} {
 			var answer []promclient.Series
@@ -150,11 +150,11 @@ func TestNoPartOfAnAnswerIsTrusted(t *testing.T) {
 				assert.True(t, got >= 0 && got <= 1e15, "%s %v: %v", wrong, v, got)
 			}
 			if s := r.Variants[0].Sample; s != nil {
-				for _, got := range []float64{s.Rate, s.Dispatched, s.Input, s.Output, s.Cached, s.Running, s.Waiting, s.Prefill, s.TTFT, s.ITL, s.KVUsage, s.KVTokens} {
+				for _, got := range []float64{s.Rate, s.Input, s.Output, s.Cached, s.Running, s.Waiting, s.Prefill, s.TTFT, s.ITL, s.KVUsage, s.KVTokens} {
 					assert.True(t, got >= 0 && got <= 2e15, "%s %v: %v", wrong, v, got)
 				}
 				if s.Picker != nil {
-					for _, got := range []float64{s.Picker.PrefillRate, s.Picker.Backlog, s.Picker.BatchCapacity} {
+					for _, got := range []float64{s.Picker.PrefillRate, s.Picker.BatchCapacity} {
 						assert.True(t, got >= 0 && got <= 1e15, "%s %v: %v", wrong, v, got)
 					}
 				}
@@ -314,7 +314,7 @@ func TestCanceled(t *testing.T) {
 // TestWhatThePickerLearned: a picker that says what it learned is asked for nothing else.
 func TestWhatThePickerLearned(t *testing.T) {
 	t.Parallel()
-	older := []promclient.Series{value(perToken, "", 1e-4), value(slowdown, "a", 2), value(owed, "a", 1000)}
+	older := []promclient.Series{value(perToken, "", 1e-4), value(slowdown, "a", 2)}
 	sends := value(picks, "a", 1)
 	tests := []struct {
 		name string
@@ -322,17 +322,17 @@ func TestWhatThePickerLearned(t *testing.T) {
 		want *snapshot.PickerSample
 	}{
 		{"nothing", []promclient.Series{sends}, nil},
-		{"an older picker", append(older, sends), &snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}}, // of two pods
+		{"an older picker", append(older, sends), &snapshot.PickerSample{PrefillRate: 5000}},
 		{"an older one that sent nothing", older, nil},
 		{"a new one that learned nothing", append(older, sends, value(backlog, "a", 1)), nil},
 		{"a speed", append(older, sends, value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3), value(tokenTime, "b", 3e-3)),
-			&snapshot.PickerSample{PrefillRate: 500, Backlog: 2}},
+			&snapshot.PickerSample{PrefillRate: 500}},
 		{"one speed", []promclient.Series{value(backlog, "a", 3), value(backlog, "b", 1), value(tokenTime, "a", 1e-3)},
-			&snapshot.PickerSample{PrefillRate: 1000, Backlog: 2}},
+			&snapshot.PickerSample{PrefillRate: 1000}},
 		{"a batch", append(older, value(backlog, "a", 0), value(batch, "b", 48)), &snapshot.PickerSample{BatchCapacity: 48}},
 		{"an impossible speed", []promclient.Series{value(backlog, "a", 0), value(tokenTime, "a", 1e-12)}, nil},
 		{"of another namespace", append(older, sends, value(backlog, "other/a", 3), value(tokenTime, "other/a", 1e-3)),
-			&snapshot.PickerSample{PrefillRate: 5000, Backlog: 0.1}},
+			&snapshot.PickerSample{PrefillRate: 5000}},
 	}
 	for _, tt := range tests {
 		r := collectOne(t, always(slices.Concat(idle("a"), idle("b")[1:], tt.give)...), groupOf("ns", "m", "a", "b"))
@@ -346,7 +346,7 @@ func TestWhatThePickerLearned(t *testing.T) {
 }
 
 func fields(p *snapshot.PickerSample) map[string]float64 {
-	return map[string]float64{"rate": p.PrefillRate, "backlog": p.Backlog, "batch": p.BatchCapacity}
+	return map[string]float64{"rate": p.PrefillRate, "batch": p.BatchCapacity}
 }
 
 // TestNewPodGetsMost: an empty pod gets most requests, which no growth between two scrapes shows.

@@ -53,7 +53,7 @@ func podOf(namespace string, labels map[string]string) (string, bool) {
 		}
 	}
 	switch labels[labelFigure] {
-	case picks, first + picks, slowdown, owed, tokenTime, backlog, batch: // a scrape that does not honor labels renames theirs
+	case picks, first + picks, slowdown, tokenTime, backlog, batch: // a scrape that does not honor labels renames theirs
 		pod := cmp.Or(labels[ofPod], labels["exported_pod"], labels["pod"])
 		if namespaceOfPod, name, named := strings.Cut(pod, "/"); named {
 			return name, namespaceOfPod == namespace

@@ -31,9 +31,8 @@ const (
 	waited      = "waited"
 	perToken    = "per_token"
 	slowdown    = "slowdown"
-	owed        = "owed"
 	tokenTime   = "token_time" // seconds
-	backlog     = "backlog"
+	backlog     = "backlog"    // newer pickers have it
 	batch       = "batch"
 
 	first = "first_" // prefix: the first value of counters that are younger than the period
@@ -105,7 +104,6 @@ func (s *selection) addPicker(q *query) {
 	q.addFigure(slowdown,
 		fmt.Sprintf("avg by (exported_pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod!=""`)),
 		fmt.Sprintf("avg by (pod) (%s)", s.selectPool("fairlead_picker_endpoint_wait_factor", `exported_pod=""`)))
-	q.addFigure(owed, sumPickers(byServer, s.overWindow("avg_over_time"), s.selectPool("fairlead_picker_endpoint_prompt_tokens_owed")))
 	s.addLearned(q)
 }
 

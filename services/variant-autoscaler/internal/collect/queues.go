@@ -18,7 +18,7 @@ const (
 
 // ReadQueues returns the models of all namespaces for which requests wait in pickers. The pool of one is empty if the picker does not name
 // it. One query for all of them is small: it returns only queues that are not empty.
-func ReadQueues(ctx context.Context, q querier) ([]snapshot.ModelKey, error) {
+func ReadQueues(ctx context.Context, q Querier) ([]snapshot.ModelKey, error) {
 	vector, err := q.Query(ctx, fmt.Sprintf(`sum by (namespace, inference_pool, target_model_name, model_name) ({__name__=~"%s"}) > 0`,
 		strings.Join([]string{NewQueue, LegacyQueue}, "|")))
 	if err != nil {

@@ -64,8 +64,7 @@ func (c *Collector) retainedRequests(ctx context.Context, selected *selection, w
 	for _, p := range w.podNames() {
 		inServers += w.figures[runningNow][p] + w.figures[waitingNow][p]
 	}
-	requests := max(byEngines, byPicker) + refused + inServers
-	return &requests, ""
+	return new(max(byEngines, byPicker) + refused + inServers), ""
 }
 
 // isCoveredBy reports whether the engines' metrics of a period say how many requests there were: there are metrics, among them those of

@@ -250,7 +250,6 @@ func (w *window) meanSample(variant int) *snapshot.Sample {
 	}
 	for _, pod := range pods {
 		s.Rate += w.finished[pod] / n
-		s.Dispatched += w.sent[pod] / n
 	}
 	return s
 }
@@ -271,15 +270,11 @@ func (w *window) podUsages(variant int) []Usage {
 
 // pickerFigures returns what the picker learned of the servers of a variant, or nil if it learned nothing yet.
 func (w *window) pickerFigures(pods []string) *snapshot.PickerSample {
-	n := float64(len(pods))
 	if !slices.ContainsFunc(pods, func(pod string) bool { _, says := w.figures.value(backlog, pod); return says }) {
 		return w.derivedFigures(pods)
 	}
-	p := &snapshot.PickerSample{
-		PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), Backlog: w.figures.podSum(backlog, pods) / n,
-		BatchCapacity: w.figures.podMean(batch, pods),
-	}
-	if p.PrefillRate == 0 && p.BatchCapacity == 0 {
+	p := &snapshot.PickerSample{PrefillRate: rateOf(w.figures.podMean(tokenTime, pods)), BatchCapacity: w.figures.podMean(batch, pods)}
+	if *p == (snapshot.PickerSample{}) {
 		return nil
 	}
 	return p
@@ -288,15 +283,11 @@ func (w *window) pickerFigures(pods []string) *snapshot.PickerSample {
 // derivedFigures is pickerFigures for an older picker, which has only the speed of the pool and factors of its servers. Before it sent a
 // request it learned nothing: its figures are then those that it begins with.
 func (w *window) derivedFigures(pods []string) *snapshot.PickerSample {
-	cost := w.figures[perToken][""]
-	p := &snapshot.PickerSample{PrefillRate: rateOf(cost * w.figures.podMean(slowdown, pods))}
-	if p.PrefillRate == 0 || len(w.sent) == 0 {
+	rate := rateOf(w.figures[perToken][""] * w.figures.podMean(slowdown, pods))
+	if rate == 0 || len(w.sent) == 0 {
 		return nil
 	}
-	for _, pod := range pods {
-		p.Backlog += w.figures[owed][pod] * cost * w.figures[slowdown][pod] / float64(len(pods))
-	}
-	return p
+	return &snapshot.PickerSample{PrefillRate: rate}
 }
 
 // minTokenTime is less than any server needs for a token of a prompt, in seconds.

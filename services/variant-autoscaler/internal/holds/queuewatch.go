@@ -8,29 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
-	"fairlead.dev/services/variant-autoscaler/internal/promclient"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
 // queueInterval is the time between two looks at the queues in Prometheus, which scrapes pickers every 15 s or more.
 const queueInterval = 5 * time.Second
 
-// queueQuerier asks Prometheus for a vector.
-type queueQuerier interface {
-	Query(ctx context.Context, expr string) ([]promclient.Series, error)
-}
-
 // QueueWatcher looks for requests that wait in the queues of pickers, as Prometheus has them, while a model has no replicas: a pass would
 // see them up to an interval later.
 type QueueWatcher struct {
 	log        *zap.Logger
 	waker      *Waker
-	prometheus queueQuerier
+	prometheus collect.Querier
 	failed     bool
 }
 
 // NewQueueWatcher returns a QueueWatcher. Run starts it.
-func NewQueueWatcher(log *zap.Logger, w *Waker, q queueQuerier) *QueueWatcher {
+func NewQueueWatcher(log *zap.Logger, w *Waker, q collect.Querier) *QueueWatcher {
 	return &QueueWatcher{log: log, waker: w, prometheus: q}
 }
 

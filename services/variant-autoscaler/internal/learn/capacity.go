@@ -44,12 +44,12 @@ func Confidence(m *snapshot.Measured) float64 {
 
 // provenRate returns the largest rate that a replica was seen to serve within the targets. A rate that it served with other requests counts
 // less.
-func (s *state) provenRate(targets queueing.Targets) float64 {
+func (l *Learner) provenRate(targets queueing.Targets) float64 {
 	most := 0.0
-	for i := range s.Points {
-		p := &s.Points[i]
+	for i := range l.points {
+		p := &l.points[i]
 		if p.Count >= 2 && p.meetsTargets(targets) { // one sample may be wrong
-			most = max(most, p.sustainedRate()*workRatio(p.traffic, s.Traffic))
+			most = max(most, p.sustainedRate()*workRatio(p.traffic, l.traffic))
 		}
 	}
 	return most

@@ -41,21 +41,17 @@ const (
 
 // Learner learns the capacity of the replicas of one variant. It is not safe for concurrent use.
 type Learner struct {
-	state   state
 	prefill bool // the servers decode nothing
-}
 
-// state is what a Learner knows.
-type state struct {
-	Points  []point
-	Samples int
-	Error   float64                // mean relative error of the predictions of the last samples
-	Errors  int                    // number of them, at most errorMemory
-	Last    time.Time              // time of the last sample
-	Traffic traffic                // of the last sample with requests
-	KV      float64                // size of the cache of a replica
-	Picker  *snapshot.PickerSample // of the last sample that had it
-	Pickers time.Time              // of that sample
+	points     []point
+	samples    int
+	deviation  float64                // mean relative error of the predictions of the last samples
+	judged     int                    // number of them, at most errorMemory
+	last       time.Time              // time of the last sample
+	traffic    traffic                // of the last sample with requests
+	kvTokens   float64                // size of the cache of a replica
+	picker     *snapshot.PickerSample // of the last sample that had it
+	pickerTime time.Time              // of that sample
 }
 
 // New returns a Learner that knows nothing.
@@ -67,7 +63,7 @@ func NewPrefill() *Learner { return &Learner{prefill: true} }
 // Observe adds a sample and returns what the Learner knows, for the given targets. A sample that is not newer than the last one, that
 // has impossible numbers or that comes from no replica adds nothing.
 func (l *Learner) Observe(s *snapshot.Sample, targets queueing.Targets) *snapshot.Measured {
-	if isUsable(s) && s.Time.After(l.state.Last) {
+	if isUsable(s) && s.Time.After(l.last) {
 		l.addSample(s)
 	}
 	return l.Measured(targets)
@@ -75,88 +71,84 @@ func (l *Learner) Observe(s *snapshot.Sample, targets queueing.Targets) *snapsho
 
 // Measured returns what the Learner knows, for the given targets. It is nil before the first sample with requests.
 func (l *Learner) Measured(targets queueing.Targets) *snapshot.Measured {
-	s := &l.state
-	if len(s.Points) == 0 {
+	if len(l.points) == 0 {
 		return nil
 	}
 	m := &snapshot.Measured{
-		Error: s.meanError(), Samples: s.Samples, Source: SourceEngine, Input: s.Traffic.Input, Output: s.Traffic.Output,
+		Error: l.meanError(), Samples: l.samples, Source: SourceEngine, Input: l.traffic.Input, Output: l.traffic.Output,
 	}
-	picker := s.freshPicker()
+	picker := l.freshPicker()
 	if picker != nil {
 		m.Source = SourcePicker
 	}
-	m.Proven = toMicro(s.provenRate(targets))
+	m.Proven = toMicro(l.provenRate(targets))
 	if l.prefill {
-		s.measurePrefill(m, picker)
+		l.measurePrefill(m, picker)
 		return m
 	}
-	law := fitLaw(s.Points, s.Last, picker)
-	m.Profile, m.Tail = s.buildProfile(law, targets, picker)
-	m.Limit = toMicro(s.rateLimit(law))
+	law := fitLaw(l.points, l.last, picker)
+	m.Profile, m.Tail = l.buildProfile(law, targets, picker)
+	m.Limit = toMicro(l.rateLimit(law))
 	return m
 }
 
 // addSample records a usable sample.
 func (l *Learner) addSample(s *snapshot.Sample) {
-	st := &l.state
-	st.Last = s.Time
-	st.dropExpired()
+	l.last = s.Time
+	l.dropExpired()
 	if s.KVTokens > 0 {
-		st.KV = s.KVTokens
+		l.kvTokens = s.KVTokens
 	}
 	if p := s.Picker; p != nil && isUsablePicker(p) {
-		st.Picker, st.Pickers = &snapshot.PickerSample{
-			PrefillRate: p.PrefillRate, Backlog: p.Backlog, BatchCapacity: p.BatchCapacity,
-		}, s.Time
+		l.picker, l.pickerTime = new(*p), s.Time
 	}
 	p, ok := newPoint(s)
 	if !ok {
 		return
 	}
-	st.Traffic = p.traffic
+	l.traffic = p.traffic
 	if l.prefill {
-		st.judgePrefill(&p)
-		st.forgetBeginning(&p)
+		l.judgePrefill(&p)
+		l.forgetBeginning(&p)
 	} else {
-		st.judgeSample(&p)
+		l.judgeSample(&p)
 	}
-	st.mergePoint(&p)
-	st.Samples = min(st.Samples+1, maxSamples)
+	l.mergePoint(&p)
+	l.samples = min(l.samples+1, maxSamples)
 }
 
 // judgeSample compares a sample with the prediction for it, before the sample is learned.
-func (s *state) judgeSample(p *point) {
-	if len(s.Points) == 0 {
+func (l *Learner) judgeSample(p *point) {
+	if len(l.points) == 0 {
 		return
 	}
-	law := fitLaw(s.Points, s.Last, s.freshPicker())
+	law := fitLaw(l.points, l.last, l.freshPicker())
 	expected, seen := law.tokenLatency(p.Batch, p.traffic), p.ITL
 	if seen <= 0 {
 		expected, seen = law.firstToken(p.Batch, p.traffic), p.firstToken()
 	}
-	s.recordError(expected, seen)
+	l.recordError(expected, seen)
 }
 
 // recordError records how far a prediction was off.
-func (s *state) recordError(expected, seen float64) {
+func (l *Learner) recordError(expected, seen float64) {
 	if seen <= 0 || expected <= 0 {
 		return
 	}
 	off := min(math.Abs(expected/seen-1), 1)
-	s.Errors = min(s.Errors+1, errorMemory)
-	s.Error += (off - s.Error) / float64(s.Errors)
+	l.judged = min(l.judged+1, errorMemory)
+	l.deviation += (off - l.deviation) / float64(l.judged)
 }
 
 // meanError returns the error of the profile. Before enough predictions were judged, a prior error counts as one of them.
-func (s *state) meanError() float64 {
-	return (s.Error*float64(s.Errors) + priorError) / float64(s.Errors+1)
+func (l *Learner) meanError() float64 {
+	return (l.deviation*float64(l.judged) + priorError) / float64(l.judged+1)
 }
 
 // freshPicker returns the figures of the picker, or nil if they are too old.
-func (s *state) freshPicker() *snapshot.PickerSample {
-	if s.Picker == nil || s.Last.Sub(s.Pickers) > pickerAge {
+func (l *Learner) freshPicker() *snapshot.PickerSample {
+	if l.picker == nil || l.last.Sub(l.pickerTime) > pickerAge {
 		return nil
 	}
-	return s.Picker
+	return l.picker
 }

@@ -193,7 +193,7 @@ func TestPickerComesFirst(t *testing.T) {
 	}
 	assert.Equal(t, SourcePicker, m.Source)
 	assert.Equal(t, 24, m.Profile.MaxBatch)
-	assert.InDelta(t, 1, fitLaw(l.state.Points, l.state.Last, l.state.freshPicker()).token, 1e-9)
+	assert.InDelta(t, 1, fitLaw(l.points, l.last, l.freshPicker()).token, 1e-9)
 	m = l.Observe(at(100, 20), targets)
 	assert.Equal(t, SourceEngine, m.Source, "the picker is silent for too long")
 	assert.Greater(t, m.Profile.MaxBatch, 24)
@@ -220,12 +220,12 @@ func TestSamplesThatAddNothing(t *testing.T) {
 			t.Parallel()
 			l := New()
 			l.Observe(at(0, 10), targets)
-			before := l.state.Points[0]
+			before := l.points[0]
 			s := at(1, 10)
 			change(s)
 			m := l.Observe(s, targets)
 			assert.Equal(t, 1, m.Samples)
-			assert.Equal(t, []point{before}, l.state.Points)
+			assert.Equal(t, []point{before}, l.points)
 		})
 	}
 	assert.Nil(t, New().Observe(nil, targets))
@@ -264,7 +264,7 @@ func TestOldPointsFade(t *testing.T) {
 	}
 	assert.InEpsilon(t, 28, m.Profile.Alpha+m.Profile.Beta*20, 0.1)
 	m = l.Observe(at(60*40, 10), targets)
-	assert.Len(t, l.state.Points, 1, "nothing is older than a day")
+	assert.Len(t, l.points, 1, "nothing is older than a day")
 	assert.InEpsilon(t, at(0, 10).Rate*1e6, float64(m.Limit), 0.1, "one point is left")
 }
 
@@ -277,7 +277,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.Time = s.Time.Add(time.Duration(i%10) * time.Second)
 		s.Input, s.Output = 1+1e5*r.Float64(), 1+1e4*r.Float64()
 		l.Observe(s, targets)
-		require.LessOrEqual(t, len(l.state.Points), maxPoints)
+		require.LessOrEqual(t, len(l.points), maxPoints)
 	}
 }
 
@@ -326,17 +326,17 @@ func FuzzObserve(f *testing.F) {
 				require.True(t, inRange(math.MaxFloat64, p.Alpha, p.Beta, p.Gamma, p.Delta), p)
 				require.True(t, p.MaxBatch >= 1 && p.MaxBatch <= maxRunning)
 			}
-			require.True(t, l.state.isValid(), l.state)
+			require.True(t, l.isValid(), l)
 		}
 	})
 }
 
 // isValid reports whether a Learner can know this.
-func (s *state) isValid() bool {
-	ok := len(s.Points) <= maxPoints && inRange(maxSamples, float64(s.Samples)) && inRange(errorMemory, float64(s.Errors)) &&
-		inRange(1, s.Error) && inRange(maxKV, s.KV) && s.Traffic.isValid() && (s.Picker == nil || isUsablePicker(s.Picker))
-	for i := range s.Points {
-		ok = ok && s.Points[i].isValid()
+func (l *Learner) isValid() bool {
+	ok := len(l.points) <= maxPoints && inRange(maxSamples, float64(l.samples)) && inRange(errorMemory, float64(l.judged)) &&
+		inRange(1, l.deviation) && inRange(maxKV, l.kvTokens) && l.traffic.isValid() && (l.picker == nil || isUsablePicker(l.picker))
+	for i := range l.points {
+		ok = ok && l.points[i].isValid()
 	}
 	return ok
 }

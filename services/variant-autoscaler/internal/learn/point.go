@@ -146,36 +146,36 @@ func (t traffic) isSimilar(o traffic) bool {
 func logDistance(a, b float64) float64 { return math.Abs(math.Log(a / b)) }
 
 // mergePoint adds a sample to the nearest point, or makes a new one.
-func (s *state) mergePoint(p *point) {
+func (l *Learner) mergePoint(p *point) {
 	best := -1
-	for i := range s.Points {
-		if s.Points[i].isNear(p) && (best < 0 || logDistance(s.Points[i].Anchor, p.Batch) < logDistance(s.Points[best].Anchor, p.Batch)) {
+	for i := range l.points {
+		if l.points[i].isNear(p) && (best < 0 || logDistance(l.points[i].Anchor, p.Batch) < logDistance(l.points[best].Anchor, p.Batch)) {
 			best = i
 		}
 	}
 	if best >= 0 {
-		s.Points[best].addSample(p)
+		l.points[best].addSample(p)
 		return
 	}
-	if len(s.Points) == maxPoints {
-		s.evictPoint()
+	if len(l.points) == maxPoints {
+		l.evictPoint()
 	}
-	s.Points = append(s.Points, *p)
+	l.points = append(l.points, *p)
 }
 
 // evictPoint removes the point that counts least.
-func (s *state) evictPoint() {
+func (l *Learner) evictPoint() {
 	least := 0
-	for i := range s.Points {
-		if s.Points[i].sampleWeight(s.Last) < s.Points[least].sampleWeight(s.Last) {
+	for i := range l.points {
+		if l.points[i].sampleWeight(l.last) < l.points[least].sampleWeight(l.last) {
 			least = i
 		}
 	}
-	s.Points = append(s.Points[:least], s.Points[least+1:]...)
+	l.points = append(l.points[:least], l.points[least+1:]...)
 }
 
-func (s *state) dropExpired() {
-	s.Points = slices.DeleteFunc(s.Points, func(p point) bool { return s.Last.Sub(p.Time) > maxAge })
+func (l *Learner) dropExpired() {
+	l.points = slices.DeleteFunc(l.points, func(p point) bool { return l.last.Sub(p.Time) > maxAge })
 }
 
 // addSample adds a sample.
@@ -223,21 +223,16 @@ func (p *point) sampleWeight(now time.Time) float64 {
 // isUsable reports whether a sample is possible and comes from replicas.
 func isUsable(s *snapshot.Sample) bool {
 	return s != nil && s.Replicas > 0 && s.Window > 0 &&
-		inRange(maxRate, s.Rate, s.Dispatched) && inRange(maxTokens, s.Input, s.Output) && inRange(1, s.Cached, s.KVUsage) &&
+		inRange(maxRate, s.Rate) && inRange(maxTokens, s.Input, s.Output) && inRange(1, s.Cached, s.KVUsage) &&
 		inRange(maxRunning, s.Running) && inRange(maxWaiting, s.Waiting) && inRange(maxTime, s.Prefill, s.TTFT, s.ITL) && inRange(maxKV,
 		s.KVTokens)
 }
 
 func isUsablePicker(p *snapshot.PickerSample) bool {
-	return inRange(maxTokens, p.PrefillRate) && inRange(maxRunning, p.BatchCapacity) && inRange(maxTime, p.Backlog)
+	return inRange(maxTokens, p.PrefillRate) && inRange(maxRunning, p.BatchCapacity)
 }
 
 // inRange reports whether all numbers are from 0 to most.
 func inRange(most float64, numbers ...float64) bool {
-	for _, x := range numbers {
-		if !(x >= 0 && x <= most) {
-			return false
-		}
-	}
-	return true
+	return slices.Min(numbers) >= 0 && slices.Max(numbers) <= most // not for NaN
 }

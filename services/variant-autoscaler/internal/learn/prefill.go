@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -11,9 +12,9 @@ import (
 // computes in a second. Nothing has to be explored: a queue in front of it shows the number as it is.
 
 // measurePrefill sets what replicas that only prefill serve under the current traffic.
-func (s *state) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSample) {
-	m.Input, m.Output, m.Tail = s.Traffic.uncachedInput(), 1, 1
-	rate := s.prefillRate(picker)
+func (l *Learner) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSample) {
+	m.Input, m.Output, m.Tail = l.traffic.uncachedInput(), 1, 1
+	rate := l.prefillRate(picker)
 	if rate <= 0 {
 		return
 	}
@@ -26,25 +27,22 @@ func (s *state) measurePrefill(m *snapshot.Measured, picker *snapshot.PickerSamp
 
 // prefillRate returns the tokens that a replica computes per second, or 0 if nothing shows it. Prompts like those of now count, if there
 // are any: short ones take longer for each token.
-func (s *state) prefillRate(picker *snapshot.PickerSample) float64 {
-	similar := slices.DeleteFunc(slices.Clone(s.Points), func(p point) bool { return !p.isSimilar(s.Traffic) })
-	rate := s.fastestRate(similar)
-	if rate == 0 {
-		rate = s.fastestRate(s.Points)
-	}
+func (l *Learner) prefillRate(picker *snapshot.PickerSample) float64 {
+	similar := slices.DeleteFunc(slices.Clone(l.points), func(p point) bool { return !p.isSimilar(l.traffic) })
+	rate := cmp.Or(l.fastestRate(similar), l.fastestRate(l.points))
 	if picker != nil && picker.PrefillRate > 0 {
 		rate = picker.PrefillRate
 	}
 	if rate > 0 {
-		rate = min(rate, s.saturatedTokens())
+		rate = min(rate, l.saturatedTokens())
 	}
 	return rate
 }
 
 // fastestRate returns the tokens per second that replicas showed at points. Each point shows a part of it: what it served in a time with
 // pauses, and the time of a prefill beside others.
-func (s *state) fastestRate(points []point) float64 {
-	times := prefillTimes(points, s.Last, func(p *point, prefill float64) float64 {
+func (l *Learner) fastestRate(points []point) float64 {
+	times := prefillTimes(points, l.last, func(p *point, prefill float64) float64 {
 		return 1 / max(p.Rate*p.uncachedInput(), p.uncachedInput()/prefill*perSecond)
 	})
 	if len(times) == 0 {
@@ -54,18 +52,18 @@ func (s *state) fastestRate(points []point) float64 {
 }
 
 // saturatedTokens is saturatedRate in tokens per second, whatever a single prefill takes: the transfer of KV caches can be the slower part.
-func (s *state) saturatedTokens() float64 {
-	return s.saturatedRate(func(p *point) float64 { return p.Rate * p.uncachedInput() },
+func (l *Learner) saturatedTokens() float64 {
+	return l.saturatedRate(func(p *point) float64 { return p.Rate * p.uncachedInput() },
 		func(p *point) bool { return p.Waiting >= prefillQueue })
 }
 
 // forgetBeginning removes what was seen while a queue began, as soon as a sample shows the whole window: the rate was that of a part of it,
 // and an average would keep it for half an hour.
-func (s *state) forgetBeginning(p *point) {
+func (l *Learner) forgetBeginning(p *point) {
 	if p.isStarting() {
 		return
 	}
-	s.Points = slices.DeleteFunc(s.Points, func(old point) bool { return old.isStarting() })
+	l.points = slices.DeleteFunc(l.points, func(old point) bool { return old.isStarting() })
 }
 
 // isStarting reports whether requests wait, and the rate does not follow from those in the server by Little's law: the window is not full.
@@ -75,8 +73,8 @@ func (p *point) isStarting() bool {
 }
 
 // judgePrefill is judge for servers that only prefill. A prefill takes longer beside others, so only what is longer than alone is known.
-func (s *state) judgePrefill(p *point) {
-	if rate := s.prefillRate(s.freshPicker()); rate > 0 && len(s.Points) > 0 {
-		s.recordError(p.uncachedInput()/rate*perSecond, p.ownPrefill())
+func (l *Learner) judgePrefill(p *point) {
+	if rate := l.prefillRate(l.freshPicker()); rate > 0 && len(l.points) > 0 {
+		l.recordError(p.uncachedInput()/rate*perSecond, p.ownPrefill())
 	}
 }

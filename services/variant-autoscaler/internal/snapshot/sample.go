@@ -10,11 +10,10 @@ type Sample struct {
 	Window   time.Duration
 	Replicas int // that were scraped
 
-	Rate       float64 // finished requests per second and replica
-	Dispatched float64 // requests that the picker sent, per second and replica
-	Input      float64 // tokens of a request
-	Output     float64
-	Cached     float64 // part of the input tokens that a prefix cache had
+	Rate   float64 // finished requests per second and replica
+	Input  float64 // tokens of a request
+	Output float64
+	Cached float64 // part of the input tokens that a prefix cache had
 
 	Running  float64 // requests in the batch of a replica
 	Waiting  float64 // requests in its queue
@@ -30,6 +29,5 @@ type Sample struct {
 // PickerSample is what the endpoint picker learned of the servers of a variant, as means over them.
 type PickerSample struct {
 	PrefillRate   float64 // tokens per second
-	Backlog       float64 // seconds of prefill that wait
 	BatchCapacity float64 // requests
 }
