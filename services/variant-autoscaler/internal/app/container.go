@@ -108,8 +108,8 @@ func clusterConstructors(cfg *config.Config) []any {
 		func(c *rest.Config) (*clientset.Clientset, error) { return clientset.NewForConfig(c) },
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
 			return informers.New(informers.Params{
-				Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery, Instance: cfg.Instance,
-				Endpoints: cfg.Holds.Follow,
+				Params:   kit.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery},
+				Instance: cfg.Instance, Endpoints: cfg.Holds.Follow,
 			})
 		},
 		func(c kube.Clientset, now clock.RealClock) *scale.Kinds {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
@@ -112,7 +113,7 @@ func (c *cluster) snapshot(loads []int64) *snapshot.Snapshot {
 		}
 		var p inventory.Placement
 		if len(v.zones) > 0 {
-			p.Terms = []inventory.Term{{Expressions: []inventory.Requirement{{Key: "zone", Operator: "In", Values: v.zones}}}}
+			p.Terms = []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: v.zones}}}}
 		}
 		in.Variants = append(in.Variants, inventory.Variant{Replicas: int64(v.replicas), Shape: inventory.Shape{Cards: v.cards, Pods: v.count, Placement: inventory.Placements{p}.Key()}})
 	}

@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -191,10 +192,7 @@ func readTrigger(s *Spec, f *fields) {
 			metadataModel))
 	}
 	trigger := triggers[0]
-	s.Name = trigger.textAt("metadata", metadataVariant)
-	if s.Name == "" {
-		s.Name = s.Target.Name
-	}
+	s.Name = cmp.Or(trigger.textAt("metadata", metadataVariant), s.Target.Name)
 	for _, field := range []struct {
 		key, annotation string
 		to              *string
@@ -208,9 +206,7 @@ func readTrigger(s *Spec, f *fields) {
 		}
 		*field.to = value
 	}
-	if f.invalid == "" {
-		f.invalid = trigger.invalid
-	}
+	f.invalid = cmp.Or(f.invalid, trigger.invalid)
 }
 
 // isMadeByKEDA reports whether KEDA made a HorizontalPodAutoscaler for a ScaledObject, whose annotations it can have.
@@ -224,14 +220,12 @@ func isMadeByKEDA(u *unstructured.Unstructured, f *fields) bool {
 
 func readVariantAutoscaling(s *Spec, f *fields) {
 	s.Model, s.VariantID, s.Cost = f.textAt("spec", "modelID"), f.textAt("spec", "variantID"), f.textAt("spec", "variantCost")
-	s.Accelerator, s.Cards = f.textAt("spec", "accelerator"), f.numberAt("spec", "acceleratorCount")
+	accelerator := f.textAt("spec", "accelerator")
+	s.Accelerator, s.Cards = cmp.Or(accelerator, f.label(LabelAccelerator)), f.numberAt("spec", "acceleratorCount")
 	s.Class = ClassRef{Name: f.textAt("spec", "sloClassRef", "name"), Key: f.textAt("spec", "sloClassRef", "key")}
 	s.Min, s.Max = f.numberAt("spec", "minReplicas"), f.numberAt("spec", "maxReplicas")
 	s.Profile = profileOf(f, "spec", "variantProfile")
-	s.Seed = s.VariantID != "" && s.Accelerator != "" && s.Cards.Set && s.Class != (ClassRef{}) && s.Profile.Set
-	if s.Accelerator == "" {
-		s.Accelerator = f.label(LabelAccelerator)
-	}
+	s.Seed = s.VariantID != "" && accelerator != "" && s.Cards.Set && s.Class != (ClassRef{}) && s.Profile.Set
 }
 
 func readAnnotations(d *Declaration, f *fields) {
@@ -284,9 +278,7 @@ func readProfile(s *Spec, f *fields) {
 		f.setInvalid("annotation "+AnnotationProfile, "is not a JSON object")
 	default:
 		s.Profile = profileOf(&profile)
-		if f.invalid == "" {
-			f.invalid = profile.invalid
-		}
+		f.invalid = cmp.Or(f.invalid, profile.invalid)
 	}
 }
 
@@ -330,10 +322,9 @@ func readScales(d *Declaration, u *unstructured.Unstructured, f *fields) {
 	case snapshot.ScaledObject:
 		d.Follows, d.Pause = usesTrigger(f, ""), readPause(f)
 	}
-	d.Scales = Owner{Namespace: d.Namespace, Kind: f.textAt("spec", "scaleTargetRef", "kind"),
-		Name: f.textAt("spec", "scaleTargetRef", "name")}
-	if d.Scales.Kind == "" {
-		d.Scales.Kind = Deployment // the default of ScaledObjects
+	d.Scales = Owner{
+		Namespace: d.Namespace, Name: f.textAt("spec", "scaleTargetRef", "name"),
+		Kind: cmp.Or(f.textAt("spec", "scaleTargetRef", "kind"), Deployment), // the default of ScaledObjects
 	}
 }
 

@@ -243,7 +243,7 @@ func claimsOf(templates []template) *PodClaims {
 	var claims *PodClaims
 	var placements inventory.Placements
 	for _, t := range templates {
-		items, _ := t.inSpec("resourceClaims").([]any)
+		items := t.listAt("spec", "resourceClaims")
 		if len(items) == 0 {
 			continue
 		}
@@ -261,10 +261,4 @@ func claimsOf(templates []template) *PodClaims {
 		claims.Placement = internText(placements.Key())
 	}
 	return claims
-}
-
-// hasClaims reports whether a pod requests devices by claims.
-func hasClaims(f *fields) bool {
-	items, _ := f.value("spec", "resourceClaims").([]any)
-	return len(items) > 0
 }

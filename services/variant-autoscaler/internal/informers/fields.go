@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -34,9 +35,7 @@ type fields struct {
 }
 
 func (f *fields) setInvalid(name string, reason string) {
-	if f.invalid == "" {
-		f.invalid = f.prefix + name + " " + reason
-	}
+	f.invalid = cmp.Or(f.invalid, f.prefix+name+" "+reason)
 }
 
 // value returns the value of a field, nil if it is absent.
@@ -141,16 +140,16 @@ func (f *fields) annotation(key string) string { return f.textAt("metadata", "an
 
 func (f *fields) label(key string) string { return f.textAt("metadata", "labels", key) }
 
-// labelsAt returns a map of texts.
-func (f *fields) labelsAt(path ...string) map[string]string {
+// labelsAt returns a map of at most a number of texts, which all objects share.
+func (f *fields) labelsAt(most int, path ...string) map[string]string {
 	object, ok := f.value(path...).(map[string]any)
 	if !ok || len(object) == 0 {
 		return nil
 	}
-	labels := make(map[string]string, min(len(object), maxLabels))
-	for _, key := range firstKeys(object, maxLabels) {
+	labels := make(map[string]string, min(len(object), most))
+	for _, key := range firstKeys(object, most) {
 		if value, ok := object[key].(string); ok {
-			labels[strings.Clone(key)] = strings.Clone(value)
+			labels[internText(key)] = internText(value)
 		}
 	}
 	return labels

@@ -21,13 +21,10 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
-	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	kit "fairlead.dev/pkg/informers"
@@ -98,10 +95,7 @@ type Caches = Set[kit.Reader]
 
 // Params are the parts of Informers.
 type Params struct {
-	Log       *zap.Logger
-	Client    dynamic.Interface
-	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // of checks which kinds the API server serves
+	kit.Params
 	// Instance is the value of LabelInstance of the objects that this installation reads. Empty: those without the label.
 	Instance string
 	// Endpoints lists EndpointSlices too.
@@ -112,10 +106,9 @@ type Params struct {
 func New(p Params) *Informers {
 	endpoints := EndpointsKind()
 	endpoints.Off = !p.Endpoints
-	params := kit.Params{Log: p.Log, Client: p.Client, Discovery: p.Discovery, Interval: p.Interval}
-	group, on := kit.NewGroup(params), make(chan struct{})
-	params.Discovery = preferredVersions{p.Discovery}
-	inventory := kit.NewGroup(params)
+	group, on := kit.NewGroup(p.Params), make(chan struct{})
+	p.Discovery = preferredVersions{p.Discovery}
+	inventory := kit.NewGroup(p.Params)
 	add := func(k kit.Kind) *kube.OptionalInformer {
 		if k.Required {
 			return group.Add(k)

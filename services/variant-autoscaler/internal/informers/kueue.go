@@ -1,12 +1,13 @@
 package informers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,10 +117,7 @@ func (p preferredVersions) ServerResourcesForGroupVersionWithContext(
 func readClusterQueue(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	q := &QuotaOwner{Identity: identityOf(u), QuotaOwner: inventory.QuotaOwner{Name: f.textAt("metadata", "name"), Inactive: inactiveOf(f)}}
-	q.Parent = f.textAt("spec", "cohortName")
-	if q.Parent == "" {
-		q.Parent = f.textAt("spec", "cohort") // v1beta1
-	}
+	q.Parent = cmp.Or(f.textAt("spec", "cohortName"), f.textAt("spec", "cohort")) // v1beta2, v1beta1
 	q.Quotas = quotasOf(f)
 	used := cardsByFlavor(f, "flavorsReservation")
 	for i := range q.Quotas {
@@ -159,7 +157,7 @@ func quotasOf(f *fields) []inventory.FlavorQuota {
 					return
 				}
 				quota := inventory.FlavorQuota{
-					Flavor: unique.Make(flavor).Value(), Resource: r, Nominal: readQuota(entry.value("nominalQuota")),
+					Flavor: internText(flavor), Resource: r, Nominal: readQuota(entry.value("nominalQuota")),
 				}
 				quota.Borrowing, quota.Lending = readLimit(entry.value("borrowingLimit")), readLimit(entry.value("lendingLimit"))
 				quotas = append(quotas, quota)
@@ -200,8 +198,7 @@ func readLimit(value any) *int64 {
 	if value == nil {
 		return nil
 	}
-	n := readQuota(value)
-	return &n
+	return new(readQuota(value))
 }
 
 // readQuota returns a quota. Administrators write numbers beyond all cards to say that there is none: these are read as the largest one.
@@ -221,14 +218,14 @@ func readQuota(value any) int64 {
 func readFlavor(u *unstructured.Unstructured) any {
 	f := newFields(u)
 	flavor := &Flavor{Identity: identityOf(u), Flavor: inventory.Flavor{Name: f.textAt("metadata", "name"),
-		Labels: f.labelsAt("spec", "nodeLabels")}}
+		Labels: f.labelsAt(maxLabels, "spec", "nodeLabels")}}
 	visitItems(f.listAt("spec", "nodeTaints"), func(entry *fields) {
-		flavor.Taints = append(flavor.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"),
-			Effect: entry.textAt("effect")})
+		flavor.Taints = append(flavor.Taints, taintOf(entry))
 	})
 	visitItems(f.listAt("spec", "tolerations"), func(entry *fields) {
-		flavor.Tolerations = append(flavor.Tolerations, inventory.Toleration{
-			Key: entry.textAt("key"), Operator: entry.textAt("operator"), Value: entry.textAt("value"), Effect: entry.textAt("effect"),
+		flavor.Tolerations = append(flavor.Tolerations, corev1.Toleration{
+			Key: entry.textAt("key"), Operator: corev1.TolerationOperator(entry.textAt("operator")), Value: entry.textAt("value"),
+			Effect: corev1.TaintEffect(entry.textAt("effect")),
 		})
 	})
 	return flavor
@@ -267,12 +264,9 @@ func ReadLocalQueue(u *unstructured.Unstructured) *inventory.LocalQueue {
 }
 
 // queueOf returns the LocalQueue of a workload, empty if it names none, and whether Kueue has marked its pod template.
-func queueOf(f *fields, template ...string) (queue string, managed bool) {
-	queue = f.label(labelQueue)
-	if queue == "" {
-		queue = f.textAt(append(slices.Clone(template), "metadata", "labels", labelQueue)...)
-	}
-	return queue, queue != "" && f.textAt(append(slices.Clone(template), "metadata", "annotations", annotationParent)...) != ""
+func queueOf(f *fields, t template) (queue string, managed bool) {
+	queue = cmp.Or(f.label(labelQueue), t.label(labelQueue))
+	return queue, queue != "" && t.annotation(annotationParent) != ""
 }
 
 // admission is what a pod shows of Kueue.

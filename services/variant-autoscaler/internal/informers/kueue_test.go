@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
@@ -85,8 +87,8 @@ kind: ResourceFlavor
 metadata: {name: h100}
 spec: {nodeLabels: {gpu: H100}, nodeTaints: [{key: gpu, value: x, effect: NoSchedule}], tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]}`)
 	assert.Equal(t, inventory.Flavor{
-		Name: "h100", Labels: map[string]string{"gpu": "H100"}, Taints: []inventory.Taint{{Key: "gpu", Value: "x", Effect: "NoSchedule"}},
-		Tolerations: []inventory.Toleration{{Key: "gpu", Operator: "Exists", Effect: "NoSchedule"}},
+		Name: "h100", Labels: map[string]string{"gpu": "H100"}, Taints: []corev1.Taint{{Key: "gpu", Value: "x", Effect: "NoSchedule"}},
+		Tolerations: []corev1.Toleration{{Key: "gpu", Operator: "Exists", Effect: "NoSchedule"}},
 	}, f.Flavor)
 }
 
@@ -183,7 +185,7 @@ func TestVersionsOfKueue(t *testing.T) {
 		newer, older := object(t, clusterQueue), object(t, strings.NewReplacer("v1beta2", "v1beta1", "cohortName: all", "cohort: old").Replace(clusterQueue))
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, newer, older)
 		versions := &kueueVersions{}
-		i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: versions, Interval: time.Minute})
+		i := informers.New(informers.Params{Params: kit.Params{Log: zap.NewNop(), Client: client, Discovery: versions, Interval: time.Minute}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { i.Run(ctx) })

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 )
@@ -94,7 +95,7 @@ func start(tb testing.TB, s *apiServer) (i *informers.Informers, stop func()) {
 	tb.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: s})
 	require.NoError(tb, err)
-	i = informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour})
+	i = informers.New(informers.Params{Params: kit.Params{Log: zap.NewNop(), Client: client, Discovery: everything{}, Interval: time.Hour}})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	i.WatchInventory()

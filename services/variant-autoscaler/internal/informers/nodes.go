@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
-	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
@@ -35,40 +33,25 @@ func readNode(u *unstructured.Unstructured) any {
 		n.Allocatable[r] = readCards(f.value("status", "allocatable", name))
 	}
 	n.Node.Name = n.Identity.Name
-	n.Labels = nodeLabels(f)
+	n.Labels = f.labelsAt(maxNodeLabels, "metadata", "labels")
 	n.Unschedulable = f.flagAt("spec", "unschedulable")
 	taints := f.listAt("spec", "taints")
 	n.Ready = f.conditionAt("Ready").object["status"] == "True" && len(taints) <= maxTaints
 	for _, t := range taints[:min(len(taints), maxTaints)] {
-		entry := itemOf(t)
-		n.Taints = append(n.Taints, inventory.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: entry.textAt("effect")})
+		n.Taints = append(n.Taints, taintOf(itemOf(t)))
 	}
 	return n
 }
 
-// nodeLabels returns the labels of a node. Nodes share their texts.
-func nodeLabels(f *fields) map[string]string {
-	object, _ := f.value("metadata", "labels").(map[string]any)
-	labels := make(map[string]string, min(len(object), maxNodeLabels))
-	for _, key := range firstKeys(object, maxNodeLabels) {
-		if value, ok := object[key].(string); ok {
-			labels[unique.Make(strings.Clone(key)).Value()] = unique.Make(strings.Clone(value)).Value()
-		}
-	}
-	return labels
+func taintOf(entry *fields) corev1.Taint {
+	return corev1.Taint{Key: entry.textAt("key"), Value: entry.textAt("value"), Effect: corev1.TaintEffect(entry.textAt("effect"))}
 }
 
-// template is a pod template in an object.
+// template is a pod template: it has the fields of a pod.
 type template struct {
 	*fields
 
-	path []string
 	pods int64 // of a replica
-}
-
-// inSpec returns a field of the spec of the pods.
-func (t *template) inSpec(field string) any {
-	return t.value(append(slices.Clone(t.path), "spec", field)...)
 }
 
 // shapeOf returns what the pods of a replica request. Pods of different sizes count as if all had the larger one.
@@ -86,14 +69,14 @@ func shapeOf(templates []template) inventory.Shape {
 		}
 	}
 	if len(placements) > 0 {
-		shape.Placement = unique.Make(placements.Key()).Value() // workloads share it
+		shape.Placement = internText(placements.Key()) // workloads share it
 	}
 	return shape
 }
 
 // requestedCards returns the resource of which a template requests cards. Several resources cannot be read.
 func requestedCards(t template) (resource int, cards int64) {
-	for r, n := range requestsOf(t.fields, t.path...) {
+	for r, n := range requestsOf(t.fields) {
 		switch {
 		case n == UnreadableCards || n > 0 && cards > 0:
 			return 0, UnreadableCards
@@ -106,11 +89,10 @@ func requestedCards(t template) (resource int, cards int64) {
 
 // placementOf returns what a template says of nodes.
 func placementOf(t template) inventory.Placement {
-	spec, _ := t.value(append(slices.Clone(t.path), "spec")...).(map[string]any)
-	entry := &fields{object: spec}
+	spec := itemOf(t.value("spec"))
 	read := map[string]any{
-		"nodeSelector": spec["nodeSelector"], "tolerations": spec["tolerations"],
-		"nodeSelectorTerms": entry.value("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
+		"nodeSelector": spec.object["nodeSelector"], "tolerations": spec.object["tolerations"],
+		"nodeSelectorTerms": spec.value("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
 	}
 	maps.DeleteFunc(read, func(_ string, value any) bool { return value == nil })
 	var p inventory.Placement
@@ -120,6 +102,9 @@ func placementOf(t template) inventory.Placement {
 	}
 	if err != nil {
 		return inventory.Placement{Unreadable: "a field has a value of the wrong type"}
+	}
+	for i := range p.Tolerations {
+		p.Tolerations[i].TolerationSeconds = nil // it is about pods that are on a node already
 	}
 	if n := p.CountTerms(); n > maxTerms {
 		return inventory.Placement{Unreadable: fmt.Sprintf("they have %d labels, values and tolerations, and at most %d are possible", n, maxTerms)}

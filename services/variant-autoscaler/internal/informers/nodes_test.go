@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
@@ -23,7 +24,7 @@ spec: {unschedulable: true, taints: [{key: gpu, value: x, effect: NoSchedule}, 7
 status: {allocatable: {nvidia.com/gpu: "8", habana.ai/gaudi: 2, cpu: "64"}, conditions: [7, {type: DiskPressure, status: "True"}, {type: Ready, status: "True"}]}`)
 	assert.Equal(t, &informers.Node{Identity: informers.Identity{Name: "a", Version: "7"}, Node: inventory.Node{
 		Name: "a", Labels: map[string]string{"gpu": "H100"}, Ready: true, Unschedulable: true, Allocatable: inventory.Cards{8, 0, 0, 2},
-		Taints: []inventory.Taint{{Key: "gpu", Value: "x", Effect: "NoSchedule"}, {}},
+		Taints: []corev1.Taint{{Key: "gpu", Value: "x", Effect: "NoSchedule"}, {}},
 	}}, n)
 
 	n = read[informers.Node](t, node, "kind: Node\nmetadata: {name: a, labels: {gpu: none}}\nstatus: {allocatable: {cpu: 4}}")
@@ -82,7 +83,7 @@ func TestHolding(t *testing.T) {
 			require.NotNil(t, h)
 			assert.Equal(t, "a", h.Node.Value())
 			assert.Equal(t, inventory.Cards{0, 2}, h.Cards.Value())
-			assert.Equal(t, tt.owner, h.Workload().String())
+			assert.Equal(t, tt.owner, h.Owner.Value().String())
 			assert.Equal(t, tt.terminating, h.Terminating)
 		})
 	}

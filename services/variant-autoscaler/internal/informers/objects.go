@@ -118,7 +118,7 @@ type Pod struct {
 type Holding struct {
 	Node  unique.Handle[string] // empty: it has none yet, and Kueue manages it
 	Cards unique.Handle[inventory.Cards]
-	// Owner is the workload of the pod, which may be a worker that does not serve. Its zero value: the pod belongs to none.
+	// Owner is the workload of the pod, which may be a worker that does not serve. It has no name if the pod belongs to none.
 	Owner unique.Handle[Owner]
 	// Terminating pods hold their cards until they are gone.
 	Terminating bool
@@ -128,17 +128,12 @@ type Holding struct {
 	Claims bool
 }
 
-// Workload returns the workload of the pod, which has no name if there is none.
-func (h *Holding) Workload() Owner { return ownerIn(h.Owner) }
-
 // Owner returns the workload of the pod.
-func (p *Pod) Owner() Owner { return ownerIn(p.owner) }
-
-func ownerIn(h unique.Handle[Owner]) Owner {
-	if h == (unique.Handle[Owner]{}) {
+func (p *Pod) Owner() Owner {
+	if p.owner == (unique.Handle[Owner]{}) {
 		return Owner{}
 	}
-	return h.Value()
+	return p.owner.Value()
 }
 
 // Holding returns what the pod holds of a node or of a quota. Nil: nothing.
@@ -180,7 +175,7 @@ func readPool(u *unstructured.Unstructured, picker string, selector ...string) a
 	f := newFields(u)
 	pool := &Pool{Identity: identityOf(u), Created: u.GetCreationTimestamp().Time, Picker: pickerOf(f, picker)}
 	if selected, _ := f.value(selector...).(map[string]any); len(selected) <= maxLabels {
-		pool.Selector = f.labelsAt(selector...)
+		pool.Selector = f.labelsAt(maxLabels, selector...)
 		if len(pool.Selector) < len(selected) {
 			pool.Selector = nil // a value is not a text
 		}
@@ -209,11 +204,9 @@ func readPod(u *unstructured.Unstructured) any {
 	case u.GetDeletionTimestamp() != nil, !serves, admission.gated, owner.Name == "" && !byLabels:
 		return p
 	case byLabels:
-		p.Labels = f.labelsAt("metadata", "labels")
+		p.Labels = f.labelsAt(maxLabels, "metadata", "labels")
 	}
-	if owner.Name != "" {
-		p.owner = unique.Make(owner)
-	}
+	p.owner = unique.Make(owner)
 	p.readTimes(u, f, admission)
 	return p
 }
@@ -234,16 +227,14 @@ func (p *Pod) readTimes(u *unstructured.Unstructured, f *fields, a admission) {
 // holdingOf returns what a pod holds of a node or of a quota, nil if it requests none, or is on no node and Kueue does not manage it.
 func holdingOf(u *unstructured.Unstructured, f *fields, owner Owner, a admission) *Holding {
 	node, requests := f.textAt("spec", "nodeName"), requestsOf(f)
-	claims := hasClaims(f)
+	claims := len(f.listAt("spec", "resourceClaims")) > 0
 	if node == "" && !a.queued || requests == (inventory.Cards{}) && !claims {
 		return nil
 	}
-	h := &Holding{Node: unique.Make(node), Cards: unique.Make(requests), Terminating: u.GetDeletionTimestamp() != nil, Queued: a.queued,
-		Gated: a.gated, Claims: claims}
-	if owner.Name != "" {
-		h.Owner = unique.Make(owner)
+	return &Holding{
+		Node: unique.Make(node), Cards: unique.Make(requests), Owner: unique.Make(owner), Terminating: u.GetDeletionTimestamp() != nil,
+		Queued: a.queued, Gated: a.gated, Claims: claims,
 	}
-	return h
 }
 
 // trueSince returns the time of a condition that is true, or 0. One without a time counts from the creation of the pod.

@@ -1,7 +1,6 @@
 package informers
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,7 +11,7 @@ import (
 
 func readWorkload(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	w := newWorkload(u, f, template{f, []string{"spec", "template"}, 1})
+	w := newWorkload(u, f, template{itemOf(f.value("spec", "template")), 1})
 	// OME copies the annotations of an InferenceService to its Deployments. It writes replicas of LeaderWorkerSets in spite of this one.
 	// (OME 17b77eda, pkg/controller/v1beta1/inferenceservice/reconcilers/deployment/deployment_reconciler.go)
 	if c := w.Controller; c != nil && c.IsOME() {
@@ -25,14 +24,14 @@ func readWorkload(u *unstructured.Unstructured) any {
 // unless it has its own.
 func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 	f := newFields(u)
-	workers := []string{"spec", "leaderWorkerTemplate", "workerTemplate"}
-	leader := workers
-	if own := []string{"spec", "leaderWorkerTemplate", "leaderTemplate"}; f.value(own...) != nil {
-		leader = own
+	group := itemOf(f.value("spec", "leaderWorkerTemplate"))
+	leader, workers := itemOf(group.object["leaderTemplate"]), itemOf(group.object["workerTemplate"])
+	if leader.object == nil {
+		leader = workers
 	}
-	templates := []template{{f, leader, 1}}
-	if n := f.numberAt("spec", "leaderWorkerTemplate", "size"); n.Value > 1 {
-		templates = append(templates, template{f, workers, min(n.Value, maxCards) - 1})
+	templates := []template{{leader, 1}}
+	if n := group.numberAt("size"); n.Value > 1 {
+		templates = append(templates, template{workers, min(n.Value, maxCards) - 1})
 	}
 	w := newWorkload(u, f, templates...)
 	if w.Labels == nil {
@@ -44,13 +43,13 @@ func readLeaderWorkerSet(u *unstructured.Unstructured) any {
 
 // newWorkload returns a workload whose replicas have the pods of some templates. Those of the first one serve.
 func newWorkload(u *unstructured.Unstructured, f *fields, templates ...template) *Workload {
-	serving := templates[0].path
+	serving := templates[0]
 	w := &Workload{
 		Identity: identityOf(u), Replicas: replicasOf(f), Ready: f.numberAt("status", "readyReplicas").Value,
-		Cards: sumCards(templates), Labels: f.labelsAt(slices.Concat(serving, []string{"metadata", "labels"})...),
+		Cards: sumCards(templates), Labels: serving.labelsAt(maxLabels, "metadata", "labels"),
 		Owner: creatorOf(u), Controller: controllerOf(u), Shape: shapeOf(templates), Claims: claimsOf(templates),
 	}
-	w.Queue, w.Queued = queueOf(f, serving...)
+	w.Queue, w.Queued = queueOf(f, serving)
 	return w
 }
 
@@ -58,7 +57,7 @@ func newWorkload(u *unstructured.Unstructured, f *fields, templates ...template)
 func sumCards(templates []template) int64 {
 	var sum int64
 	for _, t := range templates {
-		requests := requestsOf(t.fields, t.path...)
+		requests := requestsOf(t.fields)
 		cards := min(requests.Sum(), maxCards)
 		if cards == UnreadableCards {
 			return UnreadableCards
@@ -77,8 +76,8 @@ func replicasOf(f *fields) int64 {
 
 // requestsOf returns the accelerators that a pod requests, or the pods of a template: what its containers need together, or one of its init
 // containers alone.
-func requestsOf(f *fields, template ...string) inventory.Cards {
-	spec := itemOf(f.value(append(slices.Clone(template), "spec")...))
+func requestsOf(f *fields) inventory.Cards {
+	spec := itemOf(f.value("spec"))
 	var together, alone inventory.Cards
 	for _, list := range []string{"containers", "initContainers"} {
 		for c := range spec.itemsAt(list) {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -141,11 +142,7 @@ func (k *deviceKind) addSlice(s *DeviceSlice, taken map[DeviceName]bool, positio
 	}
 	for i := range s.Devices {
 		device := &s.Devices[i]
-		node := s.Node
-		if device.Node != "" {
-			node = device.Node
-		}
-		n, known := position[node]
+		n, known := position[cmp.Or(device.Node, s.Node)]
 		if !known || k.free[n] == Unreadable || !k.request.matchesDevice(s.Driver, device) {
 			continue
 		}

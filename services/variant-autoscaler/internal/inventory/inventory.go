@@ -24,6 +24,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -70,14 +72,11 @@ const (
 type Node struct {
 	Name          string
 	Labels        map[string]string
-	Taints        []Taint
+	Taints        []corev1.Taint
 	Ready         bool
 	Unschedulable bool
 	Allocatable   Cards
 }
-
-// Taint is a taint of a node.
-type Taint struct{ Key, Value, Effect string }
 
 // Pod is a pod that holds cards of a node, or of a quota.
 type Pod struct {
@@ -172,7 +171,7 @@ type builder struct {
 type shapeKey struct {
 	resource  int // position in Resources, or behind them, in the kinds of devices
 	placement string
-	flavors   int // position of the flavors that its pods get, from 1 on; 0: they are not restricted
+	flavors   int // position of the flavors that its pods get; 0: they are not restricted
 }
 
 // usableNodes is the nodes that a shape can use.
@@ -306,7 +305,7 @@ func (b *builder) findNodes(key shapeKey) usableNodes {
 		f.problem = snapshot.NewProblem(snapshot.InvalidConfiguration,
 			"the pod template has a nodeSelector, an affinity or tolerations that cannot be read: %s; correct it", err)
 	}
-	placements = placements.withFlavors(b.queues.flavorsOf(key.flavors))
+	placements = placements.withFlavors(b.queues.choices[key.flavors])
 	for n, node := range b.nodes {
 		if f.problem != nil {
 			break

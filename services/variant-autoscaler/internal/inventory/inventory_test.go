@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -44,9 +45,9 @@ func read(t *testing.T, text string) inventory.Placement {
 // TestNodesOfAPod compares the choice of a node with that of the scheduler.
 func TestNodesOfAPod(t *testing.T) {
 	t.Parallel()
-	taint := func(key, value, effect string) func(n *inventory.Node) {
+	taint := func(key, value string, effect corev1.TaintEffect) func(n *inventory.Node) {
 		return func(n *inventory.Node) {
-			n.Taints = append(n.Taints, inventory.Taint{Key: key, Value: value, Effect: effect})
+			n.Taints = append(n.Taints, corev1.Taint{Key: key, Value: value, Effect: effect})
 		}
 	}
 	plain := node("n", 8, "gpu=H100", "generation=9")
@@ -180,10 +181,10 @@ func TestElastic(t *testing.T) {
 		{"ready", func(*inventory.Node) {}, true},
 		{"another value", func(n *inventory.Node) { n.Labels[inventory.LabelElastic] = "false" }, false},
 		{"not ready", func(n *inventory.Node) {
-			n.Ready, n.Taints = false, []inventory.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}
+			n.Ready, n.Taints = false, []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}
 		}, true},
 		{"cordoned", func(n *inventory.Node) { n.Unschedulable = true }, true},
-		{"a kind that the pods do not tolerate", func(n *inventory.Node) { n.Taints = []inventory.Taint{{Key: "spot", Effect: "NoSchedule"}} }, false},
+		{"a kind that the pods do not tolerate", func(n *inventory.Node) { n.Taints = []corev1.Taint{{Key: "spot", Effect: "NoSchedule"}} }, false},
 		{"without cards", func(n *inventory.Node) { n.Allocatable = inventory.Cards{} }, false},
 	} {
 		n := with(node("a", 8, "fairlead.dev/elastic=true"), tt.change)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // maxPlacement is the largest size of what pod templates say of nodes, in bytes. Usual templates have some hundred.
@@ -15,40 +17,19 @@ const maxPlacement = 16 << 10
 type Placement struct {
 	Selector map[string]string `json:"nodeSelector,omitempty"`
 	// Terms are those of the required node affinity, of which a node must match one. Empty: there is none.
-	Terms       []Term       `json:"nodeSelectorTerms,omitempty"`
-	Tolerations []Toleration `json:"tolerations,omitempty"`
+	Terms       []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
+	Tolerations []corev1.Toleration       `json:"tolerations,omitempty"`
 	// Unreadable says which field has no usable value. Empty: none.
 	Unreadable string `json:"unreadable,omitempty"`
 	// flavors are those of which a node must have all labels of one. Empty: there are none.
 	flavors []*Flavor
 }
 
-// Term is a term of a node affinity, of which a node must match all requirements.
-type Term struct {
-	Expressions []Requirement `json:"matchExpressions,omitempty"`
-	Fields      []Requirement `json:"matchFields,omitempty"`
-}
-
-// Requirement is about a label, or about a field.
-type Requirement struct {
-	Key      string   `json:"key"`
-	Operator string   `json:"operator"`
-	Values   []string `json:"values,omitempty"`
-}
-
-// Toleration is a toleration of taints.
-type Toleration struct {
-	Key      string `json:"key,omitempty"`
-	Operator string `json:"operator,omitempty"`
-	Value    string `json:"value,omitempty"`
-	Effect   string `json:"effect,omitempty"`
-}
-
 // CountTerms returns how many labels, values and tolerations the placement has: comparing it with a node takes as many steps.
 func (p *Placement) CountTerms() int {
 	size := len(p.Selector) + len(p.Tolerations) + len(p.Terms)
 	for i := range p.Terms {
-		for _, r := range slices.Concat(p.Terms[i].Expressions, p.Terms[i].Fields) {
+		for _, r := range slices.Concat(p.Terms[i].MatchExpressions, p.Terms[i].MatchFields) {
 			size += 1 + len(r.Values)
 		}
 	}
@@ -87,7 +68,7 @@ func (p Placements) selectsNode(n *Node) bool {
 
 func (p *Placement) selectsNode(n *Node) bool {
 	return HasLabels(n.Labels, p.Selector) &&
-		(len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t Term) bool { return t.matchesNode(n) })) &&
+		(len(p.Terms) == 0 || slices.ContainsFunc(p.Terms, func(t corev1.NodeSelectorTerm) bool { return n.matchesTerm(&t) })) &&
 		(len(p.flavors) == 0 || slices.ContainsFunc(p.flavors, func(f *Flavor) bool { return HasLabels(n.Labels, f.Labels) }))
 }
 
@@ -101,100 +82,94 @@ func HasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// matchesNode reports whether a node matches all requirements. An empty term matches no node.
-func (t *Term) matchesNode(n *Node) bool {
-	if len(t.Expressions)+len(t.Fields) == 0 {
+// matchesTerm reports whether a node matches all requirements. An empty term matches no node.
+func (n *Node) matchesTerm(t *corev1.NodeSelectorTerm) bool {
+	if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
 		return false
 	}
-	for i := range t.Expressions {
-		value, has := n.Labels[t.Expressions[i].Key]
-		if !t.Expressions[i].matchesValue(value, has) {
+	for i := range t.MatchExpressions {
+		value, has := n.Labels[t.MatchExpressions[i].Key]
+		if !matchesValue(&t.MatchExpressions[i], value, has) {
 			return false
 		}
 	}
-	for i := range t.Fields { // the API has one field
-		if f := &t.Fields[i]; f.Key != "metadata.name" || !f.matchesValue(n.Name, true) {
+	for i := range t.MatchFields { // the API has one field
+		if f := &t.MatchFields[i]; f.Key != "metadata.name" || !matchesValue(f, n.Name, true) {
 			return false
 		}
 	}
 	return true
 }
 
-// matchesValue reports whether a value meets the requirement, as the scheduler has it: a node without the label meets NotIn.
-func (r *Requirement) matchesValue(value string, has bool) bool {
+// matchesValue reports whether a value meets a requirement, as the scheduler has it: a node without the label meets NotIn.
+func matchesValue(r *corev1.NodeSelectorRequirement, value string, has bool) bool {
 	switch r.Operator {
-	case "In":
+	case corev1.NodeSelectorOpIn:
 		return has && slices.Contains(r.Values, value)
-	case "NotIn":
+	case corev1.NodeSelectorOpNotIn:
 		return !has || !slices.Contains(r.Values, value)
-	case "Exists":
+	case corev1.NodeSelectorOpExists:
 		return has
-	case "DoesNotExist":
+	case corev1.NodeSelectorOpDoesNotExist:
 		return !has
-	case "Gt", "Lt":
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		return has && len(r.Values) == 1 && isOrdered(r.Operator, value, r.Values[0])
 	}
 	return false
 }
 
-func isOrdered(operator, value, bound string) bool {
+func isOrdered(operator corev1.NodeSelectorOperator, value, bound string) bool {
 	a, err := strconv.ParseInt(value, 10, 64)
 	b, other := strconv.ParseInt(bound, 10, 64)
 	if err != nil || other != nil {
 		return false
 	}
-	if operator == "Gt" {
+	if operator == corev1.NodeSelectorOpGt {
 		return a > b
 	}
 	return a < b
 }
 
-// Effects of taints that keep pods from a node.
-const (
-	effectNoSchedule = "NoSchedule"
-	effectNoExecute  = "NoExecute"
-)
-
-const (
-	// taintsOfState is the prefix of taints that say in what state a node is, not of what kind.
-	taintsOfState = "node.kubernetes.io/"
-	// taintUnschedulable is the taint of a node that is cordoned. The node has it soon after the field.
-	taintUnschedulable = taintsOfState + "unschedulable"
-)
+// taintsOfState is the prefix of taints that say in what state a node is, not of what kind.
+const taintsOfState = "node.kubernetes.io/"
 
 // allTaints returns all taints of a node.
-func (n *Node) allTaints() []Taint {
+func (n *Node) allTaints() []corev1.Taint {
 	if !n.Unschedulable {
 		return n.Taints
 	}
-	return append(slices.Clone(n.Taints), Taint{Key: taintUnschedulable, Effect: effectNoSchedule})
+	// A node that is cordoned has this taint soon after the field.
+	return append(slices.Clone(n.Taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 }
 
 // taintsOfKind returns the taints that other nodes of the same kind have, too.
-func (n *Node) taintsOfKind() []Taint {
-	return slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return strings.HasPrefix(t.Key, taintsOfState) })
+func (n *Node) taintsOfKind() []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, taintsOfState) })
 }
 
 // toleratesAll reports whether the templates tolerate taints.
-func (p Placements) toleratesAll(taints []Taint) bool {
+func (p Placements) toleratesAll(taints []corev1.Taint) bool {
 	if len(p) == 0 {
 		p = Placements{{}}
 	}
 	return !slices.ContainsFunc(p, func(placement Placement) bool {
-		return slices.ContainsFunc(taints, func(t Taint) bool { return t.repelsPods() && !placement.toleratesTaint(&t) })
+		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return repelsPods(&t) && !placement.toleratesTaint(&t) })
 	})
 }
 
-func (t *Taint) repelsPods() bool { return t.Effect == effectNoSchedule || t.Effect == effectNoExecute }
-
-func (p *Placement) toleratesTaint(t *Taint) bool {
-	return slices.ContainsFunc(p.Tolerations, func(o Toleration) bool { return o.toleratesTaint(t) })
+func repelsPods(t *corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 }
 
-// toleratesTaint reports whether a toleration is about a taint. Comparisons of numbers, which not every API server has, tolerate nothing.
-func (o *Toleration) toleratesTaint(t *Taint) bool {
+func (p *Placement) toleratesTaint(t *corev1.Taint) bool {
+	return slices.ContainsFunc(p.Tolerations, func(o corev1.Toleration) bool { return isAbout(&o, t) })
+}
+
+// isAbout reports whether a toleration is about a taint. Comparisons of numbers, which not every API server has, tolerate nothing.
+func isAbout(o *corev1.Toleration, t *corev1.Taint) bool {
 	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
 		return false
 	}
-	return o.Operator == "Exists" || (o.Operator == "" || o.Operator == "Equal") && o.Key != "" && o.Value == t.Value
+	return o.Operator == corev1.TolerationOpExists ||
+		(o.Operator == "" || o.Operator == corev1.TolerationOpEqual) && o.Key != "" && o.Value == t.Value
 }

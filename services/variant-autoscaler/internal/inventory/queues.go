@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -53,8 +55,8 @@ type FlavorQuota struct {
 type Flavor struct {
 	Name        string
 	Labels      map[string]string // of its nodes
-	Taints      []Taint
-	Tolerations []Toleration // that admitted pods get
+	Taints      []corev1.Taint
+	Tolerations []corev1.Toleration // that admitted pods get
 }
 
 // LocalQueue is a LocalQueue. Variants of one queue have the same pointer.
@@ -85,7 +87,7 @@ type queues struct {
 	quotas         []snapshot.Quota
 	position       map[quotaKey]int
 	known          map[admissionKey]admission
-	choices        [][]*Flavor // that variants have
+	choices        [][]*Flavor // that variants have; the first is none
 	choice         map[string]int
 }
 
@@ -98,7 +100,7 @@ type admissionKey struct {
 // admission is how pods are admitted.
 type admission struct {
 	quotas []int // of the flavors that they can get
-	// flavors is the position of these in choices, from 1 on. The admission restricts pods to the nodes of their flavor. 0: it does not.
+	// flavors is the position of these in choices. The admission restricts pods to the nodes of their flavor. 0: it does not.
 	flavors int
 	problem *snapshot.Problem
 }
@@ -107,7 +109,8 @@ func newQueues(in *Kueue) *queues {
 	q := &queues{
 		clusterQueues: map[string]*QuotaOwner{}, cohorts: map[string]*QuotaOwner{}, members: map[string][]*QuotaOwner{},
 		flavors:  map[string]*Flavor{},
-		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, choice: map[string]int{}, cohortsUnknown: in.CohortsUnknown,
+		position: map[quotaKey]int{}, known: map[admissionKey]admission{}, choice: map[string]int{}, choices: [][]*Flavor{nil},
+		cohortsUnknown: in.CohortsUnknown,
 	}
 	for _, owner := range in.Cohorts {
 		cohort := *owner
@@ -183,7 +186,7 @@ func (q *queues) findQuotas(key admissionKey) admission {
 	return result
 }
 
-// flavorChoice returns the position of some flavors in choices, from 1 on.
+// flavorChoice returns the position of some flavors in choices.
 func (q *queues) flavorChoice(flavors []*Flavor) int {
 	var names []string
 	for _, f := range flavors {
@@ -191,8 +194,8 @@ func (q *queues) flavorChoice(flavors []*Flavor) int {
 	}
 	name := strings.Join(names, "/")
 	if q.choice[name] == 0 {
-		q.choices = append(q.choices, flavors)
 		q.choice[name] = len(q.choices)
+		q.choices = append(q.choices, flavors)
 	}
 	return q.choice[name]
 }
@@ -215,12 +218,13 @@ func (p *Placement) restrictTo(labels map[string]string) Placement {
 	restricted := Placement{Selector: maps.Clone(p.Selector), Tolerations: p.Tolerations}
 	maps.DeleteFunc(restricted.Selector, func(key, _ string) bool { return !hasKey(labels, key) })
 	for i := range p.Terms {
-		expressions := slices.DeleteFunc(slices.Clone(p.Terms[i].Expressions), func(r Requirement) bool { return !hasKey(labels, r.Key) })
+		expressions := slices.DeleteFunc(slices.Clone(p.Terms[i].MatchExpressions),
+			func(r corev1.NodeSelectorRequirement) bool { return !hasKey(labels, r.Key) })
 		if len(expressions) == 0 {
 			restricted.Terms = nil
 			break
 		}
-		restricted.Terms = append(restricted.Terms, Term{Expressions: expressions})
+		restricted.Terms = append(restricted.Terms, corev1.NodeSelectorTerm{MatchExpressions: expressions})
 	}
 	return restricted
 }
@@ -228,14 +232,6 @@ func (p *Placement) restrictTo(labels map[string]string) Placement {
 func hasKey(labels map[string]string, key string) bool {
 	_, found := labels[key]
 	return found
-}
-
-// flavorsOf returns the flavors at a position that choose returned, nil for 0.
-func (q *queues) flavorsOf(choice int) []*Flavor {
-	if choice == 0 {
-		return nil
-	}
-	return q.choices[choice-1]
 }
 
 // withFlavors returns the placements of pods that get one of some flavors: with its labels, and the tolerations that all flavors add.
@@ -248,7 +244,7 @@ func (p Placements) withFlavors(flavors []*Flavor) Placements {
 	}
 	tolerations := slices.Clone(flavors[0].Tolerations)
 	for _, f := range flavors[1:] {
-		tolerations = slices.DeleteFunc(tolerations, func(t Toleration) bool { return !slices.Contains(f.Tolerations, t) })
+		tolerations = slices.DeleteFunc(tolerations, func(t corev1.Toleration) bool { return !slices.Contains(f.Tolerations, t) })
 	}
 	restricted := make(Placements, len(p))
 	for i := range p {
@@ -327,7 +323,8 @@ func (q *queues) membersOf(owner *QuotaOwner) []*QuotaOwner {
 func (q *queues) resultQuotas() []snapshot.Quota {
 	for at, key := range q.keys {
 		for _, member := range q.membersOf(key.owner) {
-			if below := (quotaKey{member, key.flavor, key.resource}); !q.isKnown(below) {
+			below := quotaKey{member, key.flavor, key.resource}
+			if _, known := q.position[below]; !known {
 				lent, used := q.lentQuota(below)
 				q.quotas[at].Nominal = min(q.quotas[at].Nominal+lent, maxQuotaCards)
 				q.quotas[at].Used = min(q.quotas[at].Used+used, maxQuotaCards)
@@ -335,11 +332,6 @@ func (q *queues) resultQuotas() []snapshot.Quota {
 		}
 	}
 	return q.quotas
-}
-
-func (q *queues) isKnown(key quotaKey) bool {
-	_, known := q.position[key]
-	return known
 }
 
 // lentQuota returns what an owner lends to its Cohort, and what it uses of that, as Kueue has it: a limit of lending keeps the rest of the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -52,11 +53,11 @@ func TestQuotasOfACohort(t *testing.T) {
 
 func TestFlavors(t *testing.T) {
 	t.Parallel()
-	h100 := &Flavor{Name: "h100", Labels: map[string]string{"gpu": "H100"}, Taints: []Taint{{Key: "gpu", Effect: "NoSchedule"}}, Tolerations: []Toleration{{Key: "gpu", Operator: "Exists"}}}
+	h100 := &Flavor{Name: "h100", Labels: map[string]string{"gpu": "H100"}, Taints: []corev1.Taint{{Key: "gpu", Effect: "NoSchedule"}}, Tolerations: []corev1.Toleration{{Key: "gpu", Operator: "Exists"}}}
 	l40s := &Flavor{Name: "l40s", Labels: map[string]string{"gpu": "L40S"}}
-	spot := &Flavor{Name: "spot", Labels: map[string]string{"pool": "spot"}, Taints: []Taint{{Key: "spot", Effect: "NoExecute"}}}
-	in := func(key, operator string, values ...string) Term {
-		return Term{Expressions: []Requirement{{Key: key, Operator: operator, Values: values}}}
+	spot := &Flavor{Name: "spot", Labels: map[string]string{"pool": "spot"}, Taints: []corev1.Taint{{Key: "spot", Effect: "NoExecute"}}}
+	in := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}
 	for _, tt := range []struct {
 		name string
@@ -66,10 +67,10 @@ func TestFlavors(t *testing.T) {
 		{"anything", Placement{}, "h100 l40s"},
 		{"a node selector", Placement{Selector: map[string]string{"gpu": "L40S"}}, "l40s"},
 		{"a label that no flavor has", Placement{Selector: map[string]string{"zone": "a"}}, "h100 l40s"},
-		{"a taint that is tolerated", Placement{Selector: map[string]string{"pool": "spot"}, Tolerations: []Toleration{{Key: "spot", Operator: "Exists"}}}, "h100 l40s spot"},
-		{"terms", Placement{Terms: []Term{in("gpu", "In", "H100"), in("gpu", "In", "H200")}}, "h100"},
-		{"a term about something else", Placement{Terms: []Term{in("gpu", "In", "H200"), in("zone", "In", "a")}}, "h100 l40s"},
-		{"nothing", Placement{Terms: []Term{in("gpu", "NotIn", "H100", "L40S")}}, ""},
+		{"a taint that is tolerated", Placement{Selector: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot", Operator: "Exists"}}}, "h100 l40s spot"},
+		{"terms", Placement{Terms: []corev1.NodeSelectorTerm{in("gpu", "In", "H100"), in("gpu", "In", "H200")}}, "h100"},
+		{"a term about something else", Placement{Terms: []corev1.NodeSelectorTerm{in("gpu", "In", "H200"), in("zone", "In", "a")}}, "h100 l40s"},
+		{"nothing", Placement{Terms: []corev1.NodeSelectorTerm{in("gpu", "NotIn", "H100", "L40S")}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,8 +90,8 @@ func TestNodesOfFlavors(t *testing.T) {
 	t.Parallel()
 	queue := &QuotaOwner{Name: "q", Quotas: []FlavorQuota{{Flavor: "h100", Nominal: 8}, {Flavor: "l40s", Nominal: 8}, {Flavor: "f", Resource: 1, Nominal: 8}, {Flavor: "missing", Nominal: 8}}}
 	give := func(selector map[string]string, more ...*Flavor) *Input {
-		in := waiting(Kueue{ClusterQueues: []*QuotaOwner{queue}, Flavors: append(more, &Flavor{Name: "h100", Labels: map[string]string{"gpu": "H100"}, Tolerations: []Toleration{{Key: "gpu", Operator: "Exists"}}})})
-		in.Nodes[0].Taints = []Taint{{Key: "gpu", Effect: effectNoSchedule}}
+		in := waiting(Kueue{ClusterQueues: []*QuotaOwner{queue}, Flavors: append(more, &Flavor{Name: "h100", Labels: map[string]string{"gpu": "H100"}, Tolerations: []corev1.Toleration{{Key: "gpu", Operator: "Exists"}}})})
+		in.Nodes[0].Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 		in.Variants[0].Shape.Placement = Placements{{Selector: selector}}.Key()
 		return in
 	}

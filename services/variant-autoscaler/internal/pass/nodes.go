@@ -105,7 +105,7 @@ func podHoldings(world informers.Caches, variants []*foundVariant) []inventory.P
 		}
 		held := inventory.Pod{Node: h.Node.Value(), Requests: h.Cards.Value(), Variant: -1, Terminating: h.Terminating, Queued: h.Queued,
 			Gated: h.Gated, Claims: h.Claims}
-		if i, found := byOwner[h.Workload()]; found {
+		if i, found := byOwner[h.Owner.Value()]; found {
 			held.Variant = i
 		} else if i, found := byPod[cache.ObjectName{Namespace: pod.Namespace, Name: pod.Name}]; found {
 			held.Variant = i

@@ -62,7 +62,7 @@ func run(t *testing.T, p plain, objects ...*unstructured.Unstructured) (*informe
 		all = append(all, u)
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, all...)
-	i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: p, Interval: time.Minute})
+	i := informers.New(informers.Params{Params: kit.Params{Log: zap.NewNop(), Client: client, Discovery: p, Interval: time.Minute}})
 	return i, client
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
@@ -144,7 +145,7 @@ func (r *rig) newPasses() *passes {
 	require.NoError(r.t, err)
 	cfg.QPS = -1
 	client, clients := dynamic.NewForConfigOrDie(cfg), kubernetes.NewForConfigOrDie(cfg)
-	i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: clients.Discovery(), Interval: 100 * time.Millisecond})
+	i := informers.New(informers.Params{Params: kit.Params{Log: zap.NewNop(), Client: client, Discovery: clients.Discovery(), Interval: 100 * time.Millisecond}})
 	i.WatchInventory()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/debugpage"
@@ -182,7 +183,7 @@ func (f *fleet) start(t *testing.T) (*informers.Informers, *informers.QueueReade
 	t.Helper()
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.test", QPS: -1}, &http.Client{Transport: f})
 	require.NoError(t, err)
-	i := informers.New(informers.Params{Log: zap.NewNop(), Client: client, Discovery: f, Interval: time.Hour})
+	i := informers.New(informers.Params{Params: kit.Params{Log: zap.NewNop(), Client: client, Discovery: f, Interval: time.Hour}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	i.WatchInventory()
