@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -16,7 +15,7 @@ import (
 // Bounds of a view. Its largest size, with what the allocator rounds up, is
 //
 //	200 models × 360 points × 40 bytes                       = 3.3 MB
-//	200 models × 20 variants × (5 texts × 288 bytes + 184)   = 6.5 MB
+//	200 models × 20 variants × (5 texts × 288 bytes + 192)   = 6.5 MB
 //	200 models × (5 texts × 288 bytes + 296)                 = 0.3 MB
 //
 // TestMemoryIsBounded measures it. A pass makes the next view beside the last one, and a page that is being written holds the one that it
@@ -108,15 +107,13 @@ type variant struct {
 	Problem     string  `json:"problem,omitempty"` // its reason
 	Reason      string  `json:"reason"`
 	Message     string  `json:"message"`
+	Troubled    bool    `json:"-"`
 }
 
-// Troubled reports whether someone has to do something for the variant.
-func (v *variant) Troubled() bool {
-	switch decision.Reason(v.Reason) {
-	case decision.Excluded, decision.NoMetrics, decision.NoCapacity, decision.OutOfReach:
-		return true
-	}
-	return v.Problem != ""
+// isTroubled reports whether someone has to do something for a variant.
+func isTroubled(v *snapshot.Variant, d *decision.Variant) bool {
+	troubles := []decision.Reason{decision.Excluded, decision.NoMetrics, decision.NoCapacity, decision.OutOfReach}
+	return v.Problem != nil || slices.Contains(troubles, d.Reason)
 }
 
 // Known reports whether the load is known.
@@ -142,7 +139,7 @@ func nextView(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 	for g := range d.Groups {
 		v.Variants += len(d.Groups[g].Variants)
 		for i := range d.Groups[g].Variants {
-			if shown := withReasons(&s.Groups[g].Variants[i], &d.Groups[g].Variants[i]); shown.Troubled() {
+			if isTroubled(&s.Groups[g].Variants[i], &d.Groups[g].Variants[i]) {
 				v.Problems++
 			}
 		}
@@ -160,16 +157,11 @@ func nextView(last *view, s *snapshot.Snapshot, d *decision.Decision) *view {
 
 // groupsByDemand returns the numbers of the groups, those with the largest demand first.
 func groupsByDemand(s *snapshot.Snapshot, d *decision.Decision) []int {
-	order := make([]int, len(d.Groups))
-	for g := range order {
-		order[g] = g
-	}
-	slices.SortFunc(order, func(a, b int) int {
+	return snapshot.SortedPositions(len(d.Groups), func(a, b int) int {
 		x, y := &s.Groups[a], &s.Groups[b]
 		return cmp.Or(cmp.Compare(d.Groups[b].Demand, d.Groups[a].Demand), cmp.Compare(x.Namespace, y.Namespace),
 			cmp.Compare(x.Model, y.Model), cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Role, y.Role))
 	})
-	return order
 }
 
 func modelOf(g *snapshot.Group, d *decision.Group) model {
@@ -184,9 +176,7 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		m.Input, m.Output = finiteOrZero(g.Load.Input), finiteOrZero(g.Load.Output)
 		m.MeasuredTTFT, m.MeasuredITL = finiteOrZero(g.Load.TTFT), finiteOrZero(g.Load.ITL)
 	}
-	order := make([]int, len(d.Variants))
 	for i := range d.Variants {
-		order[i] = i
 		if g.Variants[i].Problem != nil { // no part of the plan
 			continue
 		}
@@ -195,12 +185,12 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 		m.Planned += cost * float64(d.Variants[i].Planned)
 	}
 	trouble := func(i int) int {
-		if variant := withReasons(&g.Variants[i], &d.Variants[i]); variant.Troubled() {
+		if isTroubled(&g.Variants[i], &d.Variants[i]) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(order, func(a, b int) int {
+	order := snapshot.SortedPositions(len(d.Variants), func(a, b int) int {
 		return cmp.Or(cmp.Compare(trouble(a), trouble(b)), cmp.Compare(d.Variants[b].Desired, d.Variants[a].Desired),
 			cmp.Compare(g.Variants[a].Name, g.Variants[b].Name))
 	})
@@ -213,19 +203,12 @@ func modelOf(g *snapshot.Group, d *decision.Group) model {
 }
 
 func variantOf(v *snapshot.Variant, d *decision.Variant) variant {
-	shown := withReasons(v, d)
-	shown.Name, shown.Source, shown.Accelerator, shown.Cost = cutText(v.Name), cutText(string(v.Source)), cutText(v.Accelerator),
-		float64(v.Cost)/micro
-	shown.Now, shown.Ready, shown.Planned, shown.Desired, shown.Min, shown.Max = v.Now, v.Ready, d.Planned, d.Desired, d.Min, d.Max
-	shown.Capacity, shown.From, shown.Confidence = float64(d.Capacity)/micro, string(d.CapacitySource),
-		min(max(finiteOrZero(d.Confidence), 0), 1)
-	shown.Message = cutText(d.Message)
-	return shown
-}
-
-// withReasons returns the part of a variant that says whether it has a problem.
-func withReasons(v *snapshot.Variant, d *decision.Variant) variant {
-	shown := variant{Reason: string(d.Reason)}
+	shown := variant{
+		Name: cutText(v.Name), Source: cutText(string(v.Source)), Accelerator: cutText(v.Accelerator), Cost: float64(v.Cost) / micro,
+		Now: v.Now, Ready: v.Ready, Planned: d.Planned, Desired: d.Desired, Min: d.Min, Max: d.Max, Capacity: float64(d.Capacity) / micro,
+		From: string(d.CapacitySource), Confidence: min(max(finiteOrZero(d.Confidence), 0), 1), Reason: string(d.Reason),
+		Message: cutText(d.Message), Troubled: isTroubled(v, d),
+	}
 	if v.Problem != nil {
 		shown.Problem = cutText(v.Problem.Reason)
 	}
@@ -234,14 +217,10 @@ func withReasons(v *snapshot.Variant, d *decision.Variant) variant {
 
 // cutText returns a copy of a text that is part of nothing larger, with at most maxText bytes and a mark of what is left out.
 func cutText(text string) string {
-	if len(text) <= maxText {
-		return strings.Clone(strings.ToValidUTF8(text, "?"))
+	if text = strings.ToValidUTF8(text, "?"); len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
-	end := maxText
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(text[:end], "?") + "…"
+	return strings.Clone(text)
 }
 
 // finiteOrZero returns a number, or 0 for one that JSON does not have.

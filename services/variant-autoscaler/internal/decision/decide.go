@@ -21,9 +21,8 @@ func Decide(s *snapshot.Snapshot) (*Decision, error) {
 	}
 	d.solveProblem()
 	d.relaxTargets()
-	d.wanted = d.splitByGroup(optimizer.WantedReplicas(d.problem, d.plan))
-	desired := optimizer.Stabilize(d.problem, d.plan)
-	d.desired, d.room = d.splitByGroup(desired), d.report.RoomBeside(desired)
+	wanted, desired := optimizer.Stabilize(d.problem, d.plan)
+	d.wanted, d.desired, d.room = d.splitByGroup(wanted), d.splitByGroup(desired), d.report.RoomBeside(desired)
 	for g := range s.Groups {
 		d.applySaturation(g)
 		d.coverStarts(g)

@@ -2,7 +2,6 @@ package decision
 
 import (
 	"math"
-	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -60,11 +59,7 @@ func (d *decider) totalDesired(g int) int {
 // addReplicas raises the cheapest variants of a group until they have n replicas together, as far as bounds and limits permit.
 func (d *decider) addReplicas(g, n int) {
 	variants := d.problem.Groups[g].Variants
-	order := make([]int, len(variants))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
+	order := snapshot.SortedPositions(len(variants), func(i, j int) int { return compareCost(&variants[i], &variants[j]) })
 	for _, i := range order {
 		if d.snapshot.Groups[g].Variants[i].Problem != nil || d.variants[g][i].delayed {
 			continue

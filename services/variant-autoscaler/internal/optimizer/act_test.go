@@ -50,7 +50,8 @@ func TestAct(t *testing.T) {
 			require.NoError(t, p.Validate())
 			plan := Solve(p)
 			assert.Equal(t, tt.plan, plan.Replicas, "the plan")
-			assert.Equal(t, tt.want, Stabilize(p, plan))
+			_, acted := Stabilize(p, plan)
+			assert.Equal(t, tt.want, acted)
 		})
 	}
 }

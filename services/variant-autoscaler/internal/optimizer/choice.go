@@ -4,18 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
-)
 
-// candidate is an option in a choice.
-type candidate struct {
-	value    value
-	uses     []int64
-	replicas []int // of the plan
-}
+	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
+)
 
 // chooser chooses one candidate of each list, so that they take no more than there is, at the least value.
 type chooser struct {
-	lists [][]candidate
+	lists [][]option
 	rooms []int64
 	// enough is a cost with which the search may end; nil: the least one is wanted.
 	enough *int64
@@ -71,7 +66,7 @@ func (c *chooser) findChoice() choice {
 func (c *chooser) canFit() bool {
 	for d, room := range c.rooms {
 		for _, list := range c.lists {
-			room -= slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.uses[d], b.uses[d]) }).uses[d]
+			room -= slices.MinFunc(list, func(a, b option) int { return cmp.Compare(a.uses[d], b.uses[d]) }).uses[d]
 		}
 		if room < 0 {
 			return false
@@ -86,7 +81,7 @@ func (c *chooser) isEnough(v value) bool { return c.enough != nil && v.cost <= *
 func (c *chooser) largestCost() float64 {
 	var sum int64
 	for _, list := range c.lists {
-		sum += slices.MaxFunc(list, func(a, b candidate) int { return cmp.Compare(a.value.cost, b.value.cost) }).value.cost
+		sum += slices.MaxFunc(list, func(a, b option) int { return cmp.Compare(a.value.cost, b.value.cost) }).value.cost
 	}
 	return float64(sum)
 }
@@ -102,7 +97,7 @@ type layer struct {
 
 // pricedCandidate is a candidate with a small excess.
 type pricedCandidate struct {
-	*candidate
+	*option
 
 	index  int32
 	excess float64
@@ -368,11 +363,7 @@ func (l *layer) dropExcess(most, dimensions int) bool {
 	if len(l.values) <= most {
 		return false
 	}
-	order := make([]int, len(l.values))
-	for n := range order {
-		order[n] = n
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(l.excess[a], l.excess[b]) })
+	order := snapshot.SortedPositions(len(l.values), func(a, b int) int { return cmp.Compare(l.excess[a], l.excess[b]) })
 	kept := layer{list: l.list}
 	for _, n := range order[:most] {
 		kept.uses = append(kept.uses, l.uses[n*dimensions:(n+1)*dimensions]...)

@@ -22,7 +22,7 @@ type component struct {
 	rooms   []int64 // cards of the limits for the members, then the rooms of the quotas
 
 	coarse    atomic.Bool // some plans were left out
-	points    [][]point   // of the members, if not all can be served
+	points    [][]option  // of the members, if not all can be served
 	listSteps int64       // of a member in a listing
 	found     [][]int     // plans of the members that fit, and have the shares that are granted
 }
@@ -213,12 +213,6 @@ const listings = 6
 
 // cheapestOptions chooses the options of all members.
 func (c *component) cheapestOptions(options [][]option) choice {
-	lists := make([][]candidate, len(options))
-	for i, list := range options {
-		for n := range list {
-			lists[i] = append(lists[i], candidate{value: list[n].value, uses: list[n].uses})
-		}
-	}
 	firstDifference := func(list, a, b int) (rank, order int) {
 		g := &c.groups[c.members[list]]
 		x, y := options[list][a].replicas, options[list][b].replicas
@@ -229,7 +223,7 @@ func (c *component) cheapestOptions(options [][]option) choice {
 		}
 		return math.MaxInt, 0
 	}
-	return (&chooser{lists: lists, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).findChoice()
+	return (&chooser{lists: options, rooms: c.rooms, firstDifference: firstDifference, steps: &c.steps}).findChoice()
 }
 
 // ParallelFor calls f with the numbers below n, on all processors.

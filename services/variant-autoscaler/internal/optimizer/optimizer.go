@@ -156,9 +156,8 @@ type solver struct {
 
 // limit is a limit in the form of the search.
 type limit struct {
-	index    int   // in the problem
-	position int   // in the solver
-	amount   int64 // raised to what the minima take
+	index  int   // in the problem
+	amount int64 // raised to what the minima take
 }
 
 // limitUse is how much of a limit a replica uses.
@@ -212,15 +211,6 @@ func (s *solver) costOf(g int, replicas []int) int64 {
 	return sum
 }
 
-// addUsage adds the use of limits by a group to sums, a number of times: -1 removes it.
-func (s *solver) addUsage(to []int64, g int, replicas []int, number int64) {
-	for i, n := range replicas {
-		for _, t := range s.groupVariants(g)[i].limitUses {
-			to[t.limit] += number * t.amount * int64(n)
-		}
-	}
-}
-
 // usageOf returns how much of a limit a group uses.
 func (s *solver) usageOf(g, limit int, replicas []int) int64 {
 	var sum int64
@@ -235,8 +225,10 @@ func (s *solver) usageOf(g, limit int, replicas []int) int64 {
 // usage returns how much of each limit a plan uses.
 func (s *solver) usage(plan []int) []int64 {
 	sums := make([]int64, len(s.limits))
-	for g := range s.groups {
-		s.addUsage(sums, g, plan[s.groups[g].first:s.groups[g].end], 1)
+	for i, n := range plan {
+		for _, t := range s.variants[i].limitUses {
+			sums[t.limit] += t.amount * int64(n)
+		}
 	}
 	return sums
 }

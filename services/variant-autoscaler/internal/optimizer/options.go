@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// option is one way to run a group.
+// option is one way to run a group, or a share that it can have, with what it takes for that.
 type option struct {
 	replicas []int
 	share    int64
-	value    value
-	uses     []int64 // of the limits of the component
+	value    value   // of a share: what it is compared by
+	uses     []int64 // of the rooms of the component
 }
 
 // memberOptions returns the ways to run a member with the shares that are granted to it, of which none is better than another one and takes
@@ -270,15 +270,8 @@ func fitsWithin(a, b []int64) bool {
 	return true
 }
 
-// point is a share that a group can have, and what it takes for it.
-type point struct {
-	share    int64
-	uses     []int64
-	replicas []int
-}
-
 // listPoints returns the shares that a member can have, with the least that each takes, the largest share first.
-func (c *component) listPoints(member int) []point {
+func (c *component) listPoints(member int) []option {
 	l := c.newLister(member)
 	var ranges []int
 	for i := range l.variants {
@@ -287,7 +280,7 @@ func (c *component) listPoints(member int) []point {
 		}
 	}
 	l.setStep(maxPoints, ranges)
-	var kept []point
+	var kept []option
 	l.number = func() int { return len(kept) }
 	l.visit = func() {
 		share := c.servedShare(l.g, l.plan)
@@ -298,8 +291,8 @@ func (c *component) listPoints(member int) []point {
 				return
 			}
 		}
-		kept = slices.DeleteFunc(kept, func(p point) bool { return p.share <= share && fitsWithin(uses, p.uses) })
-		kept = append(kept, point{share: share, uses: slices.Clone(uses), replicas: slices.Clone(l.plan)})
+		kept = slices.DeleteFunc(kept, func(p option) bool { return p.share <= share && fitsWithin(uses, p.uses) })
+		kept = append(kept, option{share: share, uses: slices.Clone(uses), replicas: slices.Clone(l.plan)})
 	}
 	l.visit() // the least replicas
 	l.listAllPlans(0)
@@ -308,7 +301,7 @@ func (c *component) listPoints(member int) []point {
 			l.samplePlans(l.group.servedAt(max(1, c.solver.highestShare(l.g)*part/maxSamples)))
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b point) int { return cmp.Compare(b.share, a.share) })
+	slices.SortStableFunc(kept, func(a, b option) int { return cmp.Compare(b.share, a.share) })
 	return kept
 }
 

@@ -33,7 +33,7 @@ const priceStep = 8
 
 // findPrices looks for prices with a high bound, by steps along the subgradient: the price of what is taken too often rises, the others
 // fall. Steps get shorter when the bound does not rise.
-func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int64) prices {
+func findPrices(lists [][]option, rooms []int64, largest float64, steps *int64) prices {
 	const rounds, patience, first = 400, 12, 0.02
 	f := flattenLists(lists, rooms)
 	f.largest = largest
@@ -78,7 +78,7 @@ func findPrices(lists [][]candidate, rooms []int64, largest float64, steps *int6
 	return best
 }
 
-func flattenLists(lists [][]candidate, rooms []int64) *flatLists {
+func flattenLists(lists [][]option, rooms []int64) *flatLists {
 	f := &flatLists{}
 	for _, list := range lists {
 		for _, c := range list {
@@ -127,7 +127,7 @@ func (f *flatLists) boundAt(price, taken []float64) prices {
 }
 
 // nearCandidates returns the candidates of a list with an excess within a gap, the least one first.
-func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) []pricedCandidate {
+func (p *prices) nearCandidates(list int, candidates []option, gap float64) []pricedCandidate {
 	var nearby []pricedCandidate
 	for n := range candidates {
 		c := &candidates[n]
@@ -136,7 +136,7 @@ func (p *prices) nearCandidates(list int, candidates []candidate, gap float64) [
 			excess += float64(amount) * p.byRoom[d]
 		}
 		if excess <= gap {
-			nearby = append(nearby, pricedCandidate{candidate: c, index: int32(n), excess: max(excess, 0)})
+			nearby = append(nearby, pricedCandidate{option: c, index: int32(n), excess: max(excess, 0)})
 		}
 	}
 	slices.SortStableFunc(nearby, func(a, b pricedCandidate) int { return cmp.Compare(a.excess, b.excess) })

@@ -27,10 +27,8 @@ func newSolver(p *Problem) *solver {
 			demand: mulDivUp(g.Rate, 100+p.HeadroomPercent, 100), // percent
 		}
 		s.variants = append(s.variants, newVariants(p.Split, g, &built)...)
-		for n := range g.Variants {
-			built.order = append(built.order, n)
-		}
-		slices.SortFunc(built.order, func(a, b int) int { return cmp.Compare(g.Variants[a].Name, g.Variants[b].Name) })
+		built.order = snapshot.SortedPositions(len(g.Variants),
+			func(a, b int) int { return cmp.Compare(g.Variants[a].Name, g.Variants[b].Name) })
 		s.groups = append(s.groups, built)
 	}
 	s.plan = make([]int, len(s.variants))
@@ -45,9 +43,8 @@ func newVariants(split Split, g *Group, target *group) []variant {
 	var most int64 // weight with which every variant may be used
 	for i := range g.Variants {
 		v := &g.Variants[i]
-		w := variant{cost: v.Cost, capacity: v.Capacity, weight: weights[i], low: v.Min, max: v.Max, now: v.Now, held: v.Held}
-		if v.Max == 0 {
-			w.max = MaxReplicas
+		w := variant{
+			cost: v.Cost, capacity: v.Capacity, weight: weights[i], low: v.Min, max: cmp.Or(v.Max, MaxReplicas), now: v.Now, held: v.Held,
 		}
 		if w.capacity == 0 {
 			w.aside, w.low = true, min(max(v.Now, v.Min), w.max)
@@ -153,7 +150,7 @@ func (s *solver) addLimits() (position map[snapshot.Limit]int, scopes map[[3]boo
 		key := s.problem.Limits[l].ScopeKey()
 		scopes[[3]bool{key.Accelerator != "", key.Namespace != "", key.Priority != 0}] = true
 		position[key] = len(s.limits)
-		s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
+		s.limits = append(s.limits, limit{index: l, amount: s.problem.Limits[l].Amount})
 	}
 	return position, scopes
 }
@@ -164,7 +161,7 @@ func (s *solver) addPlaces() map[int]int {
 	for l := range s.problem.Limits {
 		if s.problem.Limits[l].Unit == UnitPlaces {
 			positions[l] = len(s.limits)
-			s.limits = append(s.limits, limit{index: l, position: len(s.limits), amount: s.problem.Limits[l].Amount})
+			s.limits = append(s.limits, limit{index: l, amount: s.problem.Limits[l].Amount})
 		}
 	}
 	return positions
@@ -197,15 +194,12 @@ func (v *variant) addLimitUses(g *Group, declared *Variant, fields [3]bool, posi
 }
 
 func (s *solver) setOrder() {
-	groupOf, order := make([]int, 0, len(s.variants)), make([]int, 0, len(s.variants)) // group of each variant, and variants by name
+	groupOf := make([]int, 0, len(s.variants)) // of each variant
 	for g := range s.groups {
-		for i := s.groups[g].first; i < s.groups[g].end; i++ {
-			groupOf = append(groupOf, g)
-			order = append(order, i)
-		}
+		groupOf = append(groupOf, slices.Repeat([]int{g}, s.groups[g].end-s.groups[g].first)...)
 	}
 	groups := s.problem.Groups
-	slices.SortFunc(order, func(a, b int) int {
+	order := snapshot.SortedPositions(len(s.variants), func(a, b int) int {
 		x, y := groupOf[a], groupOf[b]
 		return cmp.Or(cmp.Compare(groups[x].Namespace, groups[y].Namespace),
 			cmp.Compare(groups[x].Variants[a-s.groups[x].first].Name, groups[y].Variants[b-s.groups[y].first].Name))

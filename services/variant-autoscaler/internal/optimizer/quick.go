@@ -9,7 +9,7 @@ import (
 // fitQuickly chooses one candidate of each list so that they take no more than there is, or returns nil if it finds no such choice: there
 // may be one. It replaces one candidate after the other by the one that takes least at the present prices of the rooms, which rise steeply
 // with what is taken. If no candidate takes a large part of a room, this fits nearly as much as is possible.
-func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
+func fitQuickly(lists [][]option, rooms []int64, steps *int64) []int {
 	f := &quickFit{lists: lists, rooms: rooms, picks: make([]int, len(lists)), taken: make([]float64, len(rooms)),
 		prices: make([]float64, len(rooms))}
 	candidates := int64(0)
@@ -36,7 +36,7 @@ func fitQuickly(lists [][]candidate, rooms []int64, steps *int64) []int {
 
 // fitsQuickly reports whether a quick search finds that the members can have the shares that are granted to them together.
 func (g *shareSearch) fitsQuickly() bool {
-	lists := g.grantedCandidates(func(int, *point) int64 { return 0 })
+	lists := g.grantedCandidates(func(int, *option) int64 { return 0 })
 	picks := fitQuickly(lists, g.rooms, &g.steps)
 	if picks == nil {
 		return false
@@ -47,7 +47,7 @@ func (g *shareSearch) fitsQuickly() bool {
 
 // quickFit is a choice that is not within the rooms yet.
 type quickFit struct {
-	lists  [][]candidate
+	lists  [][]option
 	rooms  []int64
 	picks  []int
 	taken  []float64

@@ -59,5 +59,6 @@ func (r *Room) Reserve(variant, replicas int) bool {
 
 // CountsGroup reports whether a limit of the problem counts a variant of a group.
 func (r *Report) CountsGroup(index, group int) bool {
-	return slices.ContainsFunc(r.solver.limits, func(l limit) bool { return l.index == index && r.solver.usesLimit(group, l.position) })
+	l := slices.IndexFunc(r.solver.limits, func(l limit) bool { return l.index == index })
+	return l >= 0 && r.solver.usesLimit(group, l)
 }

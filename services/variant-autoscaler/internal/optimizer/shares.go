@@ -10,12 +10,8 @@ const noShare = Million + 1
 
 // servesAll reports whether all members can have the shares that are granted to them. It errs only on the side of no.
 func (c *component) servesAll() bool {
-	points := make([][]point, len(c.members))
-	ParallelFor(len(c.members), func(i int) {
-		for _, o := range c.memberOptions(i) {
-			points[i] = append(points[i], point{share: o.share, uses: o.uses, replicas: o.replicas})
-		}
-	})
+	points := make([][]option, len(c.members))
+	ParallelFor(len(c.members), func(i int) { points[i] = c.memberOptions(i) })
 	return (&shareSearch{component: c, points: points}).isFeasible()
 }
 
@@ -23,7 +19,7 @@ func (c *component) servesAll() bool {
 type shareSearch struct {
 	*component
 
-	points [][]point // of each member, the largest share first
+	points [][]option // of each member, the largest share first
 	exact  bool
 }
 
@@ -31,7 +27,7 @@ type shareSearch struct {
 // proven. The best shares are the lexicographic max-min: in the most important tier, the least share is as large as it can be, then the
 // second-least, and so on.
 func (c *component) grantShares() bool {
-	g := &shareSearch{component: c, points: make([][]point, len(c.members)), exact: true}
+	g := &shareSearch{component: c, points: make([][]option, len(c.members)), exact: true}
 	tiers := map[int][]int{}
 	for i, member := range c.members {
 		c.grants[i] = grant{}
@@ -85,7 +81,7 @@ func (g *shareSearch) raiseShares(free []int) []int {
 			continue
 		}
 		rest = append(rest, i)
-		if slices.ContainsFunc(g.points[i], func(p point) bool { return p.share == share }) {
+		if slices.ContainsFunc(g.points[i], func(p option) bool { return p.share == share }) {
 			bound = append(bound, i)
 		}
 	}
@@ -170,7 +166,7 @@ func (g *shareSearch) bindMembers(members []int, share int64) {
 
 // minMembersAt returns the least number of the members that must keep a share, of those that are granted.
 func (g *shareSearch) minMembersAt(members []int, share int64) int64 {
-	lists := g.grantedCandidates(func(i int, p *point) int64 {
+	lists := g.grantedCandidates(func(i int, p *option) int64 {
 		if p.share == share && slices.Contains(members, i) {
 			return 1
 		}
@@ -186,7 +182,7 @@ func (g *shareSearch) minMembersAt(members []int, share int64) int64 {
 }
 
 // setPlans stores the plans of a choice, which have the granted shares.
-func (g *shareSearch) setPlans(lists [][]candidate, picks []int) {
+func (g *shareSearch) setPlans(lists [][]option, picks []int) {
 	g.component.found = make([][]int, len(picks))
 	for i, n := range picks {
 		g.component.found[i] = lists[i][n].replicas
@@ -200,7 +196,7 @@ func (g *shareSearch) isFeasible() bool {
 	}
 	// The last limit first: a choice within some limits takes as little as possible of the one before.
 	for d := len(g.rooms) - 1; d >= 0; d-- {
-		lists := g.grantedCandidates(func(_ int, p *point) int64 { return p.uses[d] })
+		lists := g.grantedCandidates(func(_ int, p *option) int64 { return p.uses[d] })
 		for _, list := range lists {
 			for n := range list {
 				list[n].uses = list[n].uses[d+1:]
@@ -219,23 +215,23 @@ func (g *shareSearch) isFeasible() bool {
 }
 
 // grantedCandidates returns the points with granted shares as candidates, of which none uses less than another one at the same cost.
-func (g *shareSearch) grantedCandidates(cost func(member int, p *point) int64) [][]candidate {
-	lists := make([][]candidate, len(g.points))
+func (g *shareSearch) grantedCandidates(cost func(member int, p *option) int64) [][]option {
+	lists := make([][]option, len(g.points))
 	for i := range g.points {
-		var kept []candidate
+		var kept []option
 		for n := range g.points[i] {
 			p := &g.points[i][n]
 			if !g.grants[i].permits(p.share) {
 				continue
 			}
 			g.steps -= int64(1 + len(kept)/2) // of those it is compared with
-			granted := candidate{value: value{cost: cost(i, p)}, uses: p.uses, replicas: p.replicas}
+			granted := option{value: value{cost: cost(i, p)}, uses: p.uses, replicas: p.replicas}
 			if slices.ContainsFunc(kept,
-				func(k candidate) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.uses, granted.uses) }) {
+				func(k option) bool { return k.value.cost <= granted.value.cost && fitsWithin(k.uses, granted.uses) }) {
 				continue
 			}
 			kept = slices.DeleteFunc(kept,
-				func(k candidate) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.uses, k.uses) })
+				func(k option) bool { return k.value.cost >= granted.value.cost && fitsWithin(granted.uses, k.uses) })
 			kept = append(kept, granted)
 		}
 		lists[i] = kept

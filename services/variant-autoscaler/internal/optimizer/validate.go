@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -82,11 +83,7 @@ func (p *Problem) validateGroups() error {
 			if seen[name] = true; len(seen) > MaxVariants {
 				return fmt.Errorf("there are more than %d variants", MaxVariants)
 			}
-			most := MaxReplicas
-			if v.Max > 0 {
-				most = v.Max
-			}
-			if total += float64(v.Cost) * float64(most); total > maxTotal {
+			if total += float64(v.Cost) * float64(cmp.Or(v.Max, MaxReplicas)); total > maxTotal {
 				return fmt.Errorf("group %d: variant %q: all replicas together cost more than %d", i, v.Name, int64(maxTotal))
 			}
 		}

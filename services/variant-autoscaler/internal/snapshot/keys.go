@@ -52,6 +52,16 @@ func (g *Group) Key() GroupKey {
 	return GroupKey{Namespace: g.Namespace, Pool: g.Pool, Model: g.Model, Role: g.Role}
 }
 
+// SortedPositions returns the numbers below n in an order.
+func SortedPositions(n int, compare func(a, b int) int) []int {
+	positions := make([]int, n)
+	for i := range positions {
+		positions[i] = i
+	}
+	slices.SortFunc(positions, compare)
+	return positions
+}
+
 // TakeTurns orders positions so that the first ones of all namespaces come before the second ones, and so on.
 func TakeTurns(positions []int, namespaceOf func(position int) string) []int {
 	var rounds [][]int

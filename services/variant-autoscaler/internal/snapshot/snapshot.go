@@ -6,6 +6,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -274,9 +275,7 @@ type Variant struct {
 
 // SetProblem gives the variant a problem, if it has none.
 func (v *Variant) SetProblem(p *Problem) {
-	if v.Problem == nil {
-		v.Problem = p
-	}
+	v.Problem = cmp.Or(v.Problem, p)
 }
 
 // Spare is what the servers of a variant show of their saturation.
@@ -319,17 +318,8 @@ type Bounds struct{ Min, Max int }
 
 // BoundsOf returns the bounds while an entry of the schedule is in force, or without one.
 func (v *Variant) BoundsOf(s *Schedule) Bounds {
-	b := Bounds{Min: v.Min, Max: v.Max}
-	if s == nil {
-		return b
-	}
-	if s.Min != nil {
-		b.Min = *s.Min
-	}
-	if s.Max != nil {
-		b.Max = *s.Max
-	}
-	return b
+	s = cmp.Or(s, &Schedule{})
+	return Bounds{Min: *cmp.Or(s.Min, &v.Min), Max: *cmp.Or(s.Max, &v.Max)}
 }
 
 // Profile holds the service times of a replica.

@@ -118,7 +118,8 @@ func (in *instance) solvePlan() (*answer, error) {
 		return nil, fmt.Errorf("problem: %w", err)
 	}
 	plan := optimizer.Solve(p)
-	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: optimizer.Stabilize(p, plan), Bound: plan.Bound}, nil
+	_, acted := optimizer.Stabilize(p, plan)
+	return &answer{Replicas: plan.Replicas, Capacities: capacities, Acted: acted, Bound: plan.Bound}, nil
 }
 
 // allCapacities returns the capacity of a replica of each variant.
