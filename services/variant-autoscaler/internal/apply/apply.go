@@ -138,7 +138,7 @@ func (a *Applier) outcomeWithoutWrite(v *decision.ActedVariant) (outcome decisio
 		}, true
 	case o.Problem != nil:
 		return decision.Outcome{Reason: o.Problem.Reason, Message: o.Problem.Message}, true
-	case v.Desired == v.Current:
+	case v.Desired == v.Now:
 		return scaledOutcome(v), true
 	}
 	return decision.Outcome{}, v.Reason == decision.Excluded // it keeps its replicas
@@ -185,14 +185,14 @@ func (a *Applier) writeTarget(ctx context.Context, v *decision.ActedVariant) wri
 	}
 	ctx, cancel := context.WithTimeout(ctx, targetTime)
 	defer cancel()
-	written, err := a.p.Targets.Scale(ctx, scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Current, To: v.Desired})
+	written, err := a.p.Targets.Scale(ctx, scale.Change{Namespace: v.Namespace, Target: v.Target, From: v.Now, To: v.Desired})
 	return writeResult{written: written, err: err}
 }
 
 // isContested reports whether somebody has changed the replicas of a target after each of the last writes.
 func (a *Applier) isContested(v *decision.ActedVariant) bool {
 	last := a.written[objectOf(v)]
-	if last == nil || last.replicas == v.Current || len(last.overwrites) < maxOverwrites {
+	if last == nil || last.replicas == v.Now || len(last.overwrites) < maxOverwrites {
 		return false
 	}
 	return a.p.Now().Sub(last.overwrites[len(last.overwrites)-maxOverwrites]) < overwriteTime
@@ -212,10 +212,10 @@ func (a *Applier) recordStarts() {
 func (a *Applier) recordWrite(key scale.Object, v *decision.ActedVariant) (overwrote bool) {
 	last := a.written[key]
 	if last == nil {
-		last = &writeHistory{replicas: v.Current}
+		last = &writeHistory{replicas: v.Now}
 		a.written[key] = last
 	}
-	if overwrote = last.replicas != v.Current; overwrote {
+	if overwrote = last.replicas != v.Now; overwrote {
 		a.p.Meter.CountOverwrite()
 		last.overwrites = append(last.overwrites[max(0, len(last.overwrites)-maxOverwrites+1):], a.p.Now())
 	}
@@ -234,7 +234,7 @@ func writeOutcome(v *decision.ActedVariant, r writeResult) decision.Outcome {
 	case r.err == nil:
 		outcome := scaledOutcome(v)
 		if r.written {
-			outcome.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Current, v.Desired)
+			outcome.Event = fmt.Sprintf("Scaled %s from %d to %d replicas", nameOf(v), v.Now, v.Desired)
 		}
 		return outcome
 	case errors.As(r.err, &owned) && owned.owner.Problem != nil:
@@ -260,7 +260,7 @@ func (a *Applier) logOutcome(v *decision.ActedVariant, o decision.Outcome, refus
 	log := loggerFor(a.p.Log, v).With(zap.Int("desired", v.Desired))
 	switch {
 	case o.Event != "":
-		log.Info("Scaled a target", zap.Int("before", v.Current), zap.Bool("overwrote", a.recordWrite(key, v)))
+		log.Info("Scaled a target", zap.Int("before", v.Now), zap.Bool("overwrote", a.recordWrite(key, v)))
 	case !o.Applied:
 		if refused[key] = o.Reason; a.refused[key] != o.Reason {
 			log.Warn("Could not scale a target", zap.String(logging.KeyReason, o.Reason), zap.String("message", o.Message))

@@ -98,8 +98,11 @@ func (r *rig) variant(namespace, name string, current, desired int) decision.Act
 		r.replicas[key] = current
 	}
 	return decision.ActedVariant{
-		Namespace: namespace, Name: name, Source: snapshot.VariantAutoscaling, Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
-		Current: current, Desired: desired, Reason: decision.Optimal,
+		Variant: snapshot.Variant{
+			Namespace: namespace, Name: name, Source: snapshot.VariantAutoscaling,
+			Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name}, Now: current,
+		},
+		Desired: desired, Reason: decision.Optimal,
 	}
 }
 
@@ -149,7 +152,7 @@ func TestNoWrite(t *testing.T) {
 		}, decision.Outcome{Reason: "TargetOwnedByAutoscaler", Message: "hpa scales it"}},
 		{"and the replicas are as desired", func(r *rig, v *decision.ActedVariant) {
 			r.owned["a/chat"] = sources.Ownership{Problem: &snapshot.Problem{Reason: "TargetOwnedByController", Message: "an InferenceService controls it"}}
-			v.Desired = v.Current
+			v.Desired = v.Now
 		}, decision.Outcome{Reason: "TargetOwnedByController", Message: "an InferenceService controls it"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

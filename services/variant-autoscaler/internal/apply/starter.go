@@ -49,7 +49,7 @@ func NewStarter(p StarterParams) *Starter {
 func (s *Starter) Publish(variants []decision.ActedVariant) {
 	s.forgetStarted(variants)
 	for i := range variants {
-		if v := &variants[i]; v.Waits && v.Desired > 0 && v.Current == 0 && v.Resolution != decision.Suppressed {
+		if v := &variants[i]; v.Waits && v.Desired > 0 && v.Now == 0 && v.Resolution != decision.Suppressed {
 			s.Start(v)
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Starter) EndTerm() { s.forgetStarted(nil) }
 func (s *Starter) forgetStarted(variants []decision.ActedVariant) {
 	empty := map[scale.Object]bool{}
 	for i := range variants {
-		empty[objectOf(&variants[i])] = variants[i].Current == 0
+		empty[objectOf(&variants[i])] = variants[i].Now == 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

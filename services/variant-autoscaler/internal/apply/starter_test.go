@@ -107,7 +107,9 @@ func deployment(name string) snapshot.Target {
 
 // decided is a decision on a variant for which requests wait.
 func decided(desired, current int) []decision.ActedVariant {
-	return []decision.ActedVariant{{Namespace: "ns", Name: "v", Target: deployment("x"), Desired: desired, Current: current, Waits: true}}
+	return []decision.ActedVariant{{
+		Variant: snapshot.Variant{Namespace: "ns", Name: "v", Target: deployment("x"), Now: current}, Desired: desired, Waits: true,
+	}}
 }
 
 // TestStartOnce: a target gets one replica, once, until it had replicas or ten minutes have passed.

@@ -24,25 +24,16 @@ const (
 // ActedVariant is what autoscalers may know of a variant that has desired replicas. A variant without a decision is none, as zero would
 // remove its replicas. A target has at most one decision: two would add up in a HorizontalPodAutoscaler that selects by target.
 type ActedVariant struct {
-	Namespace   string
-	Name        string
-	Object      string // that declares the variant, if it has another name
-	Source      snapshot.Source
-	Target      snapshot.Target
-	Accelerator string
-	Pool        string // InferencePool of the model
-	Model       string
+	snapshot.Variant
+	Pool  string // InferencePool of the model
+	Model string
 
 	Desired int
 	// Standby reports whether this is the variant that starts first when a request waits for the model, which has no replicas.
 	Standby bool
 	// Waits reports whether requests wait for the model, which may have no replicas.
-	Waits   bool
-	Current int // that the target's spec asks for
-	// Previous is the decision before. It has a meaning only if Decided is true.
-	Previous int
-	Decided  bool
-	Reason   Reason // of Desired
+	Waits  bool
+	Reason Reason // of Desired
 
 	Predicted  *Predicted // nil: not known
 	Resolution Resolution
@@ -67,10 +58,12 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 	for i := range min(len(s.Groups), len(d.Groups)) {
 		group, decided := &s.Groups[i], &d.Groups[i]
 		for j := range min(len(group.Variants), len(decided.Variants)) {
-			if hasDecision(&group.Variants[j], &decided.Variants[j]) {
-				v := buildActedVariant(group, &group.Variants[j], &decided.Variants[j])
-				v.Standby, v.Waits = v.Name == decided.Standby, group.Zero.Enabled && (group.Zero.Waiting > 0 || group.Load.Queued > 0)
-				variants = append(variants, v)
+			if v, d := &group.Variants[j], &decided.Variants[j]; hasDecision(v, d) {
+				variants = append(variants, ActedVariant{
+					Variant: *v, Pool: group.Pool, Model: group.Model, Desired: d.Desired, Standby: v.Name == decided.Standby,
+					Waits:  group.Zero.Enabled && (group.Zero.Waiting > 0 || group.Load.Queued > 0),
+					Reason: d.Reason, Predicted: d.Predicted,
+				})
 			}
 		}
 	}
@@ -78,10 +71,7 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 	for i := range losers {
 		v := &losers[i]
 		if counts[v.Namespace]++; counts[v.Namespace] <= maxLosers {
-			variants = append(variants, ActedVariant{
-				Namespace: v.Namespace, Name: v.Name, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
-				Resolution: Suppressed,
-			})
+			variants = append(variants, ActedVariant{Variant: *v, Resolution: Suppressed})
 		}
 	}
 	slices.SortStableFunc(variants, func(a, b ActedVariant) int {
@@ -89,14 +79,6 @@ func ActedVariants(s *snapshot.Snapshot, d *Decision, losers []snapshot.Variant)
 	})
 	resolveConflicts(variants)
 	return variants
-}
-
-func buildActedVariant(group *snapshot.Group, v *snapshot.Variant, d *Variant) ActedVariant {
-	return ActedVariant{
-		Namespace: v.Namespace, Name: v.Name, Object: v.ObjectName, Source: v.Source, Target: v.Target, Accelerator: v.Accelerator,
-		Pool: group.Pool, Model: group.Model, Desired: d.Desired, Current: v.Now, Previous: v.Previous, Decided: v.Decided,
-		Reason: d.Reason, Predicted: d.Predicted,
-	}
 }
 
 // hasDecision reports whether there is a decision on a variant. A decision that repeats the previous one does not count if there was no

@@ -26,8 +26,6 @@ type reservation struct {
 	replicas int64
 }
 
-func newAdmitter(s *snapshot.Snapshot) *admitter { return &admitter{tree: newQuotaTree(s.Quotas)} }
-
 // admissibleReplicas returns how many of some further replicas of a variant Kueue admits in any case, so that it still admits the
 // reservations.
 func (a *admitter) admissibleReplicas(p *snapshot.Pods, wanted int64) int64 {

@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"cmp"
+
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/queueing"
@@ -52,11 +54,7 @@ func capacityOf(v *snapshot.Variant, g *snapshot.Group, percentile float64, head
 	if c.rate > 0 || !wanted.IsSet() {
 		return c
 	}
-	measured := v.Stable
-	if measured == nil {
-		measured = v.Measured
-	}
-	if c = within(measured, snapshot.Targets{}); c.rate > 0 {
+	if c = within(cmp.Or(v.Stable, v.Measured), snapshot.Targets{}); c.rate > 0 {
 		c.stable, c.rate, c.reason = c.rate, 0, OutOfReach
 	}
 	return c

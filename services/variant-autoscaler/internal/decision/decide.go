@@ -51,7 +51,7 @@ type variantState struct {
 
 // groupState is what the decider knows of a group.
 type groupState struct {
-	frozen      Reason // why it keeps its replicas; empty: the plan decides
+	frozen      bool   // its load is not known: it keeps its replicas
 	relaxed     bool   // its replicas that miss the targets serve, too
 	asleep      bool   // it has no ready replica
 	keeper      bool   // it keeps its model from zero; others only have what their load needs
@@ -96,7 +96,7 @@ func newDecider(s *snapshot.Snapshot) *decider {
 		d.problem.Limits = append(d.problem.Limits, snapshot.Limit{Unit: optimizer.UnitPlaces})
 	}
 	for g := range s.Groups {
-		d.groups[g].frozen = freezeReason(&s.Groups[g])
+		d.groups[g].frozen = s.Groups[g].Load.State != snapshot.Found
 		if first, end := s.ModelGroups(g); first == g {
 			d.planSleep(first, end)
 		}
@@ -157,7 +157,7 @@ func (d *decider) relaxTargets() {
 		for i := range variants {
 			v, c := &variants[i], &d.variants[g][i].capacity
 			switch {
-			case d.groups[g].frozen != "":
+			case d.groups[g].frozen:
 			case c.stable > 0:
 				c.rate, d.groups[g].relaxed = c.stable, true
 				*v = d.buildVariant(g, i)
@@ -176,14 +176,6 @@ func (d *decider) relaxTargets() {
 	}
 }
 
-// freezeReason returns why a group keeps its replicas, or nothing.
-func freezeReason(g *snapshot.Group) Reason {
-	if g.Load.State != snapshot.Found {
-		return NoMetrics
-	}
-	return ""
-}
-
 // buildGroup returns a group in the form of the optimizer.
 func (d *decider) buildGroup(g int) optimizer.Group {
 	in := &d.snapshot.Groups[g]
@@ -194,16 +186,13 @@ func (d *decider) buildGroup(g int) optimizer.Group {
 	for i := range in.Variants {
 		group.Variants = append(group.Variants, d.buildVariant(g, i))
 	}
-	if d.groups[g].asleep && !d.groups[g].keeper {
-		group.Rate = 0 // others wake
-	}
-	if d.groups[g].frozen != "" {
+	if d.groups[g].frozen || d.groups[g].asleep && !d.groups[g].keeper { // then others wake
 		group.Rate = 0
 	}
 	switch {
-	case d.groups[g].frozen != "" && d.groups[g].asleep:
+	case d.groups[g].frozen && d.groups[g].asleep:
 		d.wakeGroup(g, &group)
-	case d.groups[g].frozen != "":
+	case d.groups[g].frozen:
 		d.keepOneReplica(g, &group)
 	case in.Zero.Enabled && !group.NeedsReplica && group.Rate == 0:
 		d.releaseUnknown(g, &group)
@@ -233,9 +222,9 @@ func (d *decider) buildVariant(g, i int) optimizer.Variant {
 		Capacity: d.variants[g][i].capacity.rate, Places: d.limitUsage(in.Pods),
 	}
 	switch {
-	case d.variants[g][i].delayed && d.groups[g].frozen == "":
+	case d.variants[g][i].delayed && !d.groups[g].frozen:
 		variant.Min, variant.Now, variant.Held, variant.Capacity = 0, 0, 0, 0
-	case d.groups[g].frozen != "" || variant.Capacity == 0:
+	case d.groups[g].frozen || variant.Capacity == 0:
 		kept := b.clampReplicas(in.Now)
 		switch {
 		case in.Decided:

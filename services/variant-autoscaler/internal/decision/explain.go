@@ -127,7 +127,7 @@ func (d *decider) variantReason(g, i int) (Reason, string) {
 		return reason, text
 	}
 	switch c := &v.capacity; {
-	case d.groups[g].frozen == NoMetrics:
+	case d.groups[g].frozen:
 		return NoMetrics, fmt.Sprintf("%s, because the load is not known: %s", d.describeKept(g, i), in.Load.Message)
 	case v.why == NodesFull || v.why == QuotaFull:
 		return v.why, fmt.Sprintf("The plan has %s; %d for now: %s", formatReplicas(d.planned[g][i]), d.desired[g][i], d.explainShortage(g, i))
@@ -202,7 +202,7 @@ func (d *decider) reasonOfPlan(g, i int) (Reason, string) {
 func (d *decider) optimalReason(g, n int) (Reason, string) {
 	in := &d.snapshot.Groups[g]
 	text := fmt.Sprintf("%s in the cheapest plan that serves %.1f %% of the demand of %.3f requests/s", formatReplicas(n),
-		sharePercent(d.plan.Shares[g]), ratePerSecond(d.report.Demand(g)))
+		sharePercent(d.plan.Shares[g]), float64(d.report.Demand(g))/1e6)
 	if d.hasUnknown(g) {
 		text += " with the variants whose capacity is known"
 	}
@@ -253,5 +253,3 @@ func formatMillis(ms float64) string {
 }
 
 func sharePercent(share int64) float64 { return float64(share) * 100 / optimizer.Million }
-
-func ratePerSecond(rate int64) float64 { return float64(rate) / 1e6 }

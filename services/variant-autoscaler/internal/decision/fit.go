@@ -15,7 +15,8 @@ import (
 // A node set has ⌊f/s⌋ places for pods of s cards on a node with f free cards. A further pod of t cards takes at most ⌈t/s⌉ of them. So a
 // pod of s cards finds a place if those that all further pods on nodes of its set can take are at most as many as there are.
 func (d *decider) fitToRoom() {
-	f, a, order := newFitter(d.snapshot), newAdmitter(d.snapshot), d.fitOrder()
+	f, order := &fitter{snapshot: d.snapshot, classes: make([][]podClass, len(d.snapshot.Nodes))}, d.fitOrder()
+	a := &admitter{tree: newQuotaTree(d.snapshot.Quotas)}
 	for _, v := range order { // pods of minimums are there soon, whatever the plan, as far as they find a place
 		p, least := v.Pods, d.minReplicas(v)
 		missing := least*p.Count - max(int64(v.Now)*p.Count, p.Placed)
@@ -81,10 +82,6 @@ type podClass struct {
 	cards int64
 	pods  int64
 	left  int64 // places that no further pod of an overlapping set can take
-}
-
-func newFitter(s *snapshot.Snapshot) *fitter {
-	return &fitter{snapshot: s, classes: make([][]podClass, len(s.Nodes))}
 }
 
 // fittingPods returns the largest number of further pods that find a place in any case, beside those that were taken.

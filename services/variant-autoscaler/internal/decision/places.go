@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -46,11 +47,8 @@ func placeLimits(s *snapshot.Snapshot) []placeLimit {
 		if s.Nodes[set].Elastic {
 			continue
 		}
-		var cards []int64
-		for size := range sizes[set] {
-			cards = append(cards, size)
-		}
-		slices.SortFunc(cards, func(a, b int64) int { return cmp.Or(cmp.Compare(sizes[set][b], sizes[set][a]), cmp.Compare(a, b)) })
+		cards := slices.SortedFunc(maps.Keys(sizes[set]),
+			func(a, b int64) int { return cmp.Or(cmp.Compare(sizes[set][b], sizes[set][a]), cmp.Compare(a, b)) })
 		for _, size := range cards[:min(len(cards), maxPlaceSizes)] {
 			limits = append(limits, placeLimit{set: set, cards: size})
 		}

@@ -385,7 +385,7 @@ func TestReplicasThatMayTakeAnyFlavor(t *testing.T) {
 // TestManyReplicasThatMayTakeAnyFlavor: beyond the number of variants that are compared, no more is given than any order admits.
 func TestManyReplicasThatMayTakeAnyFlavor(t *testing.T) {
 	t.Parallel()
-	a := newAdmitter(&snapshot.Snapshot{Quotas: []snapshot.Quota{{Parent: -1, Nominal: 300}, {Parent: -1, Nominal: 1000}}})
+	a := &admitter{tree: newQuotaTree([]snapshot.Quota{{Parent: -1, Nominal: 300}, {Parent: -1, Nominal: 1000}})}
 	for range maxMixed + 1 {
 		p := &snapshot.Pods{Cards: 1, Count: 1, Quotas: []int{0, 1}}
 		require.EqualValues(t, 1, a.admissibleReplicas(p, 1))

@@ -111,7 +111,6 @@ const (
 	FromProfile CapacitySource = "profile" // of the variant's spec
 	FromPicker  CapacitySource = "picker"  // learned by the endpoint picker
 	FromEngine  CapacitySource = "engine"  // learned from the metrics of the servers
-	FromNothing CapacitySource = ""
 )
 
 // Reason says how the desired replicas of a variant came about.

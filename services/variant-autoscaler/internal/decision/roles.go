@@ -30,7 +30,7 @@ func (d *decider) keepRatio(g int) {
 		return
 	}
 	decode, bounds := d.roleGroup(g, snapshot.Decode), in.PrefillRatio
-	if decode < 0 || d.groups[g].frozen != "" || d.groups[decode].frozen != "" {
+	if decode < 0 || d.groups[g].frozen || d.groups[decode].frozen {
 		return
 	}
 	prefills, decodes := float64(d.totalDesired(g)), float64(d.totalDesired(decode))

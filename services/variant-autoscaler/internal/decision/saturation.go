@@ -1,7 +1,6 @@
 package decision
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -22,7 +21,7 @@ type serverUsage struct {
 // more if they are short, and as many as their load needs otherwise. It can only raise what the plan wants.
 func (d *decider) applySaturation(g int) {
 	in := &d.snapshot.Groups[g]
-	if in.Saturation == nil || d.groups[g].frozen != "" {
+	if in.Saturation == nil || d.groups[g].frozen {
 		return
 	}
 	order, c := d.measureServers(g)
@@ -46,9 +45,8 @@ func (d *decider) measureServers(g int) (order []int, c serverUsage) {
 			c.kv, c.queue = c.kv+s.KV*float64(s.Free), c.queue+s.Queue*float64(s.Free)
 		}
 	}
-	slices.SortFunc(order, func(i, j int) int {
-		return cmp.Or(cmp.Compare(variants[i].Cost, variants[j].Cost), cmp.Compare(variants[i].Name, variants[j].Name))
-	})
+	planned := d.problem.Groups[g].Variants
+	slices.SortFunc(order, func(i, j int) int { return compareCost(&planned[i], &planned[j]) })
 	return order, c
 }
 

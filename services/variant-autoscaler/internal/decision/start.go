@@ -14,7 +14,7 @@ const bridgeFactor = 2
 // coverStarts changes what is acted on while replicas of a group start: those that serve stay until the others are ready, and variants that
 // start much faster fill the gap. Both end by themselves when the replicas are ready. A plan that a limit binds is left as it is.
 func (d *decider) coverStarts(g int) {
-	if d.groups[g].frozen != "" {
+	if d.groups[g].frozen {
 		return
 	}
 	plan := d.desired[g]

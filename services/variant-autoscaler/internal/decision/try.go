@@ -15,7 +15,7 @@ const trialTime = 30 * time.Minute
 // plan never needs it, and cannot know that it is cheaper. It costs less than a replica in the plan, and at most half of what the plan
 // costs. A group has one trial at a time.
 func (d *decider) startTrial(g int) {
-	served := d.groups[g].frozen == "" && d.plan.Shares[g] == optimizer.Million
+	served := !d.groups[g].frozen && d.plan.Shares[g] == optimizer.Million
 	if d.continueTrial(g, served) || !d.snapshot.Settings.Trials || !served || d.snapshot.Groups[g].Load.Rate == 0 {
 		return
 	}

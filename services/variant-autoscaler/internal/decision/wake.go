@@ -2,6 +2,7 @@ package decision
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
@@ -134,18 +135,13 @@ func (d *decider) releaseUnknown(g int, group *optimizer.Group) {
 
 // isStabilized reports whether the stabilization window holds replicas of a group.
 func (d *decider) isStabilized(g int) bool {
-	for i, v := range d.snapshot.Groups[g].Variants {
-		if d.variants[g][i].capacity.rate > 0 && min(v.Now, v.Held) > d.variants[g][i].bounds.Min {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.variants[g], func(v variantState) bool { return v.capacity.rate > 0 && min(v.Now, v.Held) > v.bounds.Min })
 }
 
 // canStop reports whether a group may have no replicas now.
 func (d *decider) canStop(g int) bool {
 	group := &d.problem.Groups[g]
-	return d.snapshot.Groups[g].Zero.Enabled && d.groups[g].frozen == "" && !group.NeedsReplica && group.Rate == 0
+	return d.snapshot.Groups[g].Zero.Enabled && !d.groups[g].frozen && !group.NeedsReplica && group.Rate == 0
 }
 
 // mustWake reports whether a group at zero needs a replica: a request waits or was refused, or nothing would see one, or no request would
@@ -207,7 +203,7 @@ func (d *decider) reasonAsleep(g, i int) (Reason, string) {
 	in, n := &d.snapshot.Groups[g], d.desired[g][i]
 	started := hasStarted(in.Variants[i])
 	switch {
-	case !d.groups[g].asleep || !d.problem.Groups[g].NeedsReplica || d.groups[g].frozen != "" && (d.variants[g][i].delayed || started):
+	case !d.groups[g].asleep || !d.problem.Groups[g].NeedsReplica || d.groups[g].frozen && (d.variants[g][i].delayed || started):
 		return "", ""
 	case d.variants[g][i].delayed && !d.anyStage(g, func(i int) bool { return d.groups[i].standby != noVariant || d.hasStarted(i) }):
 		return Waking, "Requests wait, and limits, quotas or the free accelerators of nodes leave no room for a first replica: raise a limit, or add nodes"

@@ -177,12 +177,7 @@ func (d *decider) isUp(g int) bool {
 
 // hasMinimum reports whether a group never goes to zero.
 func (d *decider) hasMinimum(g int) bool {
-	for i, v := range d.snapshot.Groups[g].Variants {
-		if v.Problem == nil && d.variants[g][i].bounds.Min > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.variants[g], func(v variantState) bool { return v.Problem == nil && v.bounds.Min > 0 })
 }
 
 // areUp reports whether each of some groups has a replica that is ready.

@@ -189,7 +189,7 @@ func (t *term) addVariant(v *decision.ActedVariant) {
 	if t.replicas[served] += v.Desired; v.Standby {
 		t.standby[served] = append(t.standby[served], v)
 	}
-	put(t.objects, string(v.Source), cmp.Or(v.Object, v.Name))
+	put(t.objects, string(v.Source), cmp.Or(v.ObjectName, v.Name))
 }
 
 func (t *term) findVariant(q Query) *decision.ActedVariant {

@@ -12,8 +12,11 @@ import (
 
 func variant(namespace, name string, replicas int) decision.ActedVariant {
 	return decision.ActedVariant{
-		Namespace: namespace, Name: name, Source: snapshot.ScaledObject, Desired: replicas,
-		Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name + "-decode"},
+		Variant: snapshot.Variant{
+			Namespace: namespace, Name: name, Source: snapshot.ScaledObject,
+			Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: name + "-decode"},
+		},
+		Desired: replicas,
 	}
 }
 
@@ -29,7 +32,7 @@ func TestLookup(t *testing.T) {
 	loser := variant("a", "loser", 9)
 	loser.Resolution = decision.Suppressed
 	named := variant("a", "qwen", 11) // by the metadata of the trigger of a ScaledObject
-	named.Object, named.Target.Name = "qwen-so", "qwen"
+	named.ObjectName, named.Target.Name = "qwen-so", "qwen"
 	table := NewTable()
 	table.Publish([]decision.ActedVariant{named, sameName, declared, set, loser, variant("a", "chat", 3), variant("b", "chat", 7)})
 

@@ -53,13 +53,15 @@ func (w *sleepers) fail(err error) int {
 	return w.queries
 }
 
+func named(name string) snapshot.Variant { return snapshot.Variant{Namespace: "ns", Name: name} }
+
 func newSleepers() *sleepers {
 	core, logs := observer.New(zap.InfoLevel)
 	w := &sleepers{Table: externalscaler.NewTable(), waits: NewTable(), logs: logs}
 	w.Waker = NewWaker(WakerParams{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
 	w.Publish([]decision.ActedVariant{
-		{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m"},
-		{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true}, {Namespace: "ns", Name: "d", Pool: "p", Model: "n", Desired: 1},
+		{Variant: named("a"), Pool: "p", Model: "m", Standby: true}, {Variant: named("b"), Pool: "p", Model: "m"},
+		{Variant: named("c"), Pool: "q", Model: "m", Standby: true}, {Variant: named("d"), Pool: "p", Model: "n", Desired: 1},
 	})
 	return w
 }
@@ -90,7 +92,7 @@ func TestOnHold(t *testing.T) {
 	assert.Equal(t, 1, w.passes, "a pass decides on what follows")
 	assert.Equal(t, 1, w.woken)
 	assert.Equal(t, 1, w.logs.FilterMessage("Woke a model, as requests wait").Len())
-	w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "e", Pool: "p", Model: "full"}})
+	w.Publish([]decision.ActedVariant{{Variant: named("e"), Pool: "p", Model: "full"}})
 	w.OnHold(modelKey("p", "full"))
 	assert.Equal(t, 2, w.passes, "limits left no room, so a pass decides")
 	assert.Equal(t, 1, w.woken)
@@ -114,19 +116,19 @@ func TestRequestsThatWaitBeforeADecision(t *testing.T) {
 		assert.Zero(t, w.woken)
 
 		w.Publish([]decision.ActedVariant{
-			{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true},
-			{Namespace: "ns", Name: "c", Pool: "q", Model: "m", Standby: true},
+			{Variant: named("a"), Pool: "p", Model: "m", Standby: true}, {Variant: named("b"), Pool: "p", Model: "m", Standby: true},
+			{Variant: named("c"), Pool: "q", Model: "m", Standby: true},
 		})
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model that requests wait for")
 		assert.Equal(t, 1, w.woken)
 		assert.Equal(t, 1, w.passes)
 
-		w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "d", Pool: "p", Model: "new", Standby: true}})
+		w.Publish([]decision.ActedVariant{{Variant: named("d"), Pool: "p", Model: "new", Standby: true}})
 		synctest.Wait()
 		assert.Equal(t, []string{"d"}, w.awake(), "a model that the decision before did not know")
 		w.waits.Observe(snapshot.PoolKey{Namespace: "ns", Name: "p"}, "picker", nil)
-		w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}})
+		w.Publish([]decision.ActedVariant{{Variant: named("a"), Pool: "p", Model: "m", Standby: true}})
 		synctest.Wait()
 		assert.Empty(t, w.awake(), "nothing waits any more")
 		assert.Equal(t, 2, w.passes)
@@ -167,7 +169,7 @@ func TestQueues(t *testing.T) {
 	assert.Equal(t, []string{"a", "c", "d"}, w.awake(), "the only one that is asleep")
 
 	w = newSleepers()
-	w.Publish([]decision.ActedVariant{{Namespace: "ns", Name: "a", Pool: "p", Model: "m", Standby: true}, {Namespace: "ns", Name: "b", Pool: "p", Model: "m", Standby: true}})
+	w.Publish([]decision.ActedVariant{{Variant: named("a"), Pool: "p", Model: "m", Standby: true}, {Variant: named("b"), Pool: "p", Model: "m", Standby: true}})
 	w.answer = []promclient.Series{queueSeries("", "m", "")}
 	NewQueueWatcher(zap.NewNop(), w.Waker, w).checkQueues(t.Context())
 	assert.Equal(t, []string{"a", "b"}, w.awake(), "both roles of the model of the only pool")

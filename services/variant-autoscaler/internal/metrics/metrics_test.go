@@ -86,7 +86,7 @@ func TestRatioWithoutCurrentReplicas(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	v := chat()
-	v.Current = 0
+	v.Now = 0
 	New(r, "").Publish([]decision.ActedVariant{v})
 	assert.Equal(t, []string{fmt.Sprintf(labelsOfChat, "", "") + " 3"}, gathered(t, r, "wva_desired_ratio"))
 }

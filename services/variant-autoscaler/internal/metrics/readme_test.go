@@ -18,9 +18,11 @@ import (
 // chat is a variant with all series.
 func chat() decision.ActedVariant {
 	return decision.ActedVariant{
-		Namespace: "a", Name: "chat", Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "chat-decode"},
-		Accelerator: "H100", Model: "meta/llama-3.1-8b", Desired: 3, Current: 2, Previous: 2, Decided: true, Reason: decision.Optimal,
-		Predicted: &decision.Predicted{TTFT: 250, ITL: 20},
+		Variant: snapshot.Variant{
+			Namespace: "a", Name: "chat", Target: snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "chat-decode"},
+			Accelerator: "H100", Now: 2, Previous: 2, Decided: true,
+		},
+		Model: "meta/llama-3.1-8b", Desired: 3, Reason: decision.Optimal, Predicted: &decision.Predicted{TTFT: 250, ITL: 20},
 	}
 }
 

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -144,8 +145,8 @@ func (s *Series) appendSeries(to []series, v *decision.ActedVariant, c *counters
 	case decision.NoConflict:
 	}
 	add(s.desired, prometheus.GaugeValue, float64(v.Desired))
-	add(s.present, prometheus.GaugeValue, float64(v.Current))
-	add(s.ratio, prometheus.GaugeValue, float64(v.Desired)/float64(max(v.Current, 1)))
+	add(s.present, prometheus.GaugeValue, float64(v.Now))
+	add(s.ratio, prometheus.GaugeValue, float64(v.Desired)/float64(max(v.Now, 1)))
 	for key, times := range c.scaling {
 		add(s.scaling, prometheus.CounterValue, times, key.direction, key.reason)
 	}
@@ -162,15 +163,6 @@ func (s *Series) appendSeries(to []series, v *decision.ActedVariant, c *counters
 // labelValue returns the value of a label for an untrusted text.
 func labelValue(text string) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(text, string(utf8.RuneError)))
-	if len(text) > maxLabel {
-		end := maxLabel
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = strings.TrimSpace(text[:end])
-	}
-	if text == "" {
-		return unknown
-	}
-	return text
+	text = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), maxLabel)], "")) // a part of a character is left out
+	return cmp.Or(text, unknown)
 }
