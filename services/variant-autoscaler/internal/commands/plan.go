@@ -43,7 +43,7 @@ type planOptions struct {
 }
 
 func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
-	o := &planOptions{Config: config.Default(os.Getenv), output: "table", changes: decisionlog.NoChanges()}
+	o := &planOptions{Config: config.Default(os.Getenv), output: "table"}
 	cmd := &cobra.Command{
 		Use:   "plan {--snapshot FILE | --cluster}",
 		Short: "Print a decision with its reasons, and what other prices, bounds or targets would change",
@@ -71,20 +71,15 @@ func newPlan(in io.Reader, out, log io.Writer) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "cluster")
 	cmd.MarkFlagsOneRequired("snapshot", "cluster")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { // of a snapshot, the flags are questions
-		if o.snapshot == "" {
-			return
-		}
-		if cmd.Flags().Changed("headroom-percent") {
-			o.changes.Headroom = o.Plan.HeadroomPercent
-		}
-		if cmd.Flags().Changed("saving-percent") {
-			o.changes.Saving = o.Plan.SavingPercent
-		}
-		if cmd.Flags().Changed("ttft-percentile") {
-			o.changes.Percentile = o.Plan.Percentile
-		}
-		if cmd.Flags().Changed("split") {
-			o.changes.Split = o.Plan.Split
+		for flag, change := range map[string]func(s *snapshot.Settings){
+			"headroom-percent": func(s *snapshot.Settings) { s.HeadroomPercent = o.Plan.HeadroomPercent },
+			"saving-percent":   func(s *snapshot.Settings) { s.SavingPercent = o.Plan.SavingPercent },
+			"ttft-percentile":  func(s *snapshot.Settings) { s.Percentile = o.Plan.Percentile },
+			"split":            func(s *snapshot.Settings) { s.Split = o.Plan.Split },
+		} {
+			if o.snapshot != "" && cmd.Flags().Changed(flag) {
+				o.changes.Settings = append(o.changes.Settings, change)
+			}
 		}
 	}
 	return cmd

@@ -81,14 +81,13 @@ func TestApply(t *testing.T) {
 		{name: "maximum", give: Changes{Max: []string{"ns/big=1", "ns/small=0"}}, want: `plan 63,`},
 		{name: "rate", give: Changes{Rates: []string{"ns/meta/llama=5"}}, want: `ns/big +1 -> 0`},
 		{name: "target", give: Changes{ITL: []string{"ns/meta/*=15"}}, want: `ns/small +1 -> 0 +1 +[\d.]+/s -> [\d.]+/s +Optimal -> TargetsOutOfReach`},
-		{name: "headroom", give: Changes{Headroom: 900, Saving: -1}, want: `ns/big +1 -> 1[0-9]`},
+		{name: "headroom", give: Changes{Settings: []func(s *snapshot.Settings){
+			func(s *snapshot.Settings) { s.HeadroomPercent, s.Percentile = 900, 0 },
+		}}, want: `ns/big +1 -> 1[0-9]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.give.Headroom == 0 {
-				tt.give.Headroom, tt.give.Saving, tt.give.Percentile = -1, -1, -1
-			}
 			assert.False(t, tt.give.IsEmpty())
 			changed, err := tt.give.Apply(base)
 			require.NoError(t, err)
@@ -99,11 +98,10 @@ func TestApply(t *testing.T) {
 	}
 	prompts := chat()
 	prompts.Groups[0].Targets.TTFTPerToken = 3
-	changed, err := (&Changes{TTFT: []string{"ns/meta/llama=700"}, Headroom: -1, Saving: -1, Percentile: -1}).Apply(prompts)
+	changed, err := (&Changes{TTFT: []string{"ns/meta/llama=700"}}).Apply(prompts)
 	require.NoError(t, err)
 	assert.Equal(t, snapshot.Targets{TTFT: 700, ITL: prompts.Groups[0].Targets.ITL}, changed.Groups[0].Targets, "the whole target, without a part for tokens")
-	none := NoChanges()
-	assert.True(t, none.IsEmpty())
+	assert.True(t, (&Changes{}).IsEmpty())
 	assert.Equal(t, chat(), base, "a change changes a copy")
 }
 
@@ -121,8 +119,7 @@ func TestApplyRefuses(t *testing.T) {
 		"ns/bigger=1":  "the snapshot has nothing of this name",
 		"other/big=1":  "the snapshot has nothing of this name",
 	} {
-		c := NoChanges()
-		c.Costs = []string{text}
+		c := Changes{Costs: []string{text}}
 		_, err := c.Apply(chat())
 		require.ErrorContains(t, err, want, text)
 	}

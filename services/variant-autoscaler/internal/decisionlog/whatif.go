@@ -22,21 +22,15 @@ const (
 // Changes are the differences of a snapshot for a question "what if". Each is NAME=VALUE. NAME is namespace/variant for what concerns
 // variants and namespace/model for what concerns models, with * for any characters but a slash.
 type Changes struct {
-	Costs, Min, Max   []string // of variants
-	TTFT, ITL, Rates  []string // of models: milliseconds, and requests per second
-	Headroom, Saving  int64    // percent; negative: as it is
-	Percentile        float64  // of TTFT; negative: as it is
-	Split             string   // empty: as it is
-	IgnoreStabilizing bool     // forget what was wanted before
+	Costs, Min, Max   []string                     // of variants
+	TTFT, ITL, Rates  []string                     // of models: milliseconds, and requests per second
+	Settings          []func(s *snapshot.Settings) // each changes a setting
+	IgnoreStabilizing bool                         // forget what was wanted before
 }
-
-// NoChanges returns Changes that change nothing.
-func NoChanges() Changes { return Changes{Headroom: -1, Saving: -1, Percentile: -1} }
 
 // IsEmpty reports whether nothing changes.
 func (c *Changes) IsEmpty() bool {
-	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates) == 0 && c.Headroom < 0 && c.Saving < 0 &&
-		c.Percentile < 0 && c.Split == "" && !c.IgnoreStabilizing
+	return len(c.Costs)+len(c.Min)+len(c.Max)+len(c.TTFT)+len(c.ITL)+len(c.Rates)+len(c.Settings) == 0 && !c.IgnoreStabilizing
 }
 
 // Apply returns a changed copy of a snapshot. A change that concerns nothing is an error: its name has a mistake.
@@ -49,17 +43,8 @@ func (c *Changes) Apply(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
 	if err := json.Unmarshal(text, changed); err != nil {
 		return nil, fmt.Errorf("copy snapshot: %w", err)
 	}
-	if c.Headroom >= 0 {
-		changed.Settings.HeadroomPercent = c.Headroom
-	}
-	if c.Saving >= 0 {
-		changed.Settings.SavingPercent = c.Saving
-	}
-	if c.Percentile >= 0 {
-		changed.Settings.Percentile = c.Percentile
-	}
-	if c.Split != "" {
-		changed.Settings.Split = c.Split
+	for _, change := range c.Settings {
+		change(&changed.Settings)
 	}
 	variants, models := variantsOf(changed), modelsOf(changed)
 	if c.IgnoreStabilizing { // the decision follows the plan at once
