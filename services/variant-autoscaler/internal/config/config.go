@@ -127,6 +127,9 @@ func (c *Config) AddDecisionFlags(fs *pflag.FlagSet) {
 		"Value of the label wva.llmd.ai/controller-instance of the objects that this installation reads, and of a label of its metrics. Empty: objects without the label.")
 }
 
+// failFunc reports an invalid value, with the arguments of fmt.Errorf.
+type failFunc func(format string, args ...any)
+
 // Validate returns an error for each flag with an invalid value.
 func (c *Config) Validate() error {
 	errs := []error{c.Kube.Validate(), c.HTTP.Validate(), c.Logging.Validate(), c.Leader.Validate()}
@@ -146,10 +149,10 @@ func (c *Config) Validate() error {
 	if !(c.Plan.Percentile >= 0 && c.Plan.Percentile < 100) { // NaN is not in the range either
 		fail("--ttft-percentile %g is out of range: give 0 for the mean, or up to 99.9", c.Plan.Percentile)
 	}
-	errs = append(errs, c.validateDurations()...)
-	errs = append(errs, c.validateConfigMaps()...)
-	errs = append(errs, c.Scaler.validateScaler()...)
-	errs = append(errs, c.Holds.validateHolds()...)
+	c.validateDurations(fail)
+	c.validateConfigMaps(fail)
+	c.Scaler.validateScaler(fail)
+	c.Holds.validateHolds(fail)
 	if len(content.IsDNS1123Label(c.Namespace)) > 0 {
 		fail("--config-namespace %q is not the name of a namespace", c.Namespace)
 	}
@@ -176,21 +179,18 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (c *Config) validateConfigMaps() []error {
-	var errs []error
+func (c *Config) validateConfigMaps(fail failFunc) {
 	for kind, name := range c.ConfigMaps {
 		if !slices.Contains(settings.Kinds(), settings.Kind(kind)) {
-			errs = append(errs, fmt.Errorf("--config-map: %q is not one of %s", kind, kindNames()))
+			fail("--config-map: %q is not one of %s", kind, kindNames())
 		}
 		if len(content.IsDNS1123Subdomain(name)) > 0 {
-			errs = append(errs, fmt.Errorf("--config-map: %q is not the name of a ConfigMap", name))
+			fail("--config-map: %q is not the name of a ConfigMap", name)
 		}
 	}
-	return errs
 }
 
-func (c *Config) validateDurations() []error {
-	var errs []error
+func (c *Config) validateDurations(fail failFunc) {
 	for _, d := range []struct {
 		flag        string
 		value       time.Duration
@@ -201,38 +201,33 @@ func (c *Config) validateDurations() []error {
 		{"discovery-interval", c.Discovery, 100 * time.Millisecond, 24 * time.Hour},
 	} {
 		if d.value < d.least || d.value > d.most {
-			errs = append(errs, fmt.Errorf("--%s %s is out of range: give %s to %s", d.flag, d.value, d.least, d.most))
+			fail("--%s %s is out of range: give %s to %s", d.flag, d.value, d.least, d.most)
 		}
 	}
-	return errs
 }
 
-func (h *Holds) validateHolds() []error {
-	var errs []error
+func (h *Holds) validateHolds(fail failFunc) {
 	if h.TokenFile != "" && h.CAFile == "" {
-		errs = append(errs, errors.New("--holds-token-file requires --holds-ca-file: without it, anybody who may write a Service could get the token"))
+		fail("--holds-token-file requires --holds-ca-file: without it, anybody who may write a Service could get the token")
 	}
 	if !h.Follow && h.CAFile != "" {
-		errs = append(errs, errors.New("--holds-ca-file and --holds-token-file require --follow-holds"))
+		fail("--holds-ca-file and --holds-token-file require --follow-holds")
 	}
-	return errs
 }
 
-func (s *Scaler) validateScaler() []error {
-	var errs []error
+func (s *Scaler) validateScaler(fail failFunc) {
 	if s.Address != "" {
 		if _, err := net.ResolveTCPAddr("tcp", s.Address); err != nil {
-			errs = append(errs, fmt.Errorf("--scaler-bind-address %q is not host:port: %w", s.Address, err))
+			fail("--scaler-bind-address %q is not host:port: %w", s.Address, err)
 		}
 	}
 	if s.Address == "" && (s.Certificates != "" || s.ClientCAFile != "") {
-		errs = append(errs, errors.New("--scaler-certificates and --scaler-client-ca-file require --scaler-bind-address"))
+		fail("--scaler-certificates and --scaler-client-ca-file require --scaler-bind-address")
 	}
 	if s.ClientCAFile != "" && s.Certificates == "" {
-		errs = append(errs, errors.New("--scaler-client-ca-file requires --scaler-certificates"))
+		fail("--scaler-client-ca-file requires --scaler-certificates")
 	}
 	if len(s.ClientNames) > 0 && s.ClientCAFile == "" {
-		errs = append(errs, errors.New("--scaler-client-name requires --scaler-client-ca-file"))
+		fail("--scaler-client-name requires --scaler-client-ca-file")
 	}
-	return errs
 }

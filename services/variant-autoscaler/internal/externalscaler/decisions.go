@@ -141,18 +141,12 @@ func (t *Table) isAsleep(v *decision.ActedVariant) bool {
 
 func nameOf(v *decision.ActedVariant) name { return name{v.Namespace, "", v.Name} }
 
-// Leading reports whether there are decisions.
-func (t *Table) Leading() bool {
+// Watch reports whether there are decisions, and returns a channel that is closed at the next change. Call it before you read what may
+// change.
+func (t *Table) Watch() (leading bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.term != nil
-}
-
-// Changed returns a channel that is closed at the next change. Call it before you read what may change.
-func (t *Table) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
+	return t.term != nil, t.changed
 }
 
 // Lookup returns the desired replicas of a variant, ErrNotLeading or ErrUnknown. The variant is the one that the query names, the one with

@@ -84,18 +84,19 @@ func TestTerms(t *testing.T) {
 	q := Query{Namespace: "a", ScaledObject: "chat"}
 	_, err := table.Lookup(q)
 	require.ErrorIs(t, err, ErrNotLeading)
-	assert.False(t, table.Leading())
+	leading, began := table.Watch()
+	assert.False(t, leading)
 
-	began := table.Changed()
 	table.EndTerm()
-	assert.Equal(t, began, table.Changed(), "nothing has changed")
+	_, same := table.Watch()
+	assert.Equal(t, began, same, "nothing has changed")
 	table.Publish(nil)
 	<-began
-	assert.True(t, table.Leading(), "a decision on no variants is one")
+	leading, ended := table.Watch()
+	assert.True(t, leading, "a decision on no variants is one")
 	_, err = table.Lookup(q)
 	require.ErrorIs(t, err, ErrUnknown)
 
-	ended := table.Changed()
 	table.EndTerm()
 	<-ended
 	_, err = table.Lookup(q)

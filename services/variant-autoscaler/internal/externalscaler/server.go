@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"path"
 	"time"
 
 	"go.uber.org/zap"
@@ -66,8 +67,8 @@ func New(p Params) *Server {
 // Run listens while there are decisions, until ctx ends. It returns an error if it cannot listen.
 func (s *Server) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		changed := s.p.Decisions.Changed()
-		if s.p.Decisions.Leading() {
+		leading, changed := s.p.Decisions.Watch()
+		if leading {
 			if err := s.serveTerm(ctx); err != nil {
 				return err
 			}
@@ -94,11 +95,7 @@ func (s *Server) serveTerm(ctx context.Context) error {
 	limiter := connlimit.New(connlimit.Limits{Waiting: maxConnections})
 	go func() { served <- server.Serve(limiter.Listener(listener)) }()
 	defer s.p.Log.Info("Stopped listening for KEDA")
-	for s.p.Decisions.Leading() && ctx.Err() == nil {
-		changed := s.p.Decisions.Changed()
-		if !s.p.Decisions.Leading() {
-			break
-		}
+	for leading, changed := s.p.Decisions.Watch(); leading && ctx.Err() == nil; leading, changed = s.p.Decisions.Watch() {
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -107,15 +104,10 @@ func (s *Server) serveTerm(ctx context.Context) error {
 			return fmt.Errorf("serve KEDA: %w", err)
 		}
 	}
-	drainServer(server)
-	return <-served
-}
-
-// drainServer ends a server: calls have a second.
-func drainServer(server *grpc.Server) {
 	timer := time.AfterFunc(drainTimeout, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()
+	return <-served
 }
 
 func (s *Server) serverOptions() []grpc.ServerOption {
@@ -133,12 +125,12 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			answer, err := handle(ctx, request)
-			s.p.Metrics.CountAnswer(methodOf(info.FullMethod), status.Code(err).String())
+			s.p.Metrics.CountAnswer(path.Base(info.FullMethod), status.Code(err).String())
 			return answer, err
 		}),
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			err := handle(service, stream)
-			s.p.Metrics.CountAnswer(methodOf(info.FullMethod), status.Code(err).String())
+			s.p.Metrics.CountAnswer(path.Base(info.FullMethod), status.Code(err).String())
 			return err
 		}),
 	}

@@ -17,8 +17,6 @@ package externalscaler
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -117,7 +115,7 @@ func (s *service) followChanges(ref *ScaledObjectRef, stream grpc.ServerStream, 
 	if err != nil {
 		return err
 	}
-	if !s.decisions.Leading() {
+	if leading, _ := s.decisions.Watch(); !leading {
 		return statusOf(query, ErrNotLeading)
 	}
 	if !s.streams.tryOpen(query.Namespace) {
@@ -125,8 +123,8 @@ func (s *service) followChanges(ref *ScaledObjectRef, stream grpc.ServerStream, 
 	}
 	defer s.streams.closeStream(query.Namespace)
 	for {
-		changed := s.decisions.Changed()
-		if !s.decisions.Leading() {
+		leading, changed := s.decisions.Watch()
+		if !leading {
 			return nil
 		}
 		if err := send(query); err != nil {
@@ -172,15 +170,9 @@ func queryOf(ref *ScaledObjectRef) (Query, error) {
 
 // statusOf returns what the caller gets. Its texts say nothing that the caller did not.
 func statusOf(q Query, err error) error {
-	switch {
-	case errors.Is(err, ErrNotLeading):
+	if errors.Is(err, ErrNotLeading) {
 		return status.Error(codes.Unavailable, err.Error())
-	case errors.Is(err, ErrUnknown):
-		return status.Errorf(codes.NotFound, "%v on ScaledObject %s/%s: annotate it as a variant, or name the variant in the trigger's metadata (%s), and wait for a pass",
-			err, q.Namespace, q.ScaledObject, MetadataVariant)
 	}
-	return status.FromContextError(fmt.Errorf("look up the decision: %w", err)).Err()
+	return status.Errorf(codes.NotFound, "%v on ScaledObject %s/%s: annotate it as a variant, or name the variant in the trigger's metadata (%s), and wait for a pass",
+		err, q.Namespace, q.ScaledObject, MetadataVariant)
 }
-
-// methodOf returns the name of a method without its service.
-func methodOf(full string) string { return path.Base(full) }

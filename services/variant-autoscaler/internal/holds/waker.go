@@ -53,7 +53,7 @@ func NewWaker(p WakerParams) *Waker { return &Waker{p: p} }
 // the variants to start: the leader is new, or a pass was deciding on the model.
 func (w *Waker) Run(ctx context.Context) {
 	for {
-		changed := w.p.Table.Changed()
+		_, changed := w.p.Table.Watch()
 		for _, v := range w.p.Table.Asleep() {
 			k := v.ModelKey()
 			if now, _, _ := w.p.Waits.CountWaiting(k); now > 0 {

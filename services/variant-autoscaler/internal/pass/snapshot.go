@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/services/variant-autoscaler/internal/collect"
 	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/learn"
@@ -172,10 +173,8 @@ func splitResult(answer *collect.Result, snap *snapshot.Snapshot, first int, res
 	variants := answer.Variants
 	for i := first; i < end; i++ {
 		n := min(len(snap.Groups[i].Variants), len(variants))
-		results[i] = collect.Result{
-			Load: answer.LoadForRole(snap.Groups[i].Role), Requests: answer.Requests, RequestsMessage: answer.RequestsMessage,
-			Waited: answer.Waited, Picker: answer.Picker, Variants: variants[:n],
-		}
+		results[i] = *answer
+		results[i].Load, results[i].Variants = answer.LoadForRole(snap.Groups[i].Role), variants[:n]
 		variants = variants[n:]
 	}
 }
@@ -243,35 +242,23 @@ func (p *Passes) recallVariant(v *snapshot.Variant, in *sources.Variant, now tim
 	v.Start = known.ObserveStarts(in.Pods)
 }
 
-// lastStatus is what a new leader reads in the status of a VariantAutoscaling.
-type lastStatus struct {
-	Start   int32 `json:"startSeconds"`
-	Desired struct {
-		Replicas *int32 `json:"numReplicas"`
-		Update   struct {
-			Reason decision.Reason `json:"reason"`
-		} `json:"lastUpdate"`
-	} `json:"desiredOptimizedAlloc"`
-}
-
 // maxStart is the longest start in seconds that counts of a status, as the schema has it.
 const maxStart = 24 * 60 * 60
 
 // restoreStatus adds to what is known of a variant what another replica of the program has written to the status of a VariantAutoscaling.
 // The status is untrusted: decisions keep bounds and limits, and starts that are seen displace this one.
 func restoreStatus(v *memory.Variant, status []byte, now time.Time) {
-	var last lastStatus
-	if len(status) == 0 || json.Unmarshal(status, &last) != nil {
+	var last v1alpha1.VariantAutoscalingStatus
+	_ = json.Unmarshal(status, &last) // what cannot be read of it is not known
+	if last.StartSeconds > 0 && last.StartSeconds <= maxStart {
+		v.RestoreStart(time.Duration(last.StartSeconds) * time.Second)
+	}
+	desired := last.DesiredOptimizedAlloc
+	if desired == nil || desired.NumReplicas == nil || *desired.NumReplicas < 0 {
 		return
 	}
-	if last.Start > 0 && last.Start <= maxStart {
-		v.RestoreStart(time.Duration(last.Start) * time.Second)
-	}
-	if last.Desired.Replicas == nil || *last.Desired.Replicas < 0 {
-		return
-	}
-	v.Previous, v.Decided = int(*last.Desired.Replicas), true
-	if last.Desired.Update.Reason == decision.Probing && v.Previous == 1 {
+	v.Previous, v.Decided = int(*desired.NumReplicas), true
+	if u := desired.LastUpdate; u != nil && u.Reason == string(decision.Probing) && v.Previous == 1 {
 		v.StartTrial(now) // the other leader began it: it ends, too
 	}
 }

@@ -194,7 +194,7 @@ func (in *StatusInput) capacityLimited(optimization *metav1.Condition) metav1.Co
 		c.Message = fmt.Sprintf("The model serves %s of its demand with the limits %s: raise them, or lower minReplicas of other variants",
 			formatShare(in.Group), strings.Join(names, ", "))
 	}
-	if in.Decision != nil && in.Decision.Short != "" {
+	if in.Decision.Short != "" {
 		text := in.Decision.Short
 		if c.Status == metav1.ConditionTrue {
 			text = joinSentences(c.Message, text)
@@ -214,7 +214,7 @@ func amountUnit(l *snapshot.Limit) string {
 func (in *StatusInput) boundsBinding(optimization *metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBoundsBinding, Status: metav1.ConditionTrue}
 	d := in.Decision
-	if !isPlanned(optimization) || in.Group == nil {
+	if !isPlanned(optimization) {
 		c.Status = metav1.ConditionFalse
 		return undecidedCondition(c, optimization)
 	}
@@ -232,7 +232,8 @@ func (in *StatusInput) boundsBinding(optimization *metav1.Condition) metav1.Cond
 	return c
 }
 
-// isPlanned reports whether the replicas of the variant come from a plan, also from one that cannot meet the targets.
+// isPlanned reports whether the replicas of the variant come from a plan, also from one that cannot meet the targets. Then there is a
+// decision on it.
 func isPlanned(optimization *metav1.Condition) bool {
 	return optimization.Status == metav1.ConditionTrue || optimization.Reason == v1alpha1.ReasonTargetsOutOfReach
 }
@@ -244,9 +245,6 @@ func undecidedCondition(c metav1.Condition, optimization *metav1.Condition) meta
 }
 
 func formatShare(g *decision.Group) string {
-	if g == nil {
-		return "a part"
-	}
 	return fmt.Sprintf("%.1f %%", float64(g.Served().Share)/fullShare*100)
 }
 
@@ -259,14 +257,6 @@ func joinSentences(a, b string) string {
 		return a
 	}
 	return a + ". " + b
-}
-
-// cutMessage limits the length of a message.
-func cutMessage(text string) string {
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage-len("...")], "") + "..."
-	}
-	return text
 }
 
 // number is a number in a message.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/llmd/v1alpha1"
 	"fairlead.dev/pkg/conditions"
@@ -117,7 +118,7 @@ func withoutFigures(s *v1alpha1.VariantAutoscalingStatus) *v1alpha1.VariantAutos
 
 // setCondition sets a condition in its place. All others stay as they are.
 func setCondition(existing []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
-	c.Message = cutMessage(c.Message)
+	c.Message = conditions.TruncateMessage(c.Message, maxMessage)
 	i := slices.IndexFunc(existing, func(o metav1.Condition) bool { return o.Type == c.Type })
 	if i < 0 {
 		return append(existing, conditions.Set(nil, c, now))
@@ -139,14 +140,10 @@ func (in *StatusInput) decisionReason() string {
 
 // desiredAllocation returns the whole desired allocation: some released CRDs refuse a part of it.
 func (in *StatusInput) desiredAllocation(reason string) *v1alpha1.OptimizedAllocation {
-	last := in.Object.Status.DesiredOptimizedAlloc
-	if last == nil {
-		last = &v1alpha1.OptimizedAllocation{}
-	}
+	last := cmp.Or(in.Object.Status.DesiredOptimizedAlloc, &v1alpha1.OptimizedAllocation{})
 	n := last.NumReplicas
 	if in.Decision != nil {
-		desired := int32(in.Decision.Desired)
-		n = &desired
+		n = new(int32(in.Decision.Desired))
 	}
 	if n == nil {
 		return nil
@@ -159,18 +156,14 @@ func (in *StatusInput) desiredAllocation(reason string) *v1alpha1.OptimizedAlloc
 	if u := last.LastUpdate; u != nil && last.NumReplicas != nil && *last.NumReplicas == *n && u.Reason == reason {
 		return next
 	}
-	before := int32(in.Variant.Now)
-	if last.NumReplicas != nil {
-		before = *last.NumReplicas
-	}
+	before := ptr.Deref(last.NumReplicas, int32(in.Variant.Now))
 	next.LastUpdate = &v1alpha1.AllocationUpdate{UpdateTime: in.timestamp(), NumReplicasChanged: min(max(*n-before, -maxChange), maxChange),
 		Reason: reason}
 	return next
 }
 
 func (in *StatusInput) timestamp() *metav1.Time {
-	now := metav1.NewTime(in.Time.UTC().Truncate(time.Second))
-	return &now
+	return new(metav1.NewTime(in.Time.UTC().Truncate(time.Second)))
 }
 
 // predictedFigures returns the figures that a decision predicts, for people.

@@ -81,8 +81,7 @@ func toInt(n *int32) *int {
 	if n == nil {
 		return nil
 	}
-	value := int(*n)
-	return &value
+	return new(int(*n))
 }
 
 func checkBounds(low, high *int) error {

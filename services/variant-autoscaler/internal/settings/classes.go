@@ -87,9 +87,9 @@ func (c *classes) addClass(key, name string, source Source, w *warnings) {
 	if w.addProblems(name, "ignored", ofEntry); len(ofEntry) > 0 {
 		return
 	}
-	class := Class{Key: name, Name: string(document.Name), Priority: parsePriority(name, string(document.Priority), w)}
-	if class.Name == "" {
-		class.Name = strings.TrimSuffix(strings.TrimSuffix(key, ".yaml"), ".yml")
+	class := Class{
+		Key: name, Name: cmp.Or(string(document.Name), strings.TrimSuffix(strings.TrimSuffix(key, ".yaml"), ".yml")),
+		Priority: parsePriority(name, string(document.Priority), w),
 	}
 	own := map[modelName]bool{}
 	if c.byKey[key] == nil {
@@ -106,7 +106,8 @@ func (c *classes) addClass(key, name string, source Source, w *warnings) {
 			continue
 		}
 		own[model] = true
-		class.Targets, class.Ratio = item.asTargets(), item.prefillRatio(name, i, w)
+		class.Targets = snapshot.Targets{TTFT: item.TTFT, TTFTPerToken: item.PerToken, ITL: item.TPOT}
+		class.Ratio = item.prefillRatio(name, i, w)
 		addListed(c.byKey[key], model, listed{class: class, source: source.Name}, nil) // the warning is that of all classes
 		addListed(c.byModel, model, listed{class: class, source: source.Name}, w)
 	}
@@ -138,10 +139,6 @@ func (c *classItem) prefillRatio(key string, index int, w *warnings) snapshot.Ra
 		return snapshot.Ratio{}
 	}
 	return snapshot.Ratio{Min: c.MinRatio, Max: c.MaxRatio}
-}
-
-func (c *classItem) asTargets() snapshot.Targets {
-	return snapshot.Targets{TTFT: c.TTFT, TTFTPerToken: c.PerToken, ITL: c.TPOT}
 }
 
 // validateItem reports whether an item is valid.
@@ -249,20 +246,18 @@ func (c *classes) findClass(namespace, model, key string) (Class, *snapshot.Prob
 			return found.withNote(), nil
 		}
 	}
+	lacks := "does not list the model"
+	if !exists {
+		lacks = "does not exist"
+	}
 	for _, name := range names {
-		found, ok := c.byModel[name]
-		if !ok {
-			continue
+		if found, ok := c.byModel[name]; ok {
+			if key != "" {
+				found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, %s: %q is in force", quoteText(key), lacks,
+					found.class.Key)
+			}
+			return found.withNote(), nil
 		}
-		switch {
-		case key != "" && !exists:
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not exist: %q is in force", quoteText(key),
-				found.class.Key)
-		case key != "":
-			found.class.Note = fmt.Sprintf("service class %q, which the variant asks for, does not list the model: %q is in force", quoteText(key),
-				found.class.Key)
-		}
-		return found.withNote(), nil
 	}
 	return Class{}, snapshot.NewProblem(ReasonNoClass, "no service class lists %s: add it to a class, or add %s",
 		modelName{namespace, model}, defaultModel)

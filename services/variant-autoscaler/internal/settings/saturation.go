@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -16,22 +18,18 @@ func DefaultThresholds() snapshot.Thresholds {
 const maxQueue = 1e6
 
 func validateThresholds(t *snapshot.Thresholds) error {
-	for _, ratio := range []struct {
-		name  string
-		value float64
+	for _, field := range []struct {
+		name        string
+		value, most float64
 	}{
-		{"kvCacheThreshold", t.KVCache}, {"kvSpareTrigger", t.KVSpare},
+		{"kvCacheThreshold", t.KVCache, 1}, {"kvSpareTrigger", t.KVSpare, 1},
+		{"queueLengthThreshold", t.QueueLength, maxQueue}, {"queueSpareTrigger", t.QueueSpare, maxQueue},
 	} {
-		if !(ratio.value >= 0 && ratio.value <= 1) {
-			return fmt.Errorf("%s is not from 0 to 1", ratio.name)
+		if !(field.value >= 0 && field.value <= field.most) { // NaN is not in the range either
+			return fmt.Errorf("%s is not from 0 to %.0f", field.name, field.most)
 		}
 	}
-	switch {
-	case !(t.QueueLength >= 0 && t.QueueLength <= maxQueue):
-		return fmt.Errorf("queueLengthThreshold is not from 0 to %d", int(maxQueue))
-	case !(t.QueueSpare >= 0 && t.QueueSpare <= maxQueue):
-		return fmt.Errorf("queueSpareTrigger is not from 0 to %d", int(maxQueue))
-	case t.KVCache < t.KVSpare:
+	if t.KVCache < t.KVSpare {
 		return errors.New("kvCacheThreshold is less than kvSpareTrigger")
 	}
 	return nil
@@ -57,7 +55,7 @@ func parseSaturation(data map[string]string, w *warnings) saturation {
 	if text, found := data[keyDefault]; found {
 		if document, valid := parseThresholds(keyDefault, text, result.defaults, w); valid {
 			result.defaults = document.Thresholds
-			result.limiter = document.Limiter != nil && *document.Limiter
+			result.limiter = ptr.Deref(document.Limiter, false)
 		}
 	}
 	for _, key := range sortedKeys(data) {

@@ -21,6 +21,8 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -80,19 +82,12 @@ func (s *Settings) Class(namespace, model, key string) (Class, *snapshot.Problem
 // ScaleToZero reports whether a model may have no replicas in a namespace, and how long after its last request.
 func (s *Settings) ScaleToZero(namespace, model string) (enabled bool, retention time.Duration) {
 	entry := s.zero.entryOf(namespace, model)
-	enabled = s.optimization.scaleToZero
-	if entry.enabled != nil {
-		enabled = *entry.enabled
-	}
-	return enabled, cmp.Or(entry.retention, DefaultRetention)
+	return ptr.Deref(entry.enabled, s.optimization.scaleToZero), cmp.Or(entry.retention, DefaultRetention)
 }
 
 // WaitingCost returns what an hour costs in which requests wait for a model to wake, in millionths. 0: it is not set.
 func (s *Settings) WaitingCost(namespace, model string) int64 {
-	if set := s.zero.entryOf(namespace, model).waiting; set != nil {
-		return *set
-	}
-	return 0
+	return ptr.Deref(s.zero.entryOf(namespace, model).waiting, 0)
 }
 
 // Saturation returns the thresholds of a model in a namespace, or nil without a ConfigMap of them.
@@ -100,8 +95,7 @@ func (s *Settings) Saturation(namespace, model string) *snapshot.Thresholds {
 	if s.present[Saturation] == "" {
 		return nil
 	}
-	found := s.saturation.thresholdsOf(namespace, model)
-	return &found
+	return new(s.saturation.thresholdsOf(namespace, model))
 }
 
 // Limiter reports whether variants are limited to the accelerators that nodes have free.

@@ -52,11 +52,9 @@ func parseZero(data map[string]string, w *warnings) zero {
 		}
 		name := document.modelName()
 		entry := zeroEntry{
-			enabled: document.Enable, retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w),
-		}
-		entry.waiting = parseWaitingCost(key, string(document.WaitingCost), w)
-		if entry.enabled == nil {
-			entry.enabled = document.OldEnable
+			enabled:   cmp.Or(document.Enable, document.OldEnable),
+			retention: parseRetention(key, string(cmp.Or(document.Retention, document.OldRetention)), w),
+			waiting:   parseWaitingCost(key, string(document.WaitingCost), w),
 		}
 		switch {
 		case key == keyDefaults:
@@ -103,17 +101,10 @@ func parseWaitingCost(key, text string, w *warnings) *int64 {
 
 // entryOf takes each field from the most precise entry that sets it.
 func (z *zero) entryOf(namespace, model string) zeroEntry {
-	result := z.defaults
-	for _, level := range []zeroEntry{z.models[modelName{"", model}], z.models[modelName{namespace, model}]} {
-		if level.enabled != nil {
-			result.enabled = level.enabled
-		}
-		if level.retention != 0 {
-			result.retention = level.retention
-		}
-		if level.waiting != nil {
-			result.waiting = level.waiting
-		}
+	exact, usual := z.models[modelName{namespace, model}], z.models[modelName{"", model}]
+	return zeroEntry{
+		enabled:   cmp.Or(exact.enabled, usual.enabled, z.defaults.enabled),
+		retention: cmp.Or(exact.retention, usual.retention, z.defaults.retention),
+		waiting:   cmp.Or(exact.waiting, usual.waiting, z.defaults.waiting),
 	}
-	return result
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -48,9 +50,7 @@ func (g *Group) setCosts(prices map[string]int64) {
 		v.Cost, v.CostSource = defaultCost, source
 		switch source {
 		case CostOfVariants:
-			if v.declaredCost != nil {
-				v.Cost = *v.declaredCost
-			}
+			v.Cost = ptr.Deref(v.declaredCost, defaultCost)
 		case CostOfCards:
 			v.priceCards(prices)
 		}
@@ -59,7 +59,8 @@ func (g *Group) setCosts(prices map[string]int64) {
 
 // costSource ignores variants with problems, so that they do not change the costs of others.
 func (g *Group) costSource(prices map[string]int64) string {
-	asked, defaulted, priced, active := true, true, false, g.IsActive()
+	asked, defaulted, priced := true, true, false
+	active := slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Problem == nil })
 	for i := range g.Variants {
 		v := &g.Variants[i]
 		if v.Problem != nil && active {

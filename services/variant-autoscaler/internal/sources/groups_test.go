@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/pkg/testlane"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/optimizer"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
@@ -325,8 +326,9 @@ func TestGroupWithoutActiveVariants(t *testing.T) {
 	t.Parallel()
 	got := collect(t, sources.Params{}, append(parse(t, deployments("x")), object(t, va, "a", "x"), object(t, va, "b", "none"), object(t, va, "c", "none2", "spec|modelID", "l"))...)
 	require.Len(t, got.Groups, 2)
-	assert.False(t, got.Groups[0].IsActive())
-	assert.True(t, got.Groups[1].IsActive())
+	require.Len(t, got.Groups[0].Variants, 1)
+	assert.NotNil(t, got.Groups[0].Variants[0].Problem, "the group stays, without a variant in the choice")
+	assert.Nil(t, got.Groups[1].Variants[0].Problem)
 }
 
 func TestClasses(t *testing.T) {
@@ -368,7 +370,7 @@ func TestClasses(t *testing.T) {
 func TestManyOfEverything(t *testing.T) {
 	t.Parallel()
 	objects := append(parse(t, deployments("x")), object(t, va, "a", "x"))
-	all := testlane.Repetitions(2*sources.DefaultPerNamespace, 10_000)
+	all := testlane.Repetitions(2*settings.DefaultMaxVariants, 10_000)
 	for i := range all {
 		n := fmt.Sprintf("n%05d", i)
 		u := object(t, hpa, n, n)
@@ -378,9 +380,9 @@ func TestManyOfEverything(t *testing.T) {
 	}
 	got := collect(t, sources.Params{}, objects...)
 	valid(t, got)
-	assert.Len(t, got.Rejected, all-sources.DefaultPerNamespace)
+	assert.Len(t, got.Rejected, all-settings.DefaultMaxVariants)
 	assert.Equal(t, snapshot.LimitExceeded, got.Rejected[0].Problem.Reason)
 	require.Len(t, got.Groups, 2)
 	assert.Nil(t, got.Groups[0].Variants[0].Problem)
-	assert.Len(t, got.Groups[1].Variants, sources.DefaultPerNamespace)
+	assert.Len(t, got.Groups[1].Variants, settings.DefaultMaxVariants)
 }

@@ -73,7 +73,7 @@ func TestInformers(t *testing.T) {
 		objects := append(parse(t, deployments("x", "w")), object(t, hpa, "a", "x", "metadata|resourceVersion", `"1"`),
 			object(t, hpa, "foreign", "w", "metadata|annotations", "null"))
 		i, client := run(t, plain{}, objects...)
-		_, err := sources.Collect(i.Caches(), sources.Params{})
+		_, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
 		require.ErrorContains(t, err, "not known yet")
 
 		var mu sync.Mutex
@@ -96,7 +96,7 @@ func TestInformers(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, i.Unsynced())
 		describeNow := func() []string {
-			got, err := sources.Collect(i.Caches(), sources.Params{})
+			got, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
 			require.NoError(t, err)
 			return describe(got)
 		}
@@ -132,7 +132,7 @@ func TestVariantAutoscalingsOfInformers(t *testing.T) {
 		running.Go(func() { i.Run(ctx) })
 		defer func() { cancel(); running.Wait() }()
 		synctest.Wait()
-		got, err := sources.Collect(i.Caches(), sources.Params{})
+		got, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected hpa/b TargetConflict"}, describe(got))
 	})

@@ -73,8 +73,8 @@ func (c *collector) hasDecoder(s service) bool {
 	return c.decoders[s]
 }
 
-// splitRoles returns the variants of a group by their role, each as a group of its own. Some charts call servers of whole requests decode:
-// without a prefill server, they are.
+// splitRoles returns the variants of a group by their role, each as a group of its own, in no order. Some charts call servers of whole
+// requests decode: without a prefill server, they are.
 func (g *Group) splitRoles() []Group {
 	prefills := slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.role == snapshot.Prefill })
 	byRole := map[snapshot.Role]*Group{}
@@ -95,6 +95,5 @@ func (g *Group) splitRoles() []Group {
 	for _, group := range byRole {
 		all = append(all, *group)
 	}
-	slices.SortFunc(all, func(a, b Group) int { return a.Compare(b.GroupKey) })
 	return all
 }

@@ -28,13 +28,9 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// DefaultPerNamespace is the usual limit of variants in a namespace. The largest known installations have dozens. With ten times as many,
-// a tenant who may create objects could make a pass take seconds.
-const DefaultPerNamespace = 1000
-
 // Params are what Collect needs besides objects.
 type Params struct {
-	// PerNamespace returns the largest number of variants of a namespace. Nil: DefaultPerNamespace.
+	// PerNamespace returns the largest number of variants of a namespace.
 	PerNamespace func(namespace string) int
 	// Scale reads the scale of a target of a kind that is not watched. Nil: none can be read.
 	Scale scale.Read
@@ -61,11 +57,6 @@ type Group struct {
 	// Class is where the variants want their service class from. It is empty if none of them says so.
 	Class    informers.ClassRef
 	Variants []Variant
-}
-
-// IsActive reports whether a variant of the group takes part in the choice. The load of other groups is of no use.
-func (g *Group) IsActive() bool {
-	return slices.ContainsFunc(g.Variants, func(v Variant) bool { return v.Problem == nil })
 }
 
 // Variant is a variant with what only the running program needs to know of it.
@@ -126,9 +117,6 @@ func Collect(world informers.Caches, p Params) (*Result, error) {
 		if !k.reader.Listed() {
 			return nil, fmt.Errorf("list %s: they are not known yet", k.name)
 		}
-	}
-	if p.PerNamespace == nil {
-		p.PerNamespace = func(string) int { return DefaultPerNamespace }
 	}
 	c := &collector{world: world, params: p, groups: map[snapshot.GroupKey]*Group{}}
 	result := &Result{}

@@ -18,6 +18,7 @@ import (
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/scale"
+	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 	"fairlead.dev/services/variant-autoscaler/internal/sources"
 )
@@ -61,6 +62,9 @@ func created(i int) time.Time {
 }
 
 // collect returns the variants of objects, and asserts that they are the same each time, though caches have no order.
+// perNamespace is the usual number of variants that a namespace may have.
+func perNamespace(string) int { return settings.DefaultMaxVariants }
+
 func collect(tb testing.TB, p sources.Params, objects ...*unstructured.Unstructured) *sources.Result {
 	tb.Helper()
 	return collectServed(tb, p, nil, objects...)
@@ -70,6 +74,9 @@ func collectServed(tb testing.TB, p sources.Params, served func(schema.GroupVers
 	tb.Helper()
 	world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects, Served: served}, "")
 	require.NoError(tb, err)
+	if p.PerNamespace == nil {
+		p.PerNamespace = perNamespace
+	}
 	result, err := sources.Collect(world, p)
 	require.NoError(tb, err)
 	for range 3 { // caches return objects in random order
@@ -189,7 +196,6 @@ func TestVariantWithAll(t *testing.T) {
 	class := informers.ClassRef{Name: "service-classes-config", Key: "premium.yaml"}
 	assert.Equal(t, snapshot.GroupKey{Namespace: "models", Pool: "pool", Model: "meta/llama-3.1-8b"}, g.GroupKey)
 	assert.Equal(t, class, g.Class)
-	assert.True(t, g.IsActive())
 	require.Len(t, g.Variants, 1)
 	v := g.Variants[0]
 	assert.Equal(t, snapshot.Variant{
@@ -261,7 +267,7 @@ func TestInstance(t *testing.T) {
 	for instance, want := range map[string]string{"": "a", "blue": "b"} {
 		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects}, instance)
 		require.NoError(t, err)
-		got, err := sources.Collect(world, sources.Params{})
+		got, err := sources.Collect(world, sources.Params{PerNamespace: perNamespace})
 		require.NoError(t, err)
 		require.Len(t, got.Groups, 1)
 		require.Len(t, got.Groups[0].Variants, 1)
