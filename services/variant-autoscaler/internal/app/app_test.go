@@ -68,7 +68,7 @@ func (s *tokens) Settings() *settings.Settings {
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	source := &tokens{token: "a"}
-	p := NewPrometheus(config.Default(os.Getenv), zap.NewNop(), source)
+	p := NewPrometheus(config.Default(os.Getenv), zap.NewNop(), source.Settings)
 	first, err := p.clientOf(source.Settings())
 	require.NoError(t, err)
 	again, err := p.clientOf(source.Settings())

@@ -133,7 +133,7 @@ func decisionConstructors() []any {
 	return []any{
 		// Decisions.
 		func(cfg *config.Config, log *zap.Logger, s *watch.Store) *Prometheus {
-			return NewPrometheus(cfg, log, s)
+			return NewPrometheus(cfg, log, s.Settings)
 		},
 		func(cfg *config.Config) (*decisionlog.Log, error) { return decisionlog.Open(cfg.Decisions, os.Stdout) },
 		externalscaler.NewTable,
@@ -155,7 +155,9 @@ func decisionConstructors() []any {
 		},
 		func(log *zap.Logger, m *metrics.Metrics, t *externalscaler.Table, h *holds.Table, passes *trigger.Trigger,
 			s *apply.Starter) *holds.Waker {
-			return holds.NewWaker(holds.WakerParams{Log: log.Named("wake"), Meter: m, Table: t, Waits: h, Passes: passes, Starter: s})
+			return holds.NewWaker(holds.WakerParams{
+				Log: log.Named("wake"), Table: t, Waits: h, CountWakeUp: m.CountWakeUp, Enqueue: passes.Enqueue, Start: s.Start,
+			})
 		},
 		func(log *zap.Logger, w *holds.Waker, p *Prometheus) *holds.QueueWatcher {
 			return holds.NewQueueWatcher(log.Named("wake"), w, p)
@@ -165,8 +167,7 @@ func decisionConstructors() []any {
 
 func newStore(cfg *config.Config, log *zap.Logger, c kube.Clientset, e *events.Recorder, m *metrics.Metrics) *watch.Store {
 	return watch.NewStore(watch.Params{
-		Options: cfg.Settings(os.Getenv),
-		Log:     log, Client: c, Recorder: e, Observer: m,
+		Options: cfg.Settings(os.Getenv), Log: log, Client: c, Event: e.Event, Configured: m.Configured,
 	})
 }
 
@@ -206,8 +207,9 @@ type publisherParts struct {
 
 func newPublisher(p publisherParts) *report.Publisher {
 	params := report.Params{
-		Log: p.Log, Autoscalers: []report.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page, Records: p.Records,
-		Status: report.NewStatusWriter(p.Client.LlmdV1alpha1(), service.Owner(name)), Events: p.Events,
+		Log: p.Log, Autoscalers: []report.Autoscaler{p.Metrics, p.Table, p.Starter}, Meter: p.Metrics, Page: p.Page,
+		Record: p.Records.Write, WriteStatus: report.NewStatusWriter(p.Client.LlmdV1alpha1(), service.Owner(name)).Write,
+		Event: p.Events.Event,
 	}
 	if p.Config.Actuator == config.ActuatorScale {
 		params.Applier = apply.New(apply.Params{Log: p.Log, Targets: p.Targets, Meter: p.Metrics, Now: p.Clock.Now})
@@ -239,15 +241,16 @@ func newPasses(p passParts) *pass.Passes {
 			Writes:  p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales, LocalQueues: p.Queues, Waits: p.Holds, Configuration: p.Store,
-		Prometheus: p.Prometheus, Publisher: p.Publisher, Meter: p.Metrics, Now: p.Clock.Now,
+		World: p.Informers.Caches(), Scales: p.Scales.BeginPass, LocalQueues: p.Queues.BeginPass, Waits: p.Holds,
+		Configuration: p.Store.Settings, Prometheus: p.Prometheus.Collector, Publisher: p.Publisher, ObservePart: p.Metrics.ObservePart,
+		Now: p.Clock.Now,
 	})
 }
 
 func newTargets(cfg *config.Config, i *informers.Informers, w *scale.Writer, e *leader.Elector) *apply.Targets {
 	caches := i.Caches()
 	return apply.NewTargets(apply.TargetsParams{
-		Writer: w, Lease: e, Writes: cfg.Actuator == config.ActuatorScale, WakeIdle: cfg.WakeIdle,
+		WriteScale: w.Write, CheckLease: e.Check, Writes: cfg.Actuator == config.ActuatorScale, WakeIdle: cfg.WakeIdle,
 		Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
 			return sources.OwnershipOf(caches, namespace, t)
 		},
@@ -256,14 +259,14 @@ func newTargets(cfg *config.Config, i *informers.Informers, w *scale.Writer, e *
 
 func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *holds.Table, i *informers.Informers) *holds.Follower {
 	return holds.NewFollower(holds.Params{
-		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t, Meter: m,
-		Pools: []kit.Reader{i.InferencePools, i.AlphaInferencePools}, Endpoints: i.Endpoints,
+		Options: holds.Options{TokenFile: cfg.Holds.TokenFile, CAFile: cfg.Holds.CAFile}, Log: log.Named("holds"), Table: t,
+		Pools: []kit.Reader{i.InferencePools, i.AlphaInferencePools}, Endpoints: i.Endpoints, ObservePickers: m.ObservePickers,
 	})
 }
 
 func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics) *trigger.Trigger {
 	return trigger.New(trigger.Params{
-		Log: log, Passer: p, Observer: m,
+		Log: log, RunPass: p.RunPass, Observer: m,
 		CountVariants: func() (total int, first string) { return informers.CountVariants(i.Caches()) },
 	})
 }

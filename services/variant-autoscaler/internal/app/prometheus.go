@@ -17,15 +17,10 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
-// settingsSource has the settings of Prometheus.
-type settingsSource interface {
-	Settings() *settings.Settings
-}
-
 // Prometheus is the Prometheus of the settings in force. Its client is made when the address is known, and again with another token.
 type Prometheus struct {
 	log     *zap.Logger
-	source  settingsSource
+	current func() *settings.Settings
 	options collect.Options
 
 	mu     sync.Mutex
@@ -34,8 +29,8 @@ type Prometheus struct {
 }
 
 // NewPrometheus returns the Prometheus of the settings. It sends nothing.
-func NewPrometheus(cfg *config.Config, log *zap.Logger, s settingsSource) *Prometheus {
-	return &Prometheus{log: log.Named("prometheus"), source: s, options: collect.Options{Window: cfg.Metrics}}
+func NewPrometheus(cfg *config.Config, log *zap.Logger, current func() *settings.Settings) *Prometheus {
+	return &Prometheus{log: log.Named("prometheus"), current: current, options: collect.Options{Window: cfg.Metrics}}
 }
 
 // Collector implements the source of passes.
@@ -68,7 +63,7 @@ func (p *Prometheus) clientOf(s *settings.Settings) (*promclient.Client, error) 
 
 // Query returns the vector of an expression.
 func (p *Prometheus) Query(ctx context.Context, expr string) ([]promclient.Series, error) {
-	client, err := p.clientOf(p.source.Settings())
+	client, err := p.clientOf(p.current())
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type rig struct {
 func start() *rig {
 	core, logs := observer.New(zapcore.InfoLevel)
 	r := &rig{replicas: map[string]int{}, fails: map[string]error{}, owned: map[string]sources.Ownership{}, counts: map[string]int{}, logs: logs}
-	r.Applier = New(Params{Log: zap.New(core), Meter: r, Now: time.Now, Targets: NewTargets(TargetsParams{Writer: r, Lease: r, Writes: true, Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
+	r.Applier = New(Params{Log: zap.New(core), Meter: r, Now: time.Now, Targets: NewTargets(TargetsParams{WriteScale: r.Write, CheckLease: r.Check, Writes: true, Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.owned[namespace+"/"+t.Name]

@@ -66,7 +66,7 @@ func newCluster(t *testing.T, wakeIdle, writes bool) *cluster {
 	core, logs := observer.New(zap.InfoLevel)
 	w := &cluster{logs: logs, owner: idle}
 	w.Starter = NewStarter(StarterParams{Log: zap.New(core), Now: time.Now, Targets: NewTargets(TargetsParams{
-		Writer: w, Lease: w, WakeIdle: wakeIdle, Writes: writes,
+		WriteScale: w.Write, CheckLease: w.Check, WakeIdle: wakeIdle, Writes: writes,
 		Ownership: func(string, snapshot.Target) sources.Ownership {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -19,21 +19,12 @@ var (
 	ErrOwned = errors.New("something else scales the target")
 )
 
-// writer writes the replicas of a target.
-type writer interface {
-	Write(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
-}
-
-// lease tells whether this replica leads.
-type lease interface {
-	// Check returns an error if another replica may lead.
-	Check() error
-}
-
 // TargetsParams are the parts of Targets.
 type TargetsParams struct {
-	Writer writer
-	Lease  lease
+	// WriteScale writes the replicas of a target.
+	WriteScale func(ctx context.Context, c scale.Change, permit func() error) (written bool, err error)
+	// CheckLease returns an error if another replica of the program may lead.
+	CheckLease func() error
 	// Ownership returns who else writes the replicas of a target, as it is now.
 	Ownership func(namespace string, t snapshot.Target) sources.Ownership
 	// Writes reports whether this program writes the replicas of targets that nothing else scales.
@@ -95,8 +86,8 @@ func (t *Targets) drainStarted() map[scale.Object]bool {
 }
 
 func (t *Targets) writeIfPermitted(ctx context.Context, c scale.Change, permits func(o sources.Ownership) bool) (written bool, err error) {
-	return t.Writer.Write(ctx, c, func() error {
-		if err := t.Lease.Check(); err != nil {
+	return t.WriteScale(ctx, c, func() error {
+		if err := t.CheckLease(); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeading, err)
 		}
 		if o := t.Ownership(c.Namespace, c.Target); !permits(o) {

@@ -176,10 +176,10 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 	}
 	p := pass.New(pass.Params{
 		Options: pass.Options{Settings: o.Plan, Limiter: o.Limiter, Writes: o.Actuator == config.ActuatorScale}, Log: zap.NewNop(),
-		World: caches, Configuration: spectator, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), clock.RealClock{})),
-		LocalQueues: informers.NewQueueReader(client),
-		Prometheus:  app.NewPrometheus(o.Config, zap.NewNop(), spectator), Publisher: spectator, Meter: spectator,
-		Now: time.Now,
+		World: caches, Scales: scale.NewReader(client, scale.NewKinds(clients.Discovery(), clock.RealClock{})).BeginPass,
+		LocalQueues: informers.NewQueueReader(client).BeginPass, Configuration: spectator.Settings,
+		Prometheus: app.NewPrometheus(o.Config, zap.NewNop(), spectator.Settings).Collector, Publisher: spectator,
+		ObservePart: func(string, time.Duration) {}, Now: time.Now,
 	})
 	if _, _, err := p.RunPass(ctx); err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ type passResult struct {
 	outcome  *pass.Outcome
 }
 
-// Settings implements the configuration of a pass.
+// Settings returns the configuration of a pass.
 func (s *passResult) Settings() *settings.Settings { return s.settings }
 
 // Actuate implements the publisher of a pass.
@@ -243,6 +243,3 @@ func (*passResult) EndTerm() {}
 
 // ReportOutcome implements the publisher of a pass.
 func (*passResult) ReportOutcome(context.Context, *pass.Outcome) error { return nil }
-
-// ObservePart implements the meter of a pass.
-func (*passResult) ObservePart(string, time.Duration) {}

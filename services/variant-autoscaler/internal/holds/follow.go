@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,19 +40,14 @@ func (p picker) compareTo(o picker) int {
 	return cmp.Or(cmp.Compare(p.namespace, o.namespace), cmp.Compare(p.service, o.service), cmp.Compare(p.address, o.address))
 }
 
-// meter counts pickers.
-type meter interface {
-	// ObservePickers is called with the number of pickers that are followed, and of those that cannot be.
-	ObservePickers(following, failing int)
-}
-
 // Params are the parts of a Follower.
 type Params struct {
 	Options
 
 	Log   *zap.Logger
 	Table *Table
-	Meter meter
+	// ObservePickers is called with the number of pickers that are followed, and of those that cannot be.
+	ObservePickers func(following, failing int)
 	// Pools have the InferencePools, and Endpoints the EndpointSlices. Without Endpoints, nothing is followed.
 	Pools     []kit.Reader
 	Endpoints kit.Reader
@@ -67,21 +61,14 @@ type Follower struct {
 	mu      sync.Mutex
 	renewed map[snapshot.PoolKey]bool // pools whose streams have to begin anew
 
-	following map[picker]*followedPicker // of the goroutine in Run
+	following map[picker]*streamReader // of the goroutine in Run
 	streams   sync.WaitGroup
 	crowded   bool
 }
 
-// followedPicker is the stream of a picker.
-type followedPicker struct {
-	pools []snapshot.PoolKey
-	stop  context.CancelFunc
-	heard *atomic.Bool // whether its stream has delivered a line
-}
-
 // NewFollower returns a Follower. Run follows.
 func NewFollower(p Params) *Follower {
-	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[snapshot.PoolKey]bool{}, following: map[picker]*followedPicker{}}
+	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[snapshot.PoolKey]bool{}, following: map[picker]*streamReader{}}
 }
 
 // WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
@@ -133,9 +120,9 @@ func (f *Follower) syncPickers(ctx context.Context) {
 	for p, pools := range wanted {
 		if f.following[p] == nil {
 			ctx, stop := context.WithCancel(ctx)
-			said := &atomic.Bool{}
-			f.following[p] = &followedPicker{pools: pools, stop: stop, heard: said}
-			f.streams.Go(func() { f.followPicker(ctx, &streamReader{follower: f, picker: p, pools: pools, heard: said}) })
+			r := &streamReader{follower: f, picker: p, pools: pools, stop: stop}
+			f.following[p] = r
+			f.streams.Go(func() { f.followPicker(ctx, r) })
 		}
 	}
 	f.reportCounts()
@@ -149,7 +136,7 @@ func (f *Follower) reportCounts() {
 			heard++
 		}
 	}
-	f.p.Meter.ObservePickers(heard, len(f.following)-heard)
+	f.p.ObservePickers(heard, len(f.following)-heard)
 }
 
 // wantedPickers returns the pickers of all known pools, with their pools.

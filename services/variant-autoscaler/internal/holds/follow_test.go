@@ -138,7 +138,8 @@ func newWorld(t *testing.T) *world {
 	w.pools.set(t, poolObject("ns", "pool"))
 	w.endpoints.set(t, slice("ns", "10.0.0.1"))
 	w.follower = NewFollower(Params{
-		Options: Options{Dial: w.dial}, Log: zap.New(core), Table: w.table, Meter: w, Pools: []kit.Reader{w.pools}, Endpoints: w.endpoints,
+		Options: Options{Dial: w.dial}, Log: zap.New(core), Table: w.table, Pools: []kit.Reader{w.pools}, Endpoints: w.endpoints,
+		ObservePickers: w.ObservePickers,
 	})
 	return w
 }

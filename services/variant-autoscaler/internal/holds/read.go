@@ -59,7 +59,8 @@ type streamReader struct {
 	follower *Follower
 	picker   picker
 	pools    []snapshot.PoolKey
-	heard    *atomic.Bool
+	stop     context.CancelFunc
+	heard    atomic.Bool // whether its stream has delivered a line
 	log      *zap.Logger
 }
 

@@ -11,27 +11,17 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
-// passes runs a pass soon.
-type passes interface {
-	Enqueue()
-}
-
-// wakeMeter counts models that woke.
-type wakeMeter interface{ CountWakeUp() }
-
 // WakerParams are the parts of a Waker.
 type WakerParams struct {
-	Log     *zap.Logger
-	Meter   wakeMeter
-	Table   *externalscaler.Table // the last decisions
-	Waits   *Table
-	Passes  passes
-	Starter starter // nil: KEDA alone starts models
-}
-
-// starter writes the first replica of a variant.
-type starter interface {
-	Start(v *decision.ActedVariant)
+	Log   *zap.Logger
+	Table *externalscaler.Table // the last decisions
+	Waits *Table
+	// CountWakeUp counts a model that woke.
+	CountWakeUp func()
+	// Enqueue runs a pass soon.
+	Enqueue func()
+	// Start writes the first replica of a variant. Nil: KEDA alone starts models.
+	Start func(v *decision.ActedVariant)
 }
 
 // Waker starts models that have no replicas, when a request waits for them. The last pass has decided which variants of a model start
@@ -76,16 +66,16 @@ func (w *Waker) OnHold(k snapshot.ModelKey) {
 		names := make([]string, 0, len(starts))
 		for i := range starts {
 			names = append(names, starts[i].Name)
-			if w.p.Starter != nil {
-				w.p.Starter.Start(&starts[i])
+			if w.p.Start != nil {
+				w.p.Start(&starts[i])
 			}
 		}
 		w.p.Log.Info("Woke a model, as requests wait", zap.String(logging.KeyNamespace, k.Namespace),
 			zap.String(logging.KeyPool, k.Namespace+"/"+k.Name),
 			zap.String(logging.KeyModel, k.Model), zap.Strings("variants", names))
-		w.p.Meter.CountWakeUp()
+		w.p.CountWakeUp()
 	}
 	if asleep {
-		w.p.Passes.Enqueue()
+		w.p.Enqueue()
 	}
 }

@@ -58,7 +58,7 @@ func named(name string) snapshot.Variant { return snapshot.Variant{Namespace: "n
 func newSleepers() *sleepers {
 	core, logs := observer.New(zap.InfoLevel)
 	w := &sleepers{Table: externalscaler.NewTable(), waits: NewTable(), logs: logs}
-	w.Waker = NewWaker(WakerParams{Log: zap.New(core), Meter: w, Table: w.Table, Waits: w.waits, Passes: w})
+	w.Waker = NewWaker(WakerParams{Log: zap.New(core), Table: w.Table, Waits: w.waits, CountWakeUp: w.CountWakeUp, Enqueue: w.Enqueue})
 	w.Publish([]decision.ActedVariant{
 		{Variant: named("a"), Pool: "p", Model: "m", Standby: true}, {Variant: named("b"), Pool: "p", Model: "m"},
 		{Variant: named("c"), Pool: "q", Model: "m", Standby: true}, {Variant: named("d"), Pool: "p", Model: "n", Desired: 1},

@@ -28,7 +28,7 @@ func (p *Passes) limitToInventory(ctx context.Context, snap *snapshot.Snapshot, 
 		return
 	}
 	in := &inventory.Input{Pods: podHoldings(p.p.World, variants)}
-	read, end := p.p.LocalQueues.BeginPass(ctx)
+	read, end := p.p.LocalQueues(ctx)
 	defer end()
 	var queues []*inventory.LocalQueue
 	in.Kueue, queues = p.readQueues(read, variants, in.Pods)

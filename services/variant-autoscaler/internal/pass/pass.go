@@ -49,26 +49,6 @@ type Collector interface {
 	Collect(ctx context.Context, now time.Time, groups []collect.Group) []collect.Result
 }
 
-// configuration has the settings of the ConfigMaps.
-type configuration interface {
-	Settings() *settings.Settings
-}
-
-// prometheus returns the collector for the address in the settings, or an error that says what to set.
-type prometheus interface {
-	Collector(s *settings.Settings) (Collector, error)
-}
-
-// scales reads the targets of kinds that are not watched.
-type scales interface {
-	BeginPass(ctx context.Context) (read scale.Read, end func())
-}
-
-// localQueues reads the queues of Kueue that variants name.
-type localQueues interface {
-	BeginPass(ctx context.Context) (read informers.ReadQueue, end func())
-}
-
 // waitCounter counts the requests that wait in pickers, by model. Its numbers are newer than those in Prometheus.
 type waitCounter interface {
 	// WatchModels sets the models that may have no replicas. A pass calls it first.
@@ -76,11 +56,6 @@ type waitCounter interface {
 	// CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one.
 	// watched reports whether the picker of its pool is observed.
 	CountWaiting(k snapshot.ModelKey) (now, since int, watched bool)
-}
-
-// meter measures the parts of a pass.
-type meter interface {
-	ObservePart(name string, took time.Duration)
 }
 
 // Parts of a pass.
@@ -112,17 +87,21 @@ type publisher interface {
 // Params are the parts of Passes.
 type Params struct {
 	Options
-
-	Log           *zap.Logger
-	World         informers.Caches
-	Scales        scales // nil: none can be read
-	LocalQueues   localQueues
-	Waits         waitCounter // nil: only Prometheus has their number
-	Configuration configuration
-	Prometheus    prometheus
-	Publisher     publisher
-	Meter         meter
-	Now           func() time.Time
+	Log   *zap.Logger
+	World informers.Caches
+	// Scales begins to read the targets of kinds that are not watched. Nil: none can be read.
+	Scales func(ctx context.Context) (read scale.Read, end func())
+	// LocalQueues begins to read the queues of Kueue that variants name.
+	LocalQueues func(ctx context.Context) (read informers.ReadQueue, end func())
+	Waits       waitCounter // nil: only Prometheus has their number
+	// Configuration returns the settings of the ConfigMaps.
+	Configuration func() *settings.Settings
+	// Prometheus returns the collector for the address in the settings, or an error that says what to set.
+	Prometheus func(s *settings.Settings) (Collector, error)
+	Publisher  publisher
+	// ObservePart is called with the time that a part of a pass took.
+	ObservePart func(name string, took time.Duration)
+	Now         func() time.Time
 }
 
 // Passes runs passes. It is not safe for concurrent use: a term runs one pass at a time.
@@ -156,11 +135,11 @@ func (p *Passes) Reset() {
 
 // RunPass decides on all variants. It returns the interval until the next pass, and the number of variants.
 func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active int, err error) {
-	s := p.p.Configuration.Settings()
+	s := p.p.Configuration()
 	interval, now, began := s.Interval(), p.p.Now(), p.p.Now()
 	part := func(name string) {
 		end := p.p.Now()
-		p.p.Meter.ObservePart(name, end.Sub(began))
+		p.p.ObservePart(name, end.Sub(began))
 		began = end
 	}
 	params := sources.Params{
@@ -170,7 +149,7 @@ func (p *Passes) RunPass(ctx context.Context) (interval time.Duration, active in
 		},
 	}
 	if p.p.Scales != nil {
-		read, end := p.p.Scales.BeginPass(ctx)
+		read, end := p.p.Scales(ctx)
 		defer end()
 		params.Scale = read
 	}

@@ -34,6 +34,7 @@ type rig struct {
 
 	now      time.Time
 	settings *settings.Builder
+	queues   *fakeQueues
 	load     snapshot.Load
 	sample   *snapshot.Sample
 	uses     []collect.Usage
@@ -79,10 +80,13 @@ func (r *rig) Collect(_ context.Context, _ time.Time, groups []collect.Group) []
 
 func start(t *testing.T, objects string) *rig {
 	t.Helper()
-	r := &rig{now: began, settings: settings.NewBuilder(settings.Options{}), load: snapshot.Load{State: snapshot.Found, Rate: 20e6, Input: 100, Output: 100}}
+	r := &rig{
+		now: began, settings: settings.NewBuilder(settings.Options{}), queues: localQueuesOf(t, objects),
+		load: snapshot.Load{State: snapshot.Found, Rate: 20e6, Input: 100, Output: 100},
+	}
 	r.Passes = New(Params{
-		Options: Options{Settings: snapshot.Settings{Split: "capacity"}, Window: time.Minute}, Log: zap.NewNop(), World: world(t, objects), LocalQueues: localQueuesOf(t, objects),
-		Configuration: r, Prometheus: r, Publisher: r, Meter: r,
+		Options: Options{Settings: snapshot.Settings{Split: "capacity"}, Window: time.Minute}, Log: zap.NewNop(), World: world(t, objects), LocalQueues: r.queues.BeginPass,
+		Configuration: r.Settings, Prometheus: r.Collector, Publisher: r, ObservePart: r.ObservePart,
 		Now: func() time.Time { return r.now },
 	})
 	return r
@@ -289,7 +293,7 @@ metadata: {name: v}
 spec: {scaleTargetRef: {apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: ms}, modelID: m, variantCost: "10"}
 `)
 	s := &scaleStub{}
-	r.p.Scales = s
+	r.p.Scales = s.BeginPass
 	assert.Equal(t, map[string]int{"v": 3}, r.pass(t))
 	assert.Equal(t, []string{"ns/ms", "end"}, s.calls)
 	assert.Equal(t, 3, r.outcomes[0].Snapshot.Groups[0].Variants[0].Now)

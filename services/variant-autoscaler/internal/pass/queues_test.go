@@ -175,7 +175,7 @@ func TestQueuesAreNotKnown(t *testing.T) {
 	assert.Contains(t, s.Groups[0].Variants[0].Problem.Message, "ClusterQueue serving is in a cohort, and Cohorts cannot be listed")
 	for err, want := range map[error]string{errors.New("timeout"): snapshot.InventoryUnknown, fmt.Errorf("%w", informers.ErrTooManyQueues): snapshot.LimitExceeded} {
 		r = limiter(t, queued)
-		r.p.LocalQueues.(*fakeQueues).err = err
+		r.queues.err = err
 		r.pass(t)
 		s, _ = r.last()
 		assert.Equal(t, want, s.Groups[0].Variants[0].Problem.Reason)
@@ -189,5 +189,5 @@ func TestNoQueues(t *testing.T) {
 	r.pass(t)
 	s, _ := r.last()
 	assert.Empty(t, s.Quotas)
-	assert.Zero(t, r.p.LocalQueues.(*fakeQueues).reads)
+	assert.Zero(t, r.queues.reads)
 }

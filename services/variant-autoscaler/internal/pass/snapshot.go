@@ -132,7 +132,7 @@ func (p *Passes) collectLoads(ctx context.Context, s *settings.Settings, found *
 	if len(requests) == 0 {
 		return results
 	}
-	c, err := p.p.Prometheus.Collector(s)
+	c, err := p.p.Prometheus(s)
 	if err != nil {
 		answer := collect.Result{Load: snapshot.Load{State: snapshot.Failed, Message: err.Error()}}
 		for _, first := range groupIndexes {

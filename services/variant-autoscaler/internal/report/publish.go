@@ -63,21 +63,6 @@ type page interface {
 	EndTerm()
 }
 
-// recorder keeps decisions.
-type recorder interface {
-	Write(r *decision.Record) error
-}
-
-// writer writes the status of a VariantAutoscaling.
-type writer interface {
-	Write(ctx context.Context, in *StatusInput) (WriteResult, error)
-}
-
-// events are for the owners of annotated objects.
-type events interface {
-	Event(about *corev1.ObjectReference, kind, reason, message string)
-}
-
 // Params are the parts of a Publisher.
 type Params struct {
 	Log         *zap.Logger
@@ -85,9 +70,12 @@ type Params struct {
 	Applier     applier // nil: autoscalers write replicas
 	Meter       meter
 	Page        page
-	Records     recorder
-	Status      writer
-	Events      events
+	// Record keeps a decision.
+	Record func(r *decision.Record) error
+	// WriteStatus writes the status of a VariantAutoscaling.
+	WriteStatus func(ctx context.Context, in *StatusInput) (WriteResult, error)
+	// Event is for the owners of annotated objects.
+	Event func(about *corev1.ObjectReference, kind, reason, message string)
 }
 
 // name identifies an object that declares a variant.
@@ -116,7 +104,7 @@ func (p *Publisher) Actuate(ctx context.Context, o *pass.Outcome) {
 	}
 	p.p.Meter.ObserveDecision(o.Snapshot, o.Decision)
 	p.p.Page.ObserveDecision(o.Snapshot, o.Decision)
-	if err := p.p.Records.Write(&decision.Record{Snapshot: o.Snapshot, Decision: o.Decision}); err != nil {
+	if err := p.p.Record(&decision.Record{Snapshot: o.Snapshot, Decision: o.Decision}); err != nil {
 		p.p.Log.Warn("Could not write the decision log: the decision stands, but cannot be repeated. Check the file of --decision-log", zap.Error(err))
 	}
 	p.applyDecision(ctx, variants)
@@ -171,7 +159,7 @@ func (p *Publisher) ReportOutcome(ctx context.Context, o *pass.Outcome) error {
 	defer cancel()
 	errs := make([]error, len(inputs))
 	workqueue.ParallelizeUntil(context.Background(), writers, len(inputs), func(i int) {
-		_, errs[i] = p.p.Status.Write(ctx, &inputs[i])
+		_, errs[i] = p.p.WriteStatus(ctx, &inputs[i])
 	})
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if more := len(errs) - maxErrors; more > 0 {
@@ -221,14 +209,14 @@ func (p *Publisher) sendProblemEvent(v *sources.Variant, told map[types.UID]stri
 	switch {
 	case v.Problem != nil:
 		if told[v.Object.UID] = v.Problem.Reason; before != v.Problem.Reason {
-			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, v.Problem.Reason, v.Problem.Message)
+			p.p.Event(&v.Object, corev1.EventTypeWarning, v.Problem.Reason, v.Problem.Message)
 		}
 	case len(v.Notes) > 0:
 		if told[v.Object.UID] = v.Notes[0].Reason; before != v.Notes[0].Reason {
-			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, v.Notes[0].Reason, v.Notes[0].Message)
+			p.p.Event(&v.Object, corev1.EventTypeWarning, v.Notes[0].Reason, v.Notes[0].Message)
 		}
 	case before != "":
-		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, ReasonResolved, "The variant has no problem any more, and takes part in the choice")
+		p.p.Event(&v.Object, corev1.EventTypeNormal, ReasonResolved, "The variant has no problem any more, and takes part in the choice")
 	}
 }
 
@@ -236,10 +224,10 @@ func (p *Publisher) sendProblemEvent(v *sources.Variant, told map[types.UID]stri
 func (p *Publisher) sendOutcomeEvent(v *sources.Variant, o *decision.Outcome, told map[types.UID]string) {
 	switch {
 	case o.Event != "":
-		p.p.Events.Event(&v.Object, corev1.EventTypeNormal, o.Reason, o.Event)
+		p.p.Event(&v.Object, corev1.EventTypeNormal, o.Reason, o.Event)
 	case !o.Applied && o.Reason != "":
 		if told[v.Object.UID] = o.Reason; p.lastReasons[v.Object.UID] != o.Reason {
-			p.p.Events.Event(&v.Object, corev1.EventTypeWarning, o.Reason, o.Message)
+			p.p.Event(&v.Object, corev1.EventTypeWarning, o.Reason, o.Message)
 		}
 	}
 }

@@ -37,20 +37,16 @@ func (r *rig) Publish(variants []decision.ActedVariant)               { r.publis
 func (r *rig) EndTerm()                                               { r.cleared++ }
 func (r *rig) ObserveDecision(*snapshot.Snapshot, *decision.Decision) { r.decided++ }
 
-type records struct{ *rig }
-
-func (r records) Write(*decision.Record) error {
+func (r *rig) record(*decision.Record) error {
 	r.records++
 	return r.fails
 }
 
-type writes struct{ *rig }
-
-func (w writes) Write(_ context.Context, in *StatusInput) (WriteResult, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.written[in.Object.Name] = *in
-	return Written, w.fails
+func (r *rig) writeStatus(_ context.Context, in *StatusInput) (WriteResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written[in.Object.Name] = *in
+	return Written, r.fails
 }
 
 func (r *rig) Event(about *corev1.ObjectReference, kind, reason, _ string) {
@@ -60,7 +56,7 @@ func (r *rig) Event(about *corev1.ObjectReference, kind, reason, _ string) {
 func newRig() *rig {
 	r := &rig{written: map[string]StatusInput{}}
 	r.Publisher = New(Params{
-		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Page: r, Records: records{r}, Status: writes{r}, Events: r,
+		Log: zap.NewNop(), Autoscalers: []Autoscaler{r}, Meter: r, Page: r, Record: r.record, WriteStatus: r.writeStatus, Event: r.Event,
 	})
 	return r
 }

@@ -60,12 +60,6 @@ const (
 	Canceled   Result = "canceled"
 )
 
-// passer runs one pass over all variants.
-type passer interface {
-	// RunPass returns the interval until the next pass, and the number of variants that are not being deleted.
-	RunPass(ctx context.Context) (interval time.Duration, active int, err error)
-}
-
 // observer counts passes. The leader calls it from one goroutine.
 type observer interface {
 	// CountPass is called after each pass.
@@ -78,8 +72,10 @@ type observer interface {
 
 // Params are the parts of a Trigger.
 type Params struct {
-	Log      *zap.Logger
-	Passer   passer
+	Log *zap.Logger
+	// RunPass runs one pass over all variants. It returns the interval until the next pass, and the number of variants that are not being
+	// deleted.
+	RunPass  func(ctx context.Context) (interval time.Duration, active int, err error)
 	Observer observer
 	// CountVariants returns the number of the variants of all sources, and the name of the first.
 	CountVariants func() (total int, first string)
@@ -232,7 +228,7 @@ func (t *term) waitForQuiet(ctx, work context.Context) {
 func (t *term) runPass(ctx context.Context) time.Duration {
 	log := t.p.Log.With(zap.Int(logging.KeyAttempt, t.backoff.NumRequeues(backoffKey)+1))
 	began := time.Now()
-	interval, active, err := t.p.Passer.RunPass(logging.WithContext(ctx, log))
+	interval, active, err := t.p.RunPass(logging.WithContext(ctx, log))
 	took := time.Since(began)
 	log = log.With(zap.Duration(logging.KeyDuration, took))
 	result, delay := Succeeded, interval

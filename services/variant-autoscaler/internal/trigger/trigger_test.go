@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	core, logs := zapobserver.New(zapcore.DebugLevel)
 	w := &world{began: time.Now(), logs: logs, names: []string{"a", "b"}, interval: time.Minute, takes: time.Second, done: make(chan struct{})}
 	close(w.done)
-	w.Trigger = New(Params{Log: zap.New(core), Passer: w, CountVariants: w.countVariants, Observer: w})
+	w.Trigger = New(Params{Log: zap.New(core), RunPass: w.RunPass, CountVariants: w.countVariants, Observer: w})
 	t.Cleanup(func() {
 		if w.stop != nil {
 			w.lose()
@@ -86,7 +86,7 @@ func (w *world) set(change func()) {
 	change()
 }
 
-// RunPass implements passer.
+// RunPass is a pass.
 func (w *world) RunPass(ctx context.Context) (time.Duration, int, error) {
 	w.mu.Lock()
 	w.starts = append(w.starts, time.Since(w.began))

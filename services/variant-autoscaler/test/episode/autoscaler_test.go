@@ -95,7 +95,7 @@ func NewFairlead(o Options) func(s *Scenario) scaler {
 				AlphaInferencePools:      &view{a, func(c *informers.Caches) kit.Reader { return c.AlphaInferencePools }},
 				Namespaces:               &view{a, func(c *informers.Caches) kit.Reader { return c.Namespaces }},
 			},
-			Configuration: a, Prometheus: a, Publisher: a, Meter: a,
+			Configuration: a.Settings, Prometheus: a.Collector, Publisher: a, ObservePart: a.ObservePart,
 			Now: func() time.Time { return a.currentTime() },
 		}
 		if a.keda != nil {

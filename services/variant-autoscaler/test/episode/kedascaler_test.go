@@ -31,7 +31,7 @@ type keda struct {
 
 func newKEDA(a *autoscaler) *keda {
 	k := &keda{Table: external.NewTable(), autoscaler: a, waits: holds.NewTable()}
-	k.waker = holds.NewWaker(holds.WakerParams{Log: zap.NewNop(), Meter: k, Table: k.Table, Passes: k})
+	k.waker = holds.NewWaker(holds.WakerParams{Log: zap.NewNop(), Table: k.Table, CountWakeUp: k.CountWakeUp, Enqueue: k.Enqueue})
 	k.waits.OnHold(k.waker.OnHold)
 	return k
 }

@@ -174,10 +174,6 @@ func (*fleet) Write(context.Context, *report.StatusInput) (report.WriteResult, e
 	return report.Unchanged, nil
 }
 
-type noRecords struct{}
-
-func (noRecords) Write(*decision.Record) error { return nil }
-
 // start returns the informers when they have all objects, and the reader of queues.
 func (f *fleet) start(t *testing.T) (*informers.Informers, *informers.QueueReader) {
 	t.Helper()
@@ -208,12 +204,12 @@ func TestMemoryOfAFleet(t *testing.T) {
 	m := metrics.New(prometheus.NewRegistry(), "")
 	table, page := externalscaler.NewTable(), debugpage.New(debugpage.Params{Log: zap.NewNop(), Clock: clock.RealClock{}})
 	publisher := report.New(report.Params{
-		Log: zap.NewNop(), Autoscalers: []report.Autoscaler{m, table}, Meter: m, Page: page, Records: noRecords{}, Status: f, Events: f,
+		Log: zap.NewNop(), Autoscalers: []report.Autoscaler{m, table}, Meter: m, Page: page, Record: func(*decision.Record) error { return nil }, WriteStatus: f.Write, Event: f.Event,
 	})
 	now := time.Now()
 	passes := pass.New(pass.Params{
 		Options: pass.Options{Settings: snapshot.Settings{Split: "observed", Percentile: 90, HeadroomPercent: 10, SavingPercent: 5}, Window: 5 * time.Minute, Rates: time.Minute, Limiter: true},
-		Log:     zap.NewNop(), World: i.Caches(), LocalQueues: queues, Configuration: f, Prometheus: f, Publisher: publisher, Meter: f, Now: func() time.Time { return now },
+		Log:     zap.NewNop(), World: i.Caches(), LocalQueues: queues.BeginPass, Configuration: f.Settings, Prometheus: f.Collector, Publisher: publisher, ObservePart: f.ObservePart, Now: func() time.Time { return now },
 	})
 	const rounds = 8 // the stabilization window, and more
 	for range rounds {

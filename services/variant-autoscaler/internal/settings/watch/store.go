@@ -27,24 +27,16 @@ import (
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
-// recorder records Events.
-type recorder interface {
-	Event(about *corev1.ObjectReference, kind, reason, message string)
-}
-
-// observer receives the problem of a ConfigMap after each change of its data. An empty problem means that it is valid.
-type observer interface {
-	Configured(name, problem string)
-}
-
 // Params are the parts of a Store.
 type Params struct {
 	settings.Options
 
-	Log      *zap.Logger
-	Client   kube.Clientset
-	Recorder recorder
-	Observer observer
+	Log    *zap.Logger
+	Client kube.Clientset
+	// Event records an Event.
+	Event func(about *corev1.ObjectReference, kind, reason, message string)
+	// Configured receives the problem of a ConfigMap after each change of its data. An empty problem means that it is valid.
+	Configured func(name, problem string)
 }
 
 // Store holds the settings in force.
@@ -174,10 +166,7 @@ func (s *Store) loadConfigMap(key cache.ObjectName) {
 
 // loadKind puts the ConfigMaps of a kind that count in force, and reports whether the data changed.
 func (s *Store) loadKind(kind settings.Kind) bool {
-	before := s.states[kind]
-	if before == nil {
-		before = &kindState{}
-	}
+	before := cmp.Or(s.states[kind], &kindState{})
 	selected := s.p.Select(kind, slices.Collect(maps.Keys(s.found)))
 	after := &kindState{ignored: selected.Ignored}
 	var sources []settings.Source
@@ -225,7 +214,7 @@ func (s *Store) reportLeft(kind settings.Kind, before, after *kindState) {
 			}
 			s.p.Log.Warn("ConfigMap was deleted, or is not in force any more", s.nameField(cm.Name), zap.String("consequence", consequenceOf(kind)))
 		}
-		s.p.Observer.Configured(s.fullName(cm.Name), problem)
+		s.p.Configured(s.fullName(cm.Name), problem)
 	}
 }
 
@@ -234,14 +223,14 @@ func (s *Store) reportIgnored(before, after *kindState) {
 	for _, name := range slices.Sorted(maps.Keys(after.ignored)) {
 		if why := after.ignored[name]; before.ignored[name] != why {
 			s.p.Log.Warn("Ignored a ConfigMap", s.nameField(name), zap.String("warning", why))
-			s.p.Recorder.Event(referenceTo(s.found[name]), corev1.EventTypeWarning, settings.ReasonUnknown, why)
-			s.p.Observer.Configured(s.fullName(name), "ConfigMap "+s.fullName(name)+": "+why)
+			s.p.Event(referenceTo(s.found[name]), corev1.EventTypeWarning, settings.ReasonUnknown, why)
+			s.p.Configured(s.fullName(name), "ConfigMap "+s.fullName(name)+": "+why)
 		}
 	}
 	for name := range before.ignored {
 		_, ignored := after.ignored[name]
 		if !ignored && !slices.ContainsFunc(after.inForce, func(cm *corev1.ConfigMap) bool { return cm.Name == name }) {
-			s.p.Observer.Configured(s.fullName(name), "")
+			s.p.Configured(s.fullName(name), "")
 		}
 	}
 }
@@ -256,7 +245,7 @@ func (s *Store) reportMissing(kind settings.Kind) {
 	log("No ConfigMap of a kind is in force", s.nameField(looked[0]), zap.Strings("names", looked),
 		zap.String("consequence", consequenceOf(kind)))
 	if !slices.ContainsFunc(looked, func(name string) bool { return s.states[kind].ignored[name] != "" }) {
-		s.p.Observer.Configured(s.fullName(looked[0]), "")
+		s.p.Configured(s.fullName(looked[0]), "")
 	}
 }
 
@@ -285,12 +274,12 @@ func (s *Store) reportLoaded(cm *corev1.ConfigMap, warnings []settings.Warning) 
 		}
 		s.p.Log.Warn("Refused part of the configuration", s.nameField(cm.Name), zap.String("reason", w.Reason),
 			zap.String("warning", w.String()))
-		s.p.Recorder.Event(about, corev1.EventTypeWarning, w.Reason, w.String())
+		s.p.Event(about, corev1.EventTypeWarning, w.Reason, w.String())
 	}
-	s.p.Observer.Configured(s.fullName(cm.Name), problem)
+	s.p.Configured(s.fullName(cm.Name), problem)
 	s.p.Log.Info("Loaded configuration", s.nameField(cm.Name))
 	if len(warnings) == 0 {
-		s.p.Recorder.Event(about, corev1.EventTypeNormal, configmap.ReasonLoaded, "the configuration is in force")
+		s.p.Event(about, corev1.EventTypeNormal, configmap.ReasonLoaded, "the configuration is in force")
 	}
 }
 

@@ -52,7 +52,7 @@ func start(t *testing.T, present map[string]map[string]string, change ...func(p 
 	t.Helper()
 	core, logs := zapobserver.New(zapcore.DebugLevel)
 	r := &rig{client: fake.NewClientset(), logs: logs}
-	p := Params{Options: settings.Options{Namespace: "system"}, Log: zap.New(core), Client: r.client, Recorder: r, Observer: r}
+	p := Params{Options: settings.Options{Namespace: "system"}, Log: zap.New(core), Client: r.client, Event: r.Event, Configured: r.Configured}
 	for _, f := range change {
 		f(&p)
 	}
