@@ -339,15 +339,11 @@ func equalScalars(a, b any) bool {
 }
 
 func asNumber(v any) (float64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return float64(v), true
-	case float64:
-		return v, true
-	case int:
-		return float64(v), true
-	case int32:
-		return float64(v), true
+	switch x := reflect.ValueOf(v); {
+	case x.CanInt():
+		return float64(x.Int()), true
+	case x.CanFloat():
+		return x.Float(), true
 	}
 	return 0, false
 }
