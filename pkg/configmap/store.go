@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/kube"
 )
 
@@ -40,7 +41,8 @@ type Params[T any] struct {
 	Observer observer
 }
 
-// Store holds the last valid value of one key of one ConfigMap. It lists and watches only that ConfigMap.
+// Store holds the last valid value of one key of one ConfigMap. It lists and watches only that ConfigMap. Without a name, it reads nothing
+// and never has a value.
 type Store[T any] struct {
 	*LastGood[T]
 
@@ -53,6 +55,9 @@ type Store[T any] struct {
 // NewStore returns a Store without a value. Run starts it.
 func NewStore[T any](p Params[T]) *Store[T] {
 	s := &Store[T]{LastGood: NewLastGood("ConfigMap "+p.Name.String(), p.Decode), p: p}
+	if p.Name.Name == "" {
+		return s
+	}
 	s.p.Log = p.Log.With(zap.Stringer("configMap", p.Name))
 	s.informer = kube.NewInformer(p.Client, p.Client.CoreV1().ConfigMaps(p.Name.Namespace), &corev1.ConfigMap{}, kube.InformerOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name.Name).String(),
@@ -76,10 +81,14 @@ func NewStore[T any](p Params[T]) *Store[T] {
 func (s *Store[T]) OnChange(f func()) { s.onChange = append(s.onChange, f) }
 
 // Run watches the ConfigMap until ctx ends.
-func (s *Store[T]) Run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+func (s *Store[T]) Run(ctx context.Context) {
+	if s.informer != nil {
+		s.informer.RunWithContext(ctx)
+	}
+}
 
 // HasSynced reports whether the ConfigMap was read, or does not exist.
-func (s *Store[T]) HasSynced() bool { return s.handler.HasSynced() }
+func (s *Store[T]) HasSynced() bool { return s.handler == nil || s.handler.HasSynced() }
 
 // Unsynced returns the name of the ConfigMap until HasSynced is true, then nothing.
 func (s *Store[T]) Unsynced() []string {
@@ -123,9 +132,7 @@ func (s *Store[T]) notifyChanged() {
 
 // reportText informs the users who edit the ConfigMap by Events, and the operator of this process by logs.
 func (s *Store[T]) reportText(cm *corev1.ConfigMap, err error) {
-	about := &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
-	}
+	about := events.Reference(corev1.SchemeGroupVersion.WithKind("ConfigMap"), cm)
 	_, present, problem := s.Current()
 	s.p.Observer.Configured(s.p.Name.String(), problem)
 	if err != nil {

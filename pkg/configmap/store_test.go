@@ -198,3 +198,14 @@ func TestStoreAsksForOneConfigMap(t *testing.T) {
 		}
 	}
 }
+
+func TestStoreWithoutAName(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	s := NewStore(Params[string]{Log: zap.NewNop(), Client: client, Key: "config", Decode: upper})
+	assert.True(t, s.HasSynced())
+	assert.Empty(t, s.Unsynced())
+	s.Run(t.Context()) // ends
+	assertCurrent(t, s.LastGood, "", false, "")
+	assert.Empty(t, client.Actions(), "no ConfigMap is read")
+}

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
@@ -72,6 +73,14 @@ func New(p Params) *Recorder {
 		queue:      make(chan *corev1.Event, maxQueued),
 		correlator: record.NewEventCorrelator(p.Clock),
 		retryDelay: retryDelay,
+	}
+}
+
+// Reference returns a reference to an object.
+func Reference(kind schema.GroupVersionKind, o metav1.Object) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		ResourceVersion: o.GetResourceVersion(),
 	}
 }
 

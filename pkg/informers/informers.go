@@ -2,7 +2,7 @@
 //
 // A service declares a Kind for each: the objects to list, their indexes, and the parts to keep. Group.Add makes an informer
 // of a Kind, for a running service; Snapshot makes a Reader of the same Kind from objects that were read once, for a dry
-// run. Code that reads objects uses a Reader in both cases:
+// run. A Declaration does either for all kinds. Code that reads objects uses a Reader in both cases:
 //
 //	the kind                                    Reader.Listed    objects
 //	is listed                                   true             all
@@ -64,6 +64,12 @@ type Reader interface {
 	ByIndex(index, value string) []any
 	// Listed reports whether the kind is served and all its objects are known.
 	Listed() bool
+}
+
+// Informer is a Reader that tells handlers about changes.
+type Informer interface {
+	Reader
+	AddEventHandler(h cache.ResourceEventHandler)
 }
 
 // Params are the parts of a Group.

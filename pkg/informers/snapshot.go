@@ -17,8 +17,9 @@ type Snapshot struct {
 	Served  func(schema.GroupVersionResource) bool // nil: all kinds are
 }
 
-// Reader returns the objects that an informer of the kind would have. The last of several objects with one name counts.
-func (s *Snapshot) Reader(k Kind) (Reader, error) {
+// Reader returns the objects that an informer of the kind would have. The last of several objects with one name counts. Objects do not
+// change: handlers are never called.
+func (s *Snapshot) Reader(k Kind) (Informer, error) {
 	made := &snapshotReader{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, k.Indexers)}
 	if k.Off || s.Served != nil && !s.Served(k.Resource) {
 		return made, nil
@@ -65,7 +66,7 @@ func (f fieldsOf) Get(path string) string {
 	return value
 }
 
-// snapshotReader implements Reader.
+// snapshotReader implements Informer.
 type snapshotReader struct {
 	cache.Indexer
 
@@ -84,5 +85,7 @@ func (s *snapshotReader) ByIndex(index, value string) []any {
 	}
 	return objects
 }
+
+func (*snapshotReader) AddEventHandler(cache.ResourceEventHandler) {}
 
 func (s *snapshotReader) Listed() bool { return s.listed }

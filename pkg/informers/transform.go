@@ -27,7 +27,13 @@ func Typed[T any](trim func(*T)) cache.TransformFunc {
 	}
 }
 
+// TrimMetadata removes managed fields and annotations.
+func TrimMetadata[T metav1.Object](o T) {
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
+}
+
 // Metadata returns a Transform that keeps only the metadata, without annotations and managed fields.
 func Metadata() cache.TransformFunc {
-	return Typed(func(m *metav1.PartialObjectMetadata) { m.ManagedFields, m.Annotations = nil, nil })
+	return Typed[metav1.PartialObjectMetadata](TrimMetadata)
 }
