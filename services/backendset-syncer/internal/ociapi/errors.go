@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/oracle/oci-go-sdk/v65/common"
+
+	"fairlead.dev/pkg/conditions"
 )
 
 // Class is what a caller does about an error.
@@ -167,10 +169,7 @@ func cleanText(text string) string {
 		}
 		return r
 	}, text)
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "..."
-	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(conditions.TruncateMessage(text, maxText))
 }
 
 // withoutURL leaves out the URL and the method, which the operation says.

@@ -109,11 +109,7 @@ func (s *State) buildMessage(reason string) string {
 	}
 	parts = append(append(parts, sortUnique(reasons)...), sortUnique(slices.Clone(s.Notes))...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
-	message := strings.Join(parts, "; ")
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
-	}
-	return message
+	return conditions.TruncateMessage(strings.Join(parts, "; "), maxMessage)
 }
 
 // routeClauses returns a clause for each Gateway or class and verdict, with the names of the routes.
