@@ -7,6 +7,7 @@
 package hostname
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,6 +17,8 @@ import (
 	"text/template/parse"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"fairlead.dev/pkg/conditions"
 )
 
 // Limits.
@@ -65,39 +68,46 @@ var functions = []string{"and", "or", "not", "eq", "ne", "index", "print", "prin
 
 // checkNode walks a template and rejects every node type that is not explicitly allowed.
 func checkNode(node parse.Node) error {
+	var err error
 	switch n := node.(type) {
-	case *parse.ListNode:
-		return checkAll(n)
-	case *parse.IfNode:
-		return errors.Join(checkNode(n.Pipe), checkAll(n.List), checkAll(n.ElseList))
-	case *parse.ActionNode:
-		return checkNode(n.Pipe)
 	case *parse.PipeNode:
-		return checkPipe(n)
+		err = checkPipe(n)
 	case *parse.CommandNode:
-		return checkCommand(n)
+		err = checkCommand(n)
 	case *parse.IdentifierNode:
 		if !slices.Contains(functions, n.Ident) {
-			return fmt.Errorf("function %s is not allowed: use one of %s", n.Ident, strings.Join(functions, ", "))
+			err = fmt.Errorf("function %s is not allowed: use one of %s", n.Ident, strings.Join(functions, ", "))
 		}
-		return nil
-	case *parse.TextNode, *parse.CommentNode, *parse.FieldNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode:
-		return nil
+	case *parse.ListNode, *parse.IfNode, *parse.ActionNode, *parse.TextNode, *parse.CommentNode, *parse.FieldNode, *parse.StringNode,
+		*parse.BoolNode, *parse.NumberNode:
+	default:
+		err = fmt.Errorf("%s is not allowed", node)
 	}
-	return fmt.Errorf("%s is not allowed", node)
+	for _, part := range partsOf(node) {
+		err = cmp.Or(err, checkNode(part))
+	}
+	return err
 }
 
-// checkAll checks a list, which may be nil.
-func checkAll(list *parse.ListNode) error {
-	if list == nil {
-		return nil
-	}
-	for _, n := range list.Nodes {
-		if err := checkNode(n); err != nil {
-			return err
+// partsOf returns the nodes that a node consists of.
+func partsOf(node parse.Node) (parts []parse.Node) {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			return n.Nodes
 		}
+	case *parse.IfNode:
+		return []parse.Node{n.Pipe, n.List, n.ElseList}
+	case *parse.ActionNode:
+		return []parse.Node{n.Pipe}
+	case *parse.PipeNode:
+		for _, c := range n.Cmds {
+			parts = append(parts, c)
+		}
+	case *parse.CommandNode:
+		return n.Args
 	}
-	return nil
+	return parts
 }
 
 func checkPipe(n *parse.PipeNode) error {
@@ -107,18 +117,13 @@ func checkPipe(n *parse.PipeNode) error {
 	if len(n.Cmds) > 1 {
 		return fmt.Errorf("pipe %s is not allowed", n)
 	}
-	return checkNode(n.Cmds[0])
+	return nil
 }
 
 // verbs matches printf formats that print values without width or precision.
 var verbs = regexp.MustCompile(`^([^%]|%[sdv%])*$`)
 
 func checkCommand(n *parse.CommandNode) error {
-	for _, arg := range n.Args {
-		if err := checkNode(arg); err != nil {
-			return err
-		}
-	}
 	function, ok := n.Args[0].(*parse.IdentifierNode)
 	if !ok || function.Ident != "printf" {
 		return nil
@@ -165,8 +170,9 @@ func (l *limitedBuilder) Write(p []byte) (int, error) {
 // Validate returns an error if a name cannot be the host of a route. A host is a fully qualified domain name in lower case,
 // without a wildcard. It has at most 253 characters, and each label has at most 63.
 func Validate(host string) error {
+	shown := conditions.TruncateMessage(host, 300)
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
-		return fmt.Errorf("host %q: %s", abridgeHost(host), problems[0])
+		return fmt.Errorf("host %q: %s", shown, problems[0])
 	}
 	labels := strings.Split(host, ".")
 	if len(labels) < 2 {
@@ -174,18 +180,9 @@ func Validate(host string) error {
 	}
 	for _, label := range labels {
 		if len(label) > validation.DNS1123LabelMaxLength {
-			return fmt.Errorf("host %q: label %q has %d characters, more than %d", abridgeHost(host), label, len(label),
+			return fmt.Errorf("host %q: label %q has %d characters, more than %d", shown, label, len(label),
 				validation.DNS1123LabelMaxLength)
 		}
 	}
 	return nil
-}
-
-// abridgeHost truncates a name for an error message.
-func abridgeHost(host string) string {
-	const most = 300
-	if len(host) <= most {
-		return host
-	}
-	return host[:most] + "..."
 }
