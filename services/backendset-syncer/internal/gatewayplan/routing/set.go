@@ -3,6 +3,7 @@ package routing
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +100,9 @@ func (d *Desired) SetOf(members []Member) string {
 	return ""
 }
 
+// memberText is a backend in the key of a set: kind, namespace, name and port, and its weight, if the backends have several.
+var memberText = regexp.MustCompile(`^([^/]*)/([^/]*)/([^/:]*):(\d+)(?:=(\d+))?$`)
+
 // ParseSetKey returns the backends of a key of a set, with the weights that it has, or 1. It returns false for another text.
 func ParseSetKey(key string) ([]Member, bool) {
 	rest, found := strings.CutPrefix(key, "set")
@@ -107,26 +111,18 @@ func ParseSetKey(key string) ([]Member, bool) {
 	}
 	var members []Member
 	for _, text := range strings.Fields(rest) {
-		m := Member{Weight: 1}
-		text, weight, weighted := strings.Cut(text, "=")
-		parts := strings.Split(text, "/")
-		if len(parts) != 3 { // kind, namespace, name with port
+		m := memberText.FindStringSubmatch(text)
+		if m == nil {
 			return nil, false
 		}
-		name, port, ok := strings.Cut(parts[2], ":")
-		number, err := strconv.ParseInt(port, 10, 32)
-		if !ok || err != nil {
+		port, invalidPort := strconv.ParseInt(m[4], 10, 32)
+		weight, invalidWeight := strconv.ParseInt(cmp.Or(m[5], "1"), 10, 32)
+		if invalidPort != nil || invalidWeight != nil {
 			return nil, false
 		}
-		if weighted {
-			n, err := strconv.ParseInt(weight, 10, 32)
-			if err != nil {
-				return nil, false
-			}
-			m.Weight = int32(n)
-		}
-		m.Backend = Backend{Kind: parts[0], Namespace: parts[1], Name: name, Port: int32(number)}
-		members = append(members, m)
+		members = append(members, Member{
+			Backend: Backend{Kind: m[1], Namespace: m[2], Name: m[3], Port: int32(port)}, Weight: int32(weight),
+		})
 	}
 	return members, true
 }
