@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,9 +69,9 @@ type actor struct {
 	waiting       string // what the actor waits for, for reports
 }
 
-func newActor(p *Params, id string) *actor {
+func newActor(p *Params, mu *sync.Mutex, id string) *actor {
 	return &actor{
-		inbox: inbox{sets: map[string]*Wanted{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
+		inbox: inbox{mu: mu, sets: map[string]*Wanted{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
 		layoutWork:          layoutWork{attempts: map[lblayout.Ref]*attempts{}},
 		workRequestsUnknown: true, loadBalancerStale: true, expected: firstPoll,
@@ -109,9 +110,8 @@ func (a *actor) runLoop(ctx, lease context.Context) {
 
 // receiveDesired takes the newest desired states from the inbox.
 func (a *actor) receiveDesired() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	now, changed := a.p.Clock.Now(), false
+	a.mu.Lock()
 	for name, desired := range a.inbox.sets {
 		s := a.sets[name]
 		if s == nil {
@@ -125,7 +125,9 @@ func (a *actor) receiveDesired() {
 			delete(a.sets, name)
 		}
 	}
-	if changed = a.layoutWork.setDesired(a.inbox.layout) || changed; changed && a.current != nil {
+	changed = a.layoutWork.setDesired(a.inbox.layout) || changed
+	a.mu.Unlock()
+	if changed && a.current != nil {
 		a.planSets(now) // also during a work request: endpoints may come, terminate and go meanwhile
 	}
 }

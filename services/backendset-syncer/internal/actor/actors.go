@@ -39,16 +39,6 @@ type Wanted struct {
 	Since time.Time
 }
 
-// client is the part of OCI's API that actors use.
-type client interface {
-	ReadLoadBalancer(ctx context.Context, p ociapi.Priority, id string) (*ociapi.LoadBalancer, error)
-	ListInFlight(ctx context.Context, id string) ([]ociapi.WorkRequest, error)
-	ReadWorkRequest(ctx context.Context, id string) (ociapi.WorkRequest, error)
-	SendWrite(ctx context.Context, w *ociapi.Write, token string) (string, error)
-	ReadHealth(ctx context.Context, id, set string) (*ociapi.Health, error)
-	ReadCheckResult(ctx context.Context, id, set, backend string) (string, error)
-}
-
 // observer records what actors do.
 type observer interface {
 	// ObserveWorkRequest records the end of a work request: succeeded, failed or lost.
@@ -65,7 +55,7 @@ type observer interface {
 
 // Params holds the arguments of New.
 type Params struct {
-	Client   client
+	Client   *ociapi.Client
 	Observer observer
 	Clock    clock.WithTicker
 	Log      *zap.Logger
@@ -87,8 +77,8 @@ type Occupants func(backend netip.AddrPort, own []string) []plan.Occupant
 type Actors struct {
 	p Params
 
-	mu     sync.Mutex
-	term   *term // nil while this replica does not lead
+	mu     sync.Mutex // guards the following, and the inboxes
+	term   *term      // nil while this replica does not lead
 	actors map[string]*actor
 }
 
@@ -143,13 +133,11 @@ func (a *Actors) tellActor(id string, change func(*inbox) (changed bool)) {
 	}
 	lbActor := a.actors[id]
 	if lbActor == nil {
-		lbActor = newActor(&a.p, id)
+		lbActor = newActor(&a.p, &a.mu, id)
 		a.actors[id] = lbActor
 		current := a.term
 		current.group.Go(func() { lbActor.runLoop(current.work, current.lease) })
 	}
-	lbActor.mu.Lock()
-	defer lbActor.mu.Unlock()
 	if change(&lbActor.inbox) {
 		lbActor.wakeActor()
 	}
@@ -172,8 +160,6 @@ func (a *Actors) dropFrom(id string, forget func(*inbox)) {
 	if lbActor == nil {
 		return
 	}
-	lbActor.mu.Lock()
-	defer lbActor.mu.Unlock()
 	forget(&lbActor.inbox)
 	lbActor.wakeActor()
 	if len(lbActor.inbox.sets) == 0 && lbActor.layout == nil {
@@ -184,16 +170,17 @@ func (a *Actors) dropFrom(id string, forget func(*inbox)) {
 
 // BackendSetReport returns the report of a set. It returns nil until the actor has planned with the newest Wanted.
 func (a *Actors) BackendSetReport(key Key) *Report {
-	if lbActor := a.findActor(key.LoadBalancer); lbActor != nil {
-		return lbActor.backendSetReport(key.Set)
-	}
-	return nil
-}
-
-func (a *Actors) findActor(id string) *actor {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.actors[id]
+	lbActor := a.actors[key.LoadBalancer]
+	if lbActor == nil {
+		return nil
+	}
+	desired, r := lbActor.inbox.sets[key.Set], lbActor.reports[key.Set]
+	if desired == nil || r == nil || r.wanted != desired {
+		return nil
+	}
+	return r
 }
 
 // RecheckAddresses tells the actors whose load balancers have backends of these addresses that the endpoints there have changed.
@@ -201,13 +188,15 @@ func (a *Actors) RecheckAddresses(addresses []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, lbActor := range a.actors {
-		lbActor.recheckAddresses(addresses)
+		if slices.ContainsFunc(addresses, func(ip string) bool { return lbActor.addresses[ip] }) {
+			lbActor.wakeActor()
+		}
 	}
 }
 
 // inbox is what other goroutines share with an actor.
 type inbox struct {
-	mu      sync.Mutex
+	mu      *sync.Mutex // of Actors
 	sets    map[string]*Wanted
 	reports map[string]*Report
 	layout  *WantedLayout // nil: the actor has none
@@ -239,29 +228,11 @@ func (i *inbox) watchAddresses(addresses map[string]bool) {
 	i.addresses = addresses
 }
 
-func (i *inbox) recheckAddresses(addresses []string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if slices.ContainsFunc(addresses, func(ip string) bool { return i.addresses[ip] }) {
-		i.wakeActor()
-	}
-}
-
 func (i *inbox) wakeActor() {
 	select {
 	case i.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (i *inbox) backendSetReport(set string) *Report {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	desired, r := i.sets[set], i.reports[set]
-	if desired == nil || r == nil || r.wanted != desired {
-		return nil
-	}
-	return r
 }
 
 // backoff is an exponential delay with jitter.

@@ -58,19 +58,13 @@ func (a *Actors) DropLayout(id string) {
 // LayoutReport returns the report of a layout. It returns nil until the load balancer was read. current reports whether it is about the
 // newest WantedLayout.
 func (a *Actors) LayoutReport(id string) (r *LayoutReport, current bool) {
-	if lbActor := a.findActor(id); lbActor != nil {
-		return lbActor.layoutReport()
-	}
-	return nil, false
-}
-
-func (i *inbox) layoutReport() (r *LayoutReport, current bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.layout == nil || i.report == nil {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lbActor := a.actors[id]
+	if lbActor == nil || lbActor.layout == nil || lbActor.report == nil {
 		return nil, false
 	}
-	return i.report, i.report.wanted == i.layout
+	return lbActor.report, lbActor.report.wanted == lbActor.layout
 }
 
 // layoutWork is what an actor knows about the layout of its load balancer, and about the writes of it.

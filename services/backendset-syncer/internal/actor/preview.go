@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,7 +22,7 @@ type Preview struct {
 
 // PreviewAll returns what an actor that has just begun would do to the backend sets of a load balancer.
 func PreviewAll(lb *ociapi.LoadBalancer, wanted map[string]*Wanted, occupants Occupants, now time.Time) map[string]Preview {
-	a := newActor(&Params{Log: zap.NewNop(), Clock: clock.RealClock{}, Occupants: occupants}, lb.ID)
+	a := newActor(&Params{Log: zap.NewNop(), Clock: clock.RealClock{}, Occupants: occupants}, new(sync.Mutex), lb.ID)
 	a.current = lb
 	for name, w := range wanted {
 		a.sets[name] = &set{name: name}
