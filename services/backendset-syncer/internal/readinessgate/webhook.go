@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -114,13 +115,9 @@ func (w *Webhook) serveReviews(ctx context.Context) error {
 	}
 	limiter.Attach(server)
 	reloading, stop := context.WithCancel(ctx)
-	defer stop()
-	reloaded := make(chan struct{})
-	go func() {
-		defer close(reloaded)
-		certificate.Run(reloading)
-	}()
-	defer func() { <-reloaded }()
+	var reload sync.WaitGroup
+	reload.Go(func() { certificate.Run(reloading) })
+	defer reload.Wait()
 	defer stop()
 	w.log.Info("Serving webhook", zap.Stringer(logging.KeyAddress, listener.Addr()))
 	return httpserver.Serve(ctx, server, limiter.Listener(listener), reviewTimeout)
@@ -182,19 +179,14 @@ func patchPod(raw []byte) []byte {
 		return nil
 	}
 	gate := corev1.PodReadinessGate{ConditionType: v1alpha1.ReadinessGate}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	patch := []operation{{Op: "add", Path: "/spec/readinessGates", Value: []corev1.PodReadinessGate{gate}}}
+	patch := map[string]any{"op": "add", "path": "/spec/readinessGates", "value": []corev1.PodReadinessGate{gate}}
 	for _, g := range pod.Spec.ReadinessGates {
 		if g.ConditionType == v1alpha1.ReadinessGate {
 			return nil
 		}
-		patch = []operation{{Op: "add", Path: "/spec/readinessGates/-", Value: gate}}
+		patch["path"], patch["value"] = "/spec/readinessGates/-", gate
 	}
-	text, err := json.Marshal(patch)
+	text, err := json.Marshal([]any{patch})
 	if err != nil {
 		return nil // unreachable: it consists of strings
 	}
