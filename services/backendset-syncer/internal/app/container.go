@@ -49,7 +49,7 @@ type parts struct {
 	Config        *config.Config
 	Log           *zap.Logger
 	Informers     *informers.Informers
-	Configuration *configuration
+	Configuration *configmap.Store[*policy.Document]
 	Events        *events.Recorder
 	Actors        *actor.Actors
 	Reconciler    *bindings.Reconciler
@@ -80,6 +80,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 			return informers.New(kit.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery}, cfg.InformerOptions())
 		},
 		newConfiguration,
+		newSource,
 
 		// OCI.
 		func(cfg *config.Config, m *metrics.Metrics, now clock.RealClock) *ociapi.Client {
@@ -89,7 +90,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// The controllers.
 		func() *queues { return &queues{} },
-		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
+		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches) },
 		newReconciler,
 		newGateways,
 		newGates,
@@ -128,33 +129,25 @@ type shared struct {
 	Queues    *queues
 }
 
-// configuration is the administrator's ConfigMap.
-type configuration struct {
-	*configmap.Store[*policy.Document] // nil without a ConfigMap
-
-	name string
-}
-
-func newConfiguration(p shared) *configuration {
-	if p.Config.ConfigMap.Name == "" {
-		return &configuration{}
-	}
-	return &configuration{name: p.Config.ConfigMap.String(), Store: configmap.NewStore(configmap.Params[*policy.Document]{
+// newConfiguration returns the administrator's ConfigMap.
+func newConfiguration(p shared) *configmap.Store[*policy.Document] {
+	return configmap.NewStore(configmap.Params[*policy.Document]{
 		Log: p.Log, Client: p.Client, Name: cache.ObjectName(p.Config.ConfigMap), Key: policy.Key, Decode: policy.Parse, Recorder: p.Events,
 		Observer: p.Metrics,
-	})}
+	})
 }
 
-// CurrentDocument returns the document in force, or nil, and the problem of the last text.
-func (c *configuration) CurrentDocument() (*policy.Document, string) {
-	if c.Store == nil {
-		return nil, "--config-map is empty"
+func newSource(cfg *config.Config, s *configmap.Store[*policy.Document]) policy.Source {
+	return func() (*policy.Document, string) {
+		document, present, problem := s.Current()
+		switch {
+		case cfg.ConfigMap.Name == "":
+			problem = "--config-map is empty"
+		case !present && problem == "":
+			problem = fmt.Sprintf("ConfigMap %s does not exist", cfg.ConfigMap.String())
+		}
+		return document, problem
 	}
-	document, present, problem := c.Store.Current()
-	if !present && problem == "" {
-		problem = fmt.Sprintf("ConfigMap %s does not exist", c.name)
-	}
-	return document, problem
 }
 
 func newActors(p shared, client *ociapi.Client, elector *leader.Elector) *actor.Actors {
@@ -168,24 +161,22 @@ func newActors(p shared, client *ociapi.Client, elector *leader.Elector) *actor.
 	})
 }
 
-func newReconciler(p shared, actors *actor.Actors, c *configuration, client *clientset.Clientset) *bindings.Reconciler {
-	configMaps, namespace := p.Informers.Caches().ConfigMaps, p.Config.RecordNamespace()
+func newReconciler(p shared, actors *actor.Actors, s policy.Source, client *clientset.Clientset) *bindings.Reconciler {
 	return bindings.New(bindings.Params{
-		Recorded: func(id, set string) bool { return lbrecord.ListsSet(configMaps, namespace, id, set) },
-		Observer: p.Observer, Actors: actors, Configuration: c,
-		Writer: bindings.NewWriter(client.FairleadV1alpha1(), service.Owner(name)),
-		Meter:  p.Metrics, Recorder: p.Events, Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
+		Caches: p.Informers.Caches, Actors: actors, Configuration: s, Records: p.Config.RecordNamespace(),
+		Client: client.FairleadV1alpha1(), Owner: service.Owner(name), Reasons: p.Metrics.Bindings, Recorder: p.Events,
+		Enqueue: p.Queues.Bindings.Enqueue, Clock: p.Clock,
 	})
 }
 
-func newGateways(p shared, actors *actor.Actors, c *configuration, client dynamic.Interface) *gateways.Reconciler {
-	caches, namespace := p.Informers.Caches(), p.Config.RecordNamespace()
+func newGateways(p shared, actors *actor.Actors, s policy.Source, client dynamic.Interface) *gateways.Reconciler {
+	caches, namespace := p.Informers.Caches, p.Config.RecordNamespace()
 	var wake func(cache.ObjectName)
 	if p.Config.Gates.Enabled {
 		wake = p.Queues.Pods.Enqueue
 	}
 	return gateways.New(gateways.Params{
-		Planner: gatewayplan.NewPlanner(caches, c, p.Config.PlannerOptions()), Caches: caches, Actors: actors,
+		Planner: gatewayplan.NewPlanner(caches, s, p.Config.PlannerOptions()), Caches: caches, Actors: actors,
 		Records: lbrecord.NewStore(p.Client.CoreV1(), namespace, service.Owner(name)),
 		Writer:  gateways.NewWriter(client, service.Owner(name)), Recorder: p.Events, Meter: p.Metrics,
 		Enqueue: p.Queues.Balancers.Enqueue, Clock: p.Clock, WakePod: wake, Namespace: namespace, OKE: p.Config.Gateways.OKE,
@@ -194,8 +185,8 @@ func newGateways(p shared, actors *actor.Actors, c *configuration, client dynami
 
 func newGates(p shared, actors *actor.Actors, routes *gateways.Reconciler) *readinessgate.Reconciler {
 	return readinessgate.New(readinessgate.Params{
-		Observer: p.Observer, Routes: routes, Actors: actors, Pods: p.Client.CoreV1(), Timeout: p.Config.Gates.Timeout,
-		Clock: p.Clock,
+		Observer: p.Observer, SetsOf: routes.SetsOf, Report: actors.BackendSetReport, Pods: p.Client.CoreV1(),
+		Timeout: p.Config.Gates.Timeout, Clock: p.Clock,
 	})
 }
 
@@ -208,18 +199,10 @@ func newWebhook(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, r *prom
 }
 
 func newHTTPServer(
-	cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configuration, r *prometheus.Registry,
+	cfg *config.Config, log *zap.Logger, i *informers.Informers, s *configmap.Store[*policy.Document], r *prometheus.Registry,
 ) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
-		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(append(c.configCaches(), i)...)}},
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(s, i)}},
 	})
-}
-
-// configCaches returns the ConfigMap as a cache, if there is one.
-func (c *configuration) configCaches() []run.Cache {
-	if c.Store == nil {
-		return nil
-	}
-	return []run.Cache{c.Store}
 }

@@ -25,14 +25,10 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 	bindings.HandleAddresses(p.Informers, p.Actors.RecheckAddresses)
 	readinessgate.AddHandlers(p.Informers, p.Queues.Pods.Enqueue)
 	gateways.AddHandlers(p.Informers, p.Gateways)
-	runParts := []run.Part{p.Informers, p.Events, p.Webhook, p.Responder}
-	if p.Configuration.Store != nil {
-		p.Configuration.OnChange(p.enqueueAll)
-		runParts = append(runParts, p.Configuration)
-	}
+	p.Configuration.OnChange(p.enqueueAll)
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Parts: runParts, Caches: append(p.Configuration.configCaches(), p.Informers), Elector: p.Elector,
-		Lead: p.runTerm,
+		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.Events, p.Webhook, p.Responder, p.Configuration},
+		Caches: []run.Cache{p.Configuration, p.Informers}, Elector: p.Elector, Lead: p.runTerm,
 	})
 }
 

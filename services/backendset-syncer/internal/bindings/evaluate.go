@@ -2,46 +2,34 @@ package bindings
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
-// references reads what bindings refer to.
-type references interface {
-	BindingsOfSet(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding
-	BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding
-	BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (observe.ServiceEndpoints, error)
-}
-
-// configuration has the administrator's document, and the problem of its last text.
-type configuration interface {
-	CurrentDocument() (*policy.Document, string)
-}
-
 // Evaluator decides which bindings may write their backend sets, and what.
 type Evaluator struct {
-	observer      references
-	configuration configuration
+	caches        informers.Caches
+	observer      *observe.Observer
+	configuration policy.Source
 	owners        *setOwners
-	recorded      Recorded
+	records       string // namespace of the records of load balancers
 }
 
-// Recorded reports whether a backend set belongs to Gateways, according to the record of its load balancer.
-type Recorded func(loadBalancer, set string) bool
-
-// NewEvaluator returns an Evaluator that has granted nothing. recorded may be nil: no set belongs to Gateways.
-func NewEvaluator(o references, c configuration, recorded Recorded) *Evaluator {
-	return &Evaluator{observer: o, configuration: c, owners: newSetOwners(), recorded: recorded}
+// NewEvaluator returns an Evaluator that has granted nothing.
+func NewEvaluator(caches informers.Caches, c policy.Source, records string) *Evaluator {
+	return &Evaluator{caches: caches, observer: observe.New(caches), configuration: c, owners: newSetOwners(), records: records}
 }
 
 // Decision is what a binding may do.
@@ -77,7 +65,7 @@ func (d *Decision) refuseWrite(reason, message string) *Decision {
 
 // Evaluate decides about a binding.
 func (e *Evaluator) Evaluate(b *v1alpha1.BackendSetBinding) *Decision {
-	document, _ := e.configuration.CurrentDocument()
+	document, _ := e.configuration()
 	d := &Decision{key: keyOf(b), configured: document != nil}
 	var problem string
 	if d.permission, problem = e.checkPermission(b); problem != "" {
@@ -88,8 +76,9 @@ func (e *Evaluator) Evaluate(b *v1alpha1.BackendSetBinding) *Decision {
 	}
 	d.owns, d.writes = true, true
 	d.takesOver = d.permission.TakeOver || e.owners.wasOwned(d.key)
-	endpoints, err := e.observer.BindingEndpoints(b, document.IsPod)
-	missing := fmt.Sprintf("Service %s does not exist", b.Spec.ServiceRef.Name)
+	service := cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}
+	endpoints, err := e.observer.ServiceEndpoints(service, b.Spec.ServiceRef.Port, document.IsPod)
+	missing := fmt.Sprintf("Service %s does not exist", service.Name)
 	switch d.endpoints = endpoints; {
 	case b.DeletionTimestamp != nil: // they all leave the set
 	case err != nil:
@@ -108,10 +97,11 @@ func (e *Evaluator) Evaluate(b *v1alpha1.BackendSetBinding) *Decision {
 
 // checkOwnership returns why a binding does not own its backend set, empty if it does.
 func (e *Evaluator) checkOwnership(key actor.Key, b *v1alpha1.BackendSetBinding) string {
-	if e.recorded != nil && e.recorded(key.LoadBalancer, key.Set) {
+	if lbrecord.ListsSet(e.caches.ConfigMaps, e.records, key.LoadBalancer, key.Set) {
 		return fmt.Sprintf("backend set %s belongs to Gateways: bind another one", key.Set)
 	}
-	rivals := slices.DeleteFunc(slices.Clone(e.observer.BindingsOfSet(b)), func(x *v1alpha1.BackendSetBinding) bool {
+	bound := informers.BindingsOfSet(e.caches.Bindings, key.LoadBalancer, key.Set)
+	rivals := slices.DeleteFunc(bound, func(x *v1alpha1.BackendSetBinding) bool {
 		if x.UID == b.UID {
 			return true
 		}
@@ -126,14 +116,14 @@ func (e *Evaluator) checkOwnership(key actor.Key, b *v1alpha1.BackendSetBinding)
 
 // checkPermission returns what the administrator permits a binding, or why it permits nothing.
 func (e *Evaluator) checkPermission(b *v1alpha1.BackendSetBinding) (policy.Permission, string) {
-	document, invalid := e.configuration.CurrentDocument()
+	document, invalid := e.configuration()
 	permission, err := document.PermitBinding(b.Namespace, b.Spec.LoadBalancerID, b.Spec.BackendSetName)
 	switch {
 	case err != nil && invalid != "":
 		return permission, fmt.Sprintf("%s (%s)", err, invalid)
 	case err != nil:
 		return permission, err.Error()
-	case exceedsLimit(permission.Bindings, b, e.observer.BindingsOfNamespace(b)):
+	case exceedsLimit(permission.Bindings, b, informers.BindingsOfNamespace(e.caches.Bindings, b.Namespace)):
 		return permission, fmt.Sprintf(
 			"the namespace has more than %d bindings, its limit in the configuration: delete some or ask the "+
 				"administrator to raise the limit",

@@ -1,21 +1,27 @@
 package bindings
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
-	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
@@ -32,7 +38,7 @@ func bindingOf(name string, minutes int, change ...func(b *v1alpha1.BackendSetBi
 			CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute)),
 		},
 		Spec: v1alpha1.BackendSetBindingSpec{
-			LoadBalancerID: lb, BackendSetName: "chat", ServiceRef: v1alpha1.ServiceReference{Name: name},
+			LoadBalancerID: lb, BackendSetName: "chat", ServiceRef: v1alpha1.ServiceReference{Name: name, Port: intstr.FromInt32(80)},
 		},
 	}
 	for _, c := range change {
@@ -54,20 +60,37 @@ func in(namespace string) func(b *v1alpha1.BackendSetBinding) {
 
 func deleting(b *v1alpha1.BackendSetBinding) { b.DeletionTimestamp = &metav1.Time{Time: now} }
 
-// document is a configuration that does not change.
-type document struct {
-	*policy.Document
-
-	problem string
-}
-
-func (d document) CurrentDocument() (*policy.Document, string) { return d.Document, d.problem }
-
-func configured(t *testing.T, text string) document {
+// configured returns a configuration that does not change.
+func configured(t *testing.T, text string) policy.Source {
 	t.Helper()
 	d, err := policy.Parse([]byte(text))
 	require.NoError(t, err)
-	return document{Document: d}
+	return func() (*policy.Document, string) { return d, "" }
+}
+
+const (
+	service = "- {apiVersion: v1, kind: Service, metadata: {namespace: models, name: a}, spec: {ports: [{port: 80}]}}\n"
+	// endpoint is the slice of the Service.
+	endpoint = "- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: models, name: a, labels: " +
+		"{kubernetes.io/service-name: a}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.0.1]}]}\n"
+)
+
+// cachesOf returns caches of bindings and of objects as YAML.
+func cachesOf(t *testing.T, bindings []*v1alpha1.BackendSetBinding, objects string) informers.Caches {
+	t.Helper()
+	var world kit.Snapshot
+	for _, b := range bindings {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
+		require.NoError(t, err)
+		object["apiVersion"], object["kind"] = v1alpha1.SchemeGroupVersion.String(), "BackendSetBinding"
+		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: object})
+	}
+	for _, object := range golden.Decode[[]map[string]any](t, []byte(objects)) {
+		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: object})
+	}
+	caches, err := informers.Options{Gateways: true}.Declare().Read(world)
+	require.NoError(t, err)
+	return caches
 }
 
 func TestOwnersOfBackendSets(t *testing.T) {
@@ -132,21 +155,21 @@ func TestLimitOfBindings(t *testing.T) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const text = "loadBalancers: [{id: " + lb + ", namespaces: [models]}]\nnamespaces: {models: {bindings: 2, backendsPerBinding: 9}}"
-	one := observe.ServiceEndpoints{Endpoints: []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}}
+	one := []plan.Endpoint{{Address: netip.MustParseAddrPort("10.0.0.1:80"), State: plan.Ready}}
 	tests := []struct {
 		name      string
 		binding   *v1alpha1.BackendSetBinding
 		rivals    []*v1alpha1.BackendSetBinding
 		siblings  int
-		endpoints observe.ServiceEndpoints
-		err       error
+		objects   string
+		endpoints []plan.Endpoint
 		config    string
 		problem   string
 		reason    string
 		message   string
 		writes    bool
 	}{
-		{name: "a binding", binding: bindingOf("a", 1), endpoints: one, writes: true},
+		{name: "a binding", binding: bindingOf("a", 1), objects: service + endpoint, endpoints: one, writes: true},
 		{
 			name: "of another namespace", binding: bindingOf("a", 1, in("other")), reason: "NotAllowed",
 			message: "does not permit namespace other",
@@ -161,54 +184,53 @@ func TestJudge(t *testing.T) {
 			message: "binding b owns",
 		},
 		{
-			name: "a younger rival", binding: bindingOf("a", 2), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1)}, endpoints: one,
-			writes: true,
+			name: "a younger rival", binding: bindingOf("a", 2), rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 1)},
+			objects: service + endpoint, endpoints: one, writes: true,
 		},
 		{
 			name: "a rival that is not allowed", binding: bindingOf("a", 1),
-			rivals: []*v1alpha1.BackendSetBinding{bindingOf("b", 2, in("other"), held(2))}, endpoints: one, writes: true,
+			rivals:  []*v1alpha1.BackendSetBinding{bindingOf("b", 2, in("other"), held(2))},
+			objects: service + endpoint, endpoints: one, writes: true,
 		},
 		{
-			name: "no such port", binding: bindingOf("a", 1, held(1)), err: errors.New("Service a has no port"), reason: "ServiceInvalid",
-			message: "keeps its backends",
+			name: "no such port", binding: bindingOf("a", 1, held(1)), objects: strings.ReplaceAll(service, "80", "81"),
+			reason: "ServiceInvalid", message: "Service a has no port 80; it has 81; the backend set keeps its backends",
 		},
 		{
-			name: "no Service, ever", binding: bindingOf("a", 1), endpoints: observe.ServiceEndpoints{Missing: true},
-			reason: "ServiceInvalid", message: "keeps its backends",
+			name: "no Service, ever", binding: bindingOf("a", 1), reason: "ServiceInvalid", message: "keeps its backends",
 		},
 		{
-			name: "no Service any longer", binding: bindingOf("a", 1, held(1)), endpoints: observe.ServiceEndpoints{Missing: true},
-			reason: "ServiceInvalid", message: "leave the backend set", writes: true,
+			name: "no Service any longer", binding: bindingOf("a", 1, held(1)), reason: "ServiceInvalid",
+			message: "leave the backend set", writes: true,
 		},
 		{
 			name: "addresses that are refused", binding: bindingOf("a", 1),
-			endpoints: observe.ServiceEndpoints{Endpoints: one.Endpoints, Refused: "too many"}, reason: "AddressesRefused",
-			message: "too many", writes: true,
+			objects:   service + strings.Replace(endpoint, "[10.0.0.1]", "[10.0.0.1]}, {addresses: [127.0.0.1]", 1),
+			endpoints: one, reason: "AddressesRefused", message: "127.0.0.1", writes: true,
 		},
-		{name: "a binding that is deleted", binding: bindingOf("a", 1, deleting), err: errors.New("no port"), writes: true},
+		{
+			name: "a binding that is deleted", binding: bindingOf("a", 1, deleting), objects: strings.ReplaceAll(service, "80", "81"),
+			writes: true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o := newMockObserver(t)
-			o.EXPECT().BindingsOfSet(tt.binding).Return(append(tt.rivals, tt.binding)).Maybe()
-			siblings := []*v1alpha1.BackendSetBinding{tt.binding}
+			all := append(slices.Clone(tt.rivals), tt.binding)
 			for n := range tt.siblings {
-				siblings = append(siblings, bindingOf(fmt.Sprint("s", n), 5))
+				all = append(all, bindingOf(fmt.Sprint("s", n), 5))
 			}
-			o.EXPECT().BindingsOfNamespace(mock.Anything).Return(siblings).Maybe()
-			o.EXPECT().BindingEndpoints(tt.binding, mock.Anything).Return(tt.endpoints, tt.err).Maybe()
-			d := document{problem: tt.problem}
+			source := func() (*policy.Document, string) { return nil, tt.problem }
 			if tt.config == "" {
-				d = configured(t, text)
+				source = configured(t, text)
 			}
-			v := NewEvaluator(o, d, nil).Evaluate(tt.binding)
+			v := NewEvaluator(cachesOf(t, all, tt.objects), source, "fairlead").Evaluate(tt.binding)
 			assert.Equal(t, tt.reason, v.reason)
 			assert.Contains(t, v.message, tt.message)
 			assert.Equal(t, tt.writes, v.writes)
 			assert.Equal(t, tt.writes, v.BlockingProblem() == "")
 			if tt.writes && tt.binding.DeletionTimestamp == nil {
-				assert.Equal(t, tt.endpoints.Endpoints, v.BuildWanted(tt.binding).Endpoints)
+				assert.Equal(t, tt.endpoints, v.BuildWanted(tt.binding).Endpoints)
 				assert.Equal(t, 9, v.BuildWanted(tt.binding).Maximum)
 			}
 		})
@@ -243,16 +265,10 @@ func TestWanted(t *testing.T) {
 
 func TestJudgeRefusesSetsOfGateways(t *testing.T) {
 	t.Parallel()
-	document, err := policy.Parse([]byte(permits))
-	require.NoError(t, err)
 	b := &v1alpha1.BackendSetBinding{Spec: v1alpha1.BackendSetBindingSpec{LoadBalancerID: lb, BackendSetName: "chat"}}
-	o := newMockObserver(t)
-	o.EXPECT().BindingsOfNamespace(mock.Anything).Return(nil).Maybe()
-	v := NewEvaluator(o, fixedDocument{document}, func(id, set string) bool { return id == lb && set == "chat" }).Evaluate(b)
+	record := "- {apiVersion: v1, kind: ConfigMap, metadata: {namespace: fairlead, name: " + lbrecord.ConfigMapName(lb) + ", labels: {" +
+		lbrecord.Label + ": record}}, data: {record: '{\"loadBalancer\": \"" + lb + "\", \"objects\": [{\"kind\": \"backendSets\", " +
+		"\"name\": \"chat\", \"key\": \"set\"}]}'}}"
+	v := NewEvaluator(cachesOf(t, nil, record), configured(t, permits), "fairlead").Evaluate(b)
 	assert.Contains(t, v.BlockingProblem(), "belongs to Gateways")
 }
-
-// fixedDocument is a configuration that does not change.
-type fixedDocument struct{ *policy.Document }
-
-func (f fixedDocument) CurrentDocument() (*policy.Document, string) { return f.Document, "" }

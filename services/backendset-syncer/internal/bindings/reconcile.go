@@ -16,24 +16,20 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	clientset "fairlead.dev/pkg/client/clientset/versioned/typed/fairlead/v1alpha1"
+	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/notify"
+	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
-
-// observer reads bindings and what they refer to.
-type observer interface {
-	references
-
-	FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding
-	ListBindings() []*v1alpha1.BackendSetBinding
-}
 
 // actors write backend sets.
 type actors interface {
@@ -42,33 +38,16 @@ type actors interface {
 	BackendSetReport(key actor.Key) *actor.Report
 }
 
-// writer writes bindings.
-type writer interface {
-	UpdateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error
-	UpdateMetadata(ctx context.Context, b *v1alpha1.BackendSetBinding) error
-}
-
-// meter counts bindings by the reason of their condition.
-type meter interface {
-	SetReason(name cache.ObjectName, reason string)
-	ForgetBinding(name cache.ObjectName)
-	ClearBindings()
-}
-
-// recorder writes Events.
-type recorder interface {
-	Event(about *corev1.ObjectReference, kind, reason, message string)
-}
-
 // Params holds the arguments of New.
 type Params struct {
-	Observer      observer
+	Caches        informers.Caches
 	Actors        actors
-	Configuration configuration
-	Recorded      Recorded
-	Writer        writer
-	Meter         meter
-	Recorder      recorder
+	Configuration policy.Source
+	Records       string // namespace of the records of load balancers
+	Client        clientset.BackendSetBindingsGetter
+	Owner         string              // field manager
+	Reasons       *controller.Reasons // of the conditions of bindings
+	Recorder      notify.Recorder
 	Enqueue       func(cache.ObjectName)
 	Clock         clock.PassiveClock
 }
@@ -86,7 +65,7 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(p Params) *Reconciler {
 	return &Reconciler{
-		p: p, evaluator: NewEvaluator(p.Observer, p.Configuration, p.Recorded), keys: map[cache.ObjectName]actor.Key{},
+		p: p, evaluator: NewEvaluator(p.Caches, p.Configuration, p.Records), keys: map[cache.ObjectName]actor.Key{},
 		events: map[cache.ObjectName]time.Time{},
 	}
 }
@@ -94,7 +73,7 @@ func New(p Params) *Reconciler {
 // ClearTerm forgets the state of a term.
 func (r *Reconciler) ClearTerm() {
 	r.evaluator.owners.clearGrants()
-	r.p.Meter.ClearBindings()
+	r.p.Reasons.Clear()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.keys)
@@ -103,7 +82,7 @@ func (r *Reconciler) ClearTerm() {
 
 // ReconcileAll enqueues all bindings.
 func (r *Reconciler) ReconcileAll() {
-	for _, b := range r.p.Observer.ListBindings() {
+	for _, b := range informers.ListAll[v1alpha1.BackendSetBinding](r.p.Caches.Bindings) {
 		r.p.Enqueue(nameOf(b))
 	}
 }
@@ -123,10 +102,10 @@ func nameOf(b *v1alpha1.BackendSetBinding) cache.ObjectName {
 
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	b := r.p.Observer.FindBinding(name)
+	b := informers.FindObject[v1alpha1.BackendSetBinding](r.p.Caches.Bindings, name)
 	if b == nil {
 		r.dropSet(name)
-		r.p.Meter.ForgetBinding(name)
+		r.p.Reasons.Forget(name)
 		return nil
 	}
 	d := r.evaluator.Evaluate(b)
@@ -151,7 +130,7 @@ func (r *Reconciler) claimSet(ctx context.Context, b *v1alpha1.BackendSetBinding
 	next := b.DeepCopy()
 	now := metav1.NewTime(r.p.Clock.Now().UTC().Truncate(time.Second))
 	next.Status.HeldSince = &now
-	if err := r.p.Writer.UpdateStatus(ctx, next); err != nil {
+	if err := r.updateStatus(ctx, next); err != nil {
 		return fmt.Errorf("claim backend set %s: %w", b.Spec.BackendSetName, err)
 	}
 	return nil
@@ -205,7 +184,8 @@ func (r *Reconciler) updateFinalizer(ctx context.Context, b *v1alpha1.BackendSet
 	} else {
 		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerEmpty })
 	}
-	if err := r.p.Writer.UpdateMetadata(ctx, next); err != nil && !apierrors.IsNotFound(err) {
+	_, err = r.p.Client.BackendSetBindings(b.Namespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: r.p.Owner})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("update finalizers: %w", err)
 	}
 	logging.FromContext(ctx).Debug("Updated finalizers", zap.Strings("finalizers", next.Finalizers))

@@ -1,78 +1,88 @@
 package bindings
 
 import (
-	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/client/clientset/versioned/fake"
+	"fairlead.dev/pkg/controller"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
-	"fairlead.dev/services/backendset-syncer/internal/observe"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
 
 // world is what a reconcile sees, and what it does.
 type world struct {
-	t        *testing.T
-	binding  *v1alpha1.BackendSetBinding
-	rivals   []*v1alpha1.BackendSetBinding
-	report   *actor.Report
-	text     string // of the configuration
-	fail     error  // of writes
-	wanted   *actor.Wanted
-	dropped  bool
-	status   *v1alpha1.BackendSetBindingStatus
-	updated  *v1alpha1.BackendSetBinding
-	events   []string
-	observer *mockObserver
+	t       *testing.T
+	binding *v1alpha1.BackendSetBinding
+	rivals  []*v1alpha1.BackendSetBinding
+	report  *actor.Report
+	text    string // of the configuration
+	fail    error  // of writes
+	wanted  *actor.Wanted
+	dropped bool
+	status  *v1alpha1.BackendSetBindingStatus
+	updated *v1alpha1.BackendSetBinding
+	events  []string
+}
+
+// Event implements the recorder.
+func (w *world) Event(_ *corev1.ObjectReference, kind, reason, _ string) {
+	w.events = append(w.events, kind+" "+reason)
+}
+
+// update records the write of a binding.
+func (w *world) update(action k8stesting.Action) (bool, runtime.Object, error) {
+	b := action.(k8stesting.UpdateAction).GetObject().(*v1alpha1.BackendSetBinding)
+	if action.GetSubresource() == "status" {
+		w.status = &b.Status
+	} else {
+		w.updated = b
+	}
+	return true, b, w.fail
+}
+
+// caches returns what the reconcile reads.
+func (w *world) caches() informers.Caches {
+	all := slices.Clone(w.rivals)
+	if w.binding != nil {
+		all = append(all, w.binding)
+	}
+	return cachesOf(w.t, all, service)
 }
 
 const permits = "loadBalancers: [{id: " + lb + "}]"
 
 func (w *world) reconciler() *Reconciler {
 	key := actor.Key{LoadBalancer: lb, Set: "chat"}
-	w.observer = newMockObserver(w.t)
-	w.observer.EXPECT().FindBinding(mock.Anything).Return(w.binding).Maybe()
-	w.observer.EXPECT().BindingsOfSet(mock.Anything).Return(append(w.rivals, w.binding)).Maybe()
-	w.observer.EXPECT().BindingsOfNamespace(mock.Anything).Return(nil).Maybe()
-	w.observer.EXPECT().BindingEndpoints(mock.Anything, mock.Anything).Return(observe.ServiceEndpoints{}, nil).Maybe()
 	actors := newMockActors(w.t)
 	actors.EXPECT().WantSet(key, mock.Anything).Run(func(_ actor.Key, x *actor.Wanted) { w.wanted = x }).Return().Maybe()
 	actors.EXPECT().DropSet(key).Run(func(actor.Key) { w.dropped = true }).Return().Maybe()
 	actors.EXPECT().BackendSetReport(key).Return(w.report).Maybe()
-	writes := newMockWriter(w.t)
-	writes.EXPECT().UpdateStatus(mock.Anything, mock.Anything).RunAndReturn(func(_ context.Context, b *v1alpha1.BackendSetBinding) error {
-		w.status = &b.Status
-		return w.fail
-	}).Maybe()
-	writes.EXPECT().UpdateMetadata(mock.Anything, mock.Anything).RunAndReturn(func(_ context.Context, b *v1alpha1.BackendSetBinding) error {
-		w.updated = b
-		return w.fail
-	}).Maybe()
-	meter, recorder := newMockMeter(w.t), newMockRecorder(w.t)
-	meter.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
-	meter.EXPECT().ForgetBinding(mock.Anything).Maybe()
-	meter.EXPECT().ClearBindings().Maybe()
-	recorder.EXPECT().Event(mock.Anything, mock.Anything, mock.Anything, mock.Anything).
-		Run(func(_ *corev1.ObjectReference, kind, reason, _ string) {
-			w.events = append(w.events, kind+" "+reason)
-		}).Return().Maybe()
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("update", "backendsetbindings", w.update)
 	text := w.text
 	if text == "" {
 		text = permits
 	}
 	return New(Params{
-		Observer: w.observer, Actors: actors, Configuration: configured(w.t, text), Writer: writes, Meter: meter, Recorder: recorder,
-		Enqueue: func(cache.ObjectName) {}, Clock: clocktesting.NewFakePassiveClock(now),
+		Caches: w.caches(), Actors: actors, Configuration: configured(w.t, text), Client: client.FairleadV1alpha1(), Recorder: w,
+		Reasons: controller.NewReasons(prometheus.NewRegistry(), "bindings", "Bindings."), Enqueue: func(cache.ObjectName) {},
+		Clock: clocktesting.NewFakePassiveClock(now),
 	})
 }
 
@@ -220,6 +230,8 @@ func TestABindingThatWasCreatedAgainWithAnotherSet(t *testing.T) {
 	name := cache.ObjectName{Namespace: "models", Name: "a"}
 	require.NoError(t, r.Reconcile(t.Context(), name))
 	w.binding.Spec.BackendSetName = "embed"
+	r.p.Caches = w.caches()
+	r.evaluator.caches = r.p.Caches
 	actors := newMockActors(t)
 	actors.EXPECT().DropSet(actor.Key{LoadBalancer: lb, Set: "chat"}).Return()
 	actors.EXPECT().WantSet(actor.Key{LoadBalancer: lb, Set: "embed"}, mock.Anything).Return()

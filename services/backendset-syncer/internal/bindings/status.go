@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/conditions"
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/notify"
+	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // writeStatus writes the status of a binding, if it differs.
@@ -20,33 +22,23 @@ func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.BackendSetBind
 	next := b.DeepCopy()
 	next.Status = r.buildStatus(b, d, report)
 	after := meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ConditionSynced)
-	r.p.Meter.SetReason(nameOf(b), after.Reason)
+	r.p.Reasons.Set(nameOf(b), after.Reason)
 	if reflect.DeepEqual(next.Status, b.Status) {
 		return nil
 	}
-	if err := r.p.Writer.UpdateStatus(ctx, next); err != nil {
+	if err := r.updateStatus(ctx, next); err != nil {
 		return fmt.Errorf("update status: %w", err)
 	}
-	before := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced)
-	if deservesEvent(before, after) {
-		kind := corev1.EventTypeWarning
-		if after.Status == metav1.ConditionTrue {
-			kind = corev1.EventTypeNormal
-		}
-		r.p.Recorder.Event(objectReference(b), kind, after.Reason, after.Message)
-	}
+	before := ptr.Deref(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), metav1.Condition{})
+	notify.RecordChange(r.p.Recorder, events.Reference(v1alpha1.SchemeGroupVersion.WithKind("BackendSetBinding"), b),
+		plan.Problem{Reason: before.Reason}, plan.Problem{Reason: after.Reason, Message: after.Message})
 	return nil
 }
 
-// deservesEvent reports whether a user can act on a change of the condition: changes that wait are normal.
-func deservesEvent(before, after *metav1.Condition) bool {
-	if after.Reason == v1alpha1.ReasonPending {
-		return false
-	}
-	if after.Reason == v1alpha1.ReasonSynced {
-		return before != nil && before.Reason != v1alpha1.ReasonSynced && before.Reason != v1alpha1.ReasonPending
-	}
-	return before == nil || before.Reason != after.Reason
+// updateStatus writes the status of a binding. It fails with a conflict if the binding has changed since it was read.
+func (r *Reconciler) updateStatus(ctx context.Context, b *v1alpha1.BackendSetBinding) error {
+	_, err := r.p.Client.BackendSetBindings(b.Namespace).UpdateStatus(ctx, b, metav1.UpdateOptions{FieldManager: r.p.Owner})
+	return err // the caller says what it writes
 }
 
 // buildStatus returns the status of a binding.
@@ -61,14 +53,8 @@ func (r *Reconciler) buildStatus(b *v1alpha1.BackendSetBinding, d *Decision, rep
 			Active: int32(report.Active), Draining: int32(report.Draining), Waiting: int32(report.Waiting),
 		}
 	}
-	c := conditions.Set(meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced), buildCondition(b, d, report),
-		r.p.Clock.Now())
-	i := slices.IndexFunc(next.Conditions, func(x metav1.Condition) bool { return x.Type == c.Type })
-	if i < 0 {
-		next.Conditions = append(next.Conditions, c)
-	} else {
-		next.Conditions[i] = c
-	}
+	before := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSynced)
+	meta.SetStatusCondition(&next.Conditions, conditions.Set(before, buildCondition(b, d, report), r.p.Clock.Now()))
 	return next
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -21,7 +22,7 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/config"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
-	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/metrics"
 	"fairlead.dev/services/backendset-syncer/internal/observe"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
@@ -107,7 +108,8 @@ func (o *planOptions) readWorld(ctx context.Context) (*dryrun.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, o.InformerOptions().EnabledKinds(), cache.ObjectName(o.ConfigMap)) // the error names the kind
+	kinds := o.InformerOptions().Declare().EnabledKinds()
+	return dryrun.ReadCluster(ctx, client, kinds, cache.ObjectName(o.ConfigMap)) // the error names the kind
 }
 
 // planner plans bindings.
@@ -127,27 +129,27 @@ type planner struct {
 }
 
 func (o *planOptions) newPlanner(w *dryrun.World) (*planner, error) {
-	caches, err := informers.SnapshotCaches(w.Snapshot, o.InformerOptions())
+	caches, err := o.InformerOptions().Declare().Read(w.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	document := &fixed{problem: "--config-map is empty"}
+	var document *policy.Document
 	if o.ConfigMap.Name != "" {
 		text, found := w.ConfigMap(cache.ObjectName(o.ConfigMap), policy.Key)
 		if !found {
 			return nil, fmt.Errorf("ConfigMap %s does not exist, or has no key %s", o.ConfigMap.String(), policy.Key)
 		}
-		if document.document, err = policy.Parse([]byte(text)); err != nil {
+		if document, err = policy.Parse([]byte(text)); err != nil {
 			return nil, fmt.Errorf("ConfigMap %s: %w", o.ConfigMap.String(), err)
 		}
 	}
-	observer := observe.New(caches)
-	recorded := func(id, set string) bool { return lbrecord.ListsSet(caches.ConfigMaps, o.RecordNamespace(), id, set) }
+	configuration := func() (*policy.Document, string) { return document, "--config-map is empty" }
 	p := &planner{
-		evaluator: bindings.NewEvaluator(observer, document, recorded),
-		client:    ociapi.New(ociapi.Params{Options: o.OCI, Observer: silent{}, Clock: clock.RealClock{}}),
-		gateways:  gatewayplan.NewPlanner(caches, document, o.PlannerOptions()), configMaps: caches.ConfigMaps,
-		records: o.RecordNamespace(), occupants: observer.FindOccupants, bindings: observer.ListBindings(),
+		evaluator: bindings.NewEvaluator(caches, configuration, o.RecordNamespace()),
+		client:    ociapi.New(ociapi.Params{Options: o.OCI, Observer: metrics.New(prometheus.NewRegistry()), Clock: clock.RealClock{}}),
+		gateways:  gatewayplan.NewPlanner(caches, configuration, o.PlannerOptions()), configMaps: caches.ConfigMaps,
+		records: o.RecordNamespace(), occupants: observe.New(caches).FindOccupants,
+		bindings: informers.ListAll[v1alpha1.BackendSetBinding](caches.Bindings),
 		previews: map[string]map[string]actor.Preview{}, failures: map[string]error{},
 	}
 	slices.SortFunc(p.bindings, func(a, b *v1alpha1.BackendSetBinding) int {
@@ -225,12 +227,3 @@ func (p *planner) previewAll(ctx context.Context, id string) (map[string]actor.P
 	}
 	return actor.PreviewAll(lb, wanted, p.occupants, clock.RealClock{}.Now()), nil
 }
-
-// fixed is a configuration that does not change.
-type fixed struct {
-	document *policy.Document
-	problem  string
-}
-
-// CurrentDocument implements the configuration of an Evaluator.
-func (f *fixed) CurrentDocument() (*policy.Document, string) { return f.document, f.problem }

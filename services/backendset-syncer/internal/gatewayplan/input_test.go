@@ -9,16 +9,15 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/policy"
 )
 
-// changing is a configuration that changes with each read: the last document stays.
-type changing struct{ documents []*policy.Document }
-
-// CurrentDocument implements the configuration.
-func (c *changing) CurrentDocument() (*policy.Document, string) {
-	document := c.documents[0]
-	if len(c.documents) > 1 {
-		c.documents = c.documents[1:]
+// changing returns a configuration that changes with each read: the last document stays.
+func changing(documents []*policy.Document) policy.Source {
+	return func() (*policy.Document, string) {
+		document := documents[0]
+		if len(documents) > 1 {
+			documents = documents[1:]
+		}
+		return document, ""
 	}
-	return document, ""
 }
 
 // TestConfigurationThatChangesDuringAPlan plans with one document: not with the limits of one, and the pod ranges and certificates of
@@ -46,7 +45,7 @@ func TestConfigurationThatChangesDuringAPlan(t *testing.T) {
 		for range reads {
 			documents = append(documents, before)
 		}
-		got := r.planWith(r.plannerWith(&changing{append(documents, after)}))
+		got := r.planWith(r.plannerWith(changing(append(documents, after))))
 		assert.Equal(t, want.Version, got.Version, "after %d reads", reads)
 		assert.Equal(t, want.Sets, got.Sets, "after %d reads", reads)
 	}

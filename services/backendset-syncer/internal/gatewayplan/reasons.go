@@ -8,17 +8,12 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/services/backendset-syncer/internal/notify"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
 
 // A summary is the condition that says most about an object: the first one that is not as it should be, and otherwise the last one. Metrics
 // count objects by the reasons of their summaries, and Events report their changes.
-
-// IsGood reports whether a reason is that of an object without a problem.
-func IsGood(reason string) bool {
-	return reason == string(gatewayv1.GatewayReasonProgrammed) || reason == v1alpha1.ReasonSynced ||
-		reason == string(gatewayv1.GatewayClassReasonAccepted)
-}
 
 // summarize returns the first condition that is not True, or the last one. The zero value means that the object has none of them.
 func summarize(conditions []metav1.Condition, kinds ...string) plan.Problem {
@@ -78,9 +73,9 @@ func RouteSummary(parents []gatewayv1.RouteParentStatus) plan.Problem {
 		p := ParentSummary(&parents[i])
 		switch {
 		case !p.IsSet():
-		case !IsGood(p.Reason) && p.Reason != v1alpha1.ReasonPending:
+		case !notify.IsGood(p.Reason) && p.Reason != v1alpha1.ReasonPending:
 			return p
-		case !first.IsSet() || IsGood(first.Reason):
+		case !first.IsSet() || notify.IsGood(first.Reason):
 			first = p
 		}
 	}

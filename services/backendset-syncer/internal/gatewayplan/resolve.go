@@ -29,16 +29,11 @@ const (
 	OKEName = "oke-gateway-api.gemyago.github.io/oke-alb-gateway-controller"
 )
 
-// configuration has the administrator's document, and the problem of its last text.
-type configuration interface {
-	CurrentDocument() (*policy.Document, string)
-}
-
 // Planner reads a snapshot of the cluster.
 type Planner struct {
 	caches        informers.Caches
 	observer      *observe.Observer
-	configuration configuration
+	configuration policy.Source
 	names         []string // controller names
 	fallback      *routing.Fallback
 }
@@ -69,7 +64,7 @@ func (o *Options) newFallback() *routing.Fallback {
 }
 
 // NewPlanner returns a Planner.
-func NewPlanner(c informers.Caches, configuration configuration, o Options) *Planner {
+func NewPlanner(c informers.Caches, configuration policy.Source, o Options) *Planner {
 	names := []string{ControllerName}
 	if o.OKE {
 		names = append(names, OKEName)
@@ -155,8 +150,11 @@ func (p *Planner) ListClasses() map[*gatewayv1.GatewayClass]plan.Problem {
 // ResolveGateways returns the Gateways of the program. It reads the configuration and the bindings once, for itself and for the plans of
 // the load balancers.
 func (p *Planner) ResolveGateways() *Resolution {
-	r := &Resolution{Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{}, bindings: p.observer.ListBindings()}
-	r.document, r.invalid = p.configuration.CurrentDocument()
+	r := &Resolution{
+		Balancers: map[string][]*ResolvedGateway{}, Unknown: map[string]bool{},
+		bindings: informers.ListAll[v1alpha1.BackendSetBinding](p.caches.Bindings),
+	}
+	r.document, r.invalid = p.configuration()
 	for _, g := range informers.ListAll[gatewayv1.Gateway](p.caches.Gateways) {
 		class := informers.FindObject[gatewayv1.GatewayClass](p.caches.GatewayClasses,
 			cache.ObjectName{Name: string(g.Spec.GatewayClassName)})

@@ -21,12 +21,6 @@ import (
 
 const balancerID = "ocid1.loadbalancer.oc1.iad.a"
 
-// configured is the administrator's configuration.
-type configured struct{ document *policy.Document }
-
-// CurrentDocument implements the configuration.
-func (c configured) CurrentDocument() (*policy.Document, string) { return c.document, "" }
-
 // rig is a cluster in memory, whose objects are planned.
 type rig struct {
 	t       *testing.T
@@ -132,13 +126,13 @@ func (r *rig) planner() *Planner {
 	r.t.Helper()
 	document, err := policy.Parse([]byte(r.config))
 	require.NoError(r.t, err)
-	return r.plannerWith(configured{document})
+	return r.plannerWith(func() (*policy.Document, string) { return document, "" })
 }
 
 // plannerWith returns a Planner with a configuration.
-func (r *rig) plannerWith(c configuration) *Planner {
+func (r *rig) plannerWith(c policy.Source) *Planner {
 	r.t.Helper()
-	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: r.objects}, informers.Options{Gateways: true})
+	caches, err := informers.Options{Gateways: true}.Declare().Read(kit.Snapshot{Objects: r.objects})
 	require.NoError(r.t, err)
 	return NewPlanner(caches, c, r.options)
 }

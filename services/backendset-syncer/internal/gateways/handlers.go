@@ -12,7 +12,7 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/controller"
-	"fairlead.dev/pkg/kube"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
@@ -27,7 +27,7 @@ import (
 //	other kinds                         everything: how parameters, grants, labels and certificates affect routes depends on all of them
 func AddHandlers(i *informers.Informers, r *Reconciler) {
 	sweep := controller.Handler(r.p.Enqueue, func(any) []cache.ObjectName { return []cache.ObjectName{{Name: sweepKey}} })
-	for _, informer := range []*kube.OptionalInformer{i.GatewayClasses, i.Gateways, i.Grants, i.Pools, i.GatewayConfigs, i.Secrets} {
+	for _, informer := range []kit.Informer{i.GatewayClasses, i.Gateways, i.Grants, i.Pools, i.GatewayConfigs, i.Secrets} {
 		informer.AddEventHandler(sweep)
 	}
 	i.Routes.AddEventHandler(controller.Handler(r.p.Enqueue, func(obj any) []cache.ObjectName {

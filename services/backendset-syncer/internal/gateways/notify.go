@@ -1,19 +1,15 @@
 package gateways
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/notify"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
-
-// recorder writes Events.
-type recorder interface {
-	Event(about *corev1.ObjectReference, kind, reason, message string)
-}
 
 // Counts are numbers of objects by the reasons of their conditions.
 type Counts map[string]int
@@ -27,35 +23,20 @@ type meter interface {
 	ClearGateways()
 }
 
-// objectReference returns a reference to an object of the Gateway API.
-func objectReference(kind string, m *metav1.ObjectMeta) *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: gatewayv1.GroupVersion.String(), Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
-		ResourceVersion: m.ResourceVersion,
-	}
-}
-
-// notifyChange writes an Event about a change that a user can act on: a new problem, or its end. Changes that wait are normal.
-func (r *Reconciler) notifyChange(about *corev1.ObjectReference, before, after plan.Problem) {
-	switch {
-	case after.Reason == before.Reason || after.Reason == "" || after.Reason == v1alpha1.ReasonPending:
-	case !gatewayplan.IsGood(after.Reason):
-		r.p.Recorder.Event(about, corev1.EventTypeWarning, after.Reason, after.Message)
-	case before.Reason != "" && before.Reason != v1alpha1.ReasonPending && !gatewayplan.IsGood(before.Reason):
-		r.p.Recorder.Event(about, corev1.EventTypeNormal, after.Reason, after.Message)
-	}
+// recordChange writes an Event about an object of the Gateway API, if a user can act on the change.
+func (r *Reconciler) recordChange(kind string, o metav1.Object, before, after plan.Problem) {
+	notify.RecordChange(r.p.Recorder, events.Reference(informers.Gateways.GroupVersion().WithKind(kind), o), before, after)
 }
 
 // notifyGateway writes Events about a Gateway and its listeners.
 func (r *Reconciler) notifyGateway(g *gatewayv1.Gateway, next *gatewayv1.GatewayStatus) {
-	about := objectReference("Gateway", &g.ObjectMeta)
-	r.notifyChange(about, gatewayplan.GatewaySummary(&g.Status), gatewayplan.GatewaySummary(next))
+	r.recordChange("Gateway", g, gatewayplan.GatewaySummary(&g.Status), gatewayplan.GatewaySummary(next))
 	before, after := gatewayplan.ListenerSummaries(&g.Status), gatewayplan.ListenerSummaries(next)
 	gatewayReason := gatewayplan.GatewaySummary(next).Reason
 	for i := range next.Listeners { // in their order
 		name := next.Listeners[i].Name
 		if after[name].Reason != gatewayReason { // the Event of the Gateway says it
-			r.notifyChange(about, before[name], after[name])
+			r.recordChange("Gateway", g, before[name], after[name])
 		}
 	}
 }

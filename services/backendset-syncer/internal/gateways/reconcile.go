@@ -35,29 +35,11 @@ import (
 	"fairlead.dev/services/backendset-syncer/internal/informers"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
+	"fairlead.dev/services/backendset-syncer/internal/notify"
 )
 
 // sweepKey is the key of what belongs to no load balancer. No OCID is equal.
 const sweepKey = "*"
-
-// actors write load balancers.
-type actors interface {
-	WantSet(key actor.Key, w *actor.Wanted)
-	DropSet(key actor.Key)
-	BackendSetReport(key actor.Key) *actor.Report
-	WantLayout(id string, w *actor.WantedLayout)
-	DropLayout(id string)
-	LayoutReport(id string) (*actor.LayoutReport, bool)
-}
-
-// records keeps the records of load balancers.
-type records interface {
-	Read(ctx context.Context, loadBalancer string) (*lbrecord.Record, error)
-	Write(ctx context.Context, r *lbrecord.Record) error
-	Delete(ctx context.Context, loadBalancer string) error
-	InvalidateStale(loadBalancer string, resourceVersion string)
-	ClearCache()
-}
 
 // statuses writes statuses, if they differ.
 type statuses interface {
@@ -71,11 +53,11 @@ type statuses interface {
 type Params struct {
 	Planner *gatewayplan.Planner
 	Caches  informers.Caches
-	Actors  actors
-	Records records
+	Actors  *actor.Actors
+	Records *lbrecord.Store
 	Writer  statuses
 	// Recorder gets Events about problems, and Meter the numbers of objects.
-	Recorder recorder
+	Recorder notify.Recorder
 	Meter    meter
 	Enqueue  func(cache.ObjectName)
 	Clock    clock.PassiveClock
@@ -315,7 +297,7 @@ func (r *Reconciler) writeStatuses(ctx context.Context, plan *gatewayplan.Plan, 
 		routes[after.Reason]++
 		err := r.p.Writer.WriteRoute(ctx, s.Route, gatewayplan.MergeParents(s.Route, s.Parents))
 		if errs = append(errs, err); err == nil {
-			r.notifyChange(objectReference("HTTPRoute", &s.Route.ObjectMeta), gatewayplan.RouteSummary(s.PreviousParents()), after)
+			r.recordChange("HTTPRoute", s.Route, gatewayplan.RouteSummary(s.PreviousParents()), after)
 		}
 	}
 	r.p.Meter.SetGatewayCounts(plan.LoadBalancer, gateways, listeners, routes)
@@ -348,8 +330,7 @@ func (r *Reconciler) sweepCluster(ctx context.Context, resolution *gatewayplan.R
 			errs = append(errs, fmt.Errorf("GatewayClass %s: %w", class.Name, err))
 			continue
 		}
-		r.notifyChange(objectReference("GatewayClass", &class.ObjectMeta), gatewayplan.ClassSummary(&class.Status),
-			gatewayplan.ClassSummary(&next))
+		r.recordChange("GatewayClass", class, gatewayplan.ClassSummary(&class.Status), gatewayplan.ClassSummary(&next))
 	}
 	gateways := Counts{}
 	for i := range resolution.Unprogrammable {

@@ -87,7 +87,7 @@ var options = informers.Options{Gateways: true, Gates: true}
 // reader reads the current snapshot of a kind.
 type reader struct {
 	w    *world
-	kind func(*informers.Caches) kit.Reader
+	kind func(*informers.Caches) kit.Informer
 }
 
 func (r reader) Get(name cache.ObjectName) (any, bool) { return r.kind(r.w.caches.Load()).Get(name) }
@@ -95,39 +95,37 @@ func (r reader) List() []any                           { return r.kind(r.w.cache
 func (r reader) ByIndex(index, value string) []any {
 	return r.kind(r.w.caches.Load()).ByIndex(index, value)
 }
-func (r reader) Listed() bool                                         { return r.kind(r.w.caches.Load()).Listed() }
-func (w *world) read(f func(*informers.Caches) kit.Reader) kit.Reader { return reader{w, f} }
+func (r reader) Listed() bool                                             { return r.kind(r.w.caches.Load()).Listed() }
+func (reader) AddEventHandler(cache.ResourceEventHandler)                 {}
+func (w *world) read(f func(*informers.Caches) kit.Informer) kit.Informer { return reader{w, f} }
 
 func (w *world) readers() informers.Caches {
 	return informers.Caches{
 		Bindings: w.read(
-			func(c *informers.Caches) kit.Reader { return c.Bindings }), Services: w.read(
-			func(c *informers.Caches) kit.Reader { return c.Services }),
-		EndpointSlices: w.read(func(c *informers.Caches) kit.Reader {
+			func(c *informers.Caches) kit.Informer { return c.Bindings }), Services: w.read(
+			func(c *informers.Caches) kit.Informer { return c.Services }),
+		EndpointSlices: w.read(func(c *informers.Caches) kit.Informer {
 			return c.EndpointSlices
-		}), Pods: w.read(func(c *informers.Caches) kit.Reader { return c.Pods }),
-		GatewayClasses: w.read(func(c *informers.Caches) kit.Reader {
+		}), Pods: w.read(func(c *informers.Caches) kit.Informer { return c.Pods }),
+		GatewayClasses: w.read(func(c *informers.Caches) kit.Informer {
 			return c.GatewayClasses
-		}), Gateways: w.read(func(c *informers.Caches) kit.Reader { return c.Gateways }),
+		}), Gateways: w.read(func(c *informers.Caches) kit.Informer { return c.Gateways }),
 		Routes: w.read(
-			func(c *informers.Caches) kit.Reader { return c.Routes }), Grants: w.read(
-			func(c *informers.Caches) kit.Reader { return c.Grants }),
+			func(c *informers.Caches) kit.Informer { return c.Routes }), Grants: w.read(
+			func(c *informers.Caches) kit.Informer { return c.Grants }),
 		Pools: w.read(
-			func(c *informers.Caches) kit.Reader { return c.Pools }), GatewayConfigs: w.read(func(c *informers.Caches) kit.Reader {
+			func(c *informers.Caches) kit.Informer { return c.Pools }), GatewayConfigs: w.read(func(c *informers.Caches) kit.Informer {
 			return c.GatewayConfigs
 		}),
-		Namespaces: w.read(func(c *informers.Caches) kit.Reader {
+		Namespaces: w.read(func(c *informers.Caches) kit.Informer {
 			return c.Namespaces
-		}), Secrets: w.read(func(c *informers.Caches) kit.Reader { return c.Secrets }),
-		ConfigMaps: w.read(func(c *informers.Caches) kit.Reader { return c.ConfigMaps }),
+		}), Secrets: w.read(func(c *informers.Caches) kit.Informer { return c.Secrets }),
+		ConfigMaps: w.read(func(c *informers.Caches) kit.Informer { return c.ConfigMaps }),
 	}
 }
 
-// configured is the administrator's configuration.
-type configured struct{ w *world }
-
-// CurrentDocument implements the configuration.
-func (c configured) CurrentDocument() (*policy.Document, string) { return c.w.document.Load(), "" }
+// configuration returns the administrator's configuration.
+func (w *world) configuration() (*policy.Document, string) { return w.document.Load(), "" }
 
 // configure replaces the administrator's configuration.
 func (w *world) configure(text string) {
@@ -197,7 +195,7 @@ func (w *world) changed() {
 		all = append(all, w.objects[key])
 	}
 	w.mu.Unlock()
-	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: all}, options)
+	caches, err := options.Declare().Read(kit.Snapshot{Objects: all})
 	require.NoError(w.t, err)
 	w.caches.Store(&caches)
 	w.enqueue(cache.ObjectName{Name: sweepKey})
@@ -382,12 +380,12 @@ func (w *world) start() {
 	})
 	store := lbrecord.NewStore(w.kube.CoreV1(), "fairlead", "test")
 	if w.caches.Load() == nil {
-		empty, err := informers.SnapshotCaches(kit.Snapshot{}, options)
+		empty, err := options.Declare().Read(kit.Snapshot{})
 		require.NoError(w.t, err)
 		w.caches.Store(&empty)
 	}
 	w.reconciler = New(Params{
-		Planner: gatewayplan.NewPlanner(caches, configured{w}, w.options), Caches: caches, Actors: actors, Records: store,
+		Planner: gatewayplan.NewPlanner(caches, w.configuration, w.options), Caches: caches, Actors: actors, Records: store,
 		Writer: fakeStatuses{w}, Recorder: &w.notes, Meter: &w.notes, Enqueue: w.enqueue, Clock: clock.RealClock{}, Namespace: "fairlead",
 		WakePod: w.wakePod,
 	})

@@ -63,34 +63,35 @@ type GatewayConfig struct {
 	} `json:"spec"`
 }
 
-// addGatewayKinds adds the kinds of the Gateway API.
-func addGatewayKinds(k *PerKind[kit.Kind], o Options) {
-	inNamespace := cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
-	kindOf := func(resource schema.GroupVersionResource, name string, transform cache.TransformFunc) kit.Kind {
-		return kit.Kind{Resource: resource, Name: name, Off: !o.Gateways, Transform: transform}
-	}
-	k.GatewayClasses = kindOf(GatewayClasses, "GatewayClass", kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil }))
-	k.Gateways = kindOf(Gateways, "Gateway", kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }))
-	k.Routes = kindOf(HTTPRoutes, "HTTPRoute", kit.Typed[gatewayv1.HTTPRoute](trimMetadata))
-	k.Grants = kindOf(Grants, "ReferenceGrant", kit.Typed[gatewayv1beta1.ReferenceGrant](trimMetadata))
-	k.Grants.Indexers = inNamespace
-	k.Pools = kindOf(Pools, "InferencePool", kit.Typed[Pool](trimMetadata))
-	k.GatewayConfigs = kindOf(GatewayConfigs, "GatewayConfig", kit.Typed[GatewayConfig](trimMetadata))
-	k.Namespaces = kindOf(corev1.SchemeGroupVersion.WithResource("namespaces"), "Namespace", kit.Metadata())
-	k.Secrets = kindOf(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", kit.Typed(trimSecret))
-	k.Secrets.Fields = "type=" + string(corev1.SecretTypeTLS)
-	k.ConfigMaps = kindOf(corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMap", kit.Typed[corev1.ConfigMap](trimMetadata))
-	k.ConfigMaps.Selector = lbrecord.Label
-	if o.Gateways {
-		k.Pods.Transform = kit.Typed(trimPodOfGateways)
-		k.Pods.Indexers = inNamespace
-	}
-}
+// inNamespace are the indexers of kinds that are read by namespace.
+var inNamespace = cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc}
 
-// trimMetadata keeps everything but managed fields and annotations.
-func trimMetadata[T metav1.Object](o T) {
-	o.SetManagedFields(nil)
-	o.SetAnnotations(nil)
+// addGatewayKinds adds the kinds of the Gateway API.
+func addGatewayKinds(c *Caches, add func(kit.Kind) kit.Informer) {
+	c.GatewayClasses = add(kit.Kind{
+		Resource: GatewayClasses, Name: "GatewayClass", Transform: kit.Typed(func(c *gatewayv1.GatewayClass) { c.ManagedFields = nil }),
+	})
+	c.Gateways = add(kit.Kind{
+		Resource: Gateways, Name: "Gateway", Transform: kit.Typed(func(g *gatewayv1.Gateway) { g.ManagedFields = nil }),
+	})
+	c.Routes = add(kit.Kind{Resource: HTTPRoutes, Name: "HTTPRoute", Transform: kit.Typed[gatewayv1.HTTPRoute](kit.TrimMetadata)})
+	c.Grants = add(kit.Kind{
+		Resource: Grants, Name: "ReferenceGrant", Transform: kit.Typed[gatewayv1beta1.ReferenceGrant](kit.TrimMetadata),
+		Indexers: inNamespace,
+	})
+	c.Pools = add(kit.Kind{Resource: Pools, Name: "InferencePool", Transform: kit.Typed[Pool](kit.TrimMetadata)})
+	c.GatewayConfigs = add(kit.Kind{Resource: GatewayConfigs, Name: "GatewayConfig", Transform: kit.Typed[GatewayConfig](kit.TrimMetadata)})
+	c.Namespaces = add(kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: "Namespace", Transform: kit.Metadata(),
+	})
+	c.Secrets = add(kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Name: "Secret", Transform: kit.Typed(trimSecret),
+		Fields: "type=" + string(corev1.SecretTypeTLS),
+	})
+	c.ConfigMaps = add(kit.Kind{
+		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Name: "ConfigMap",
+		Transform: kit.Typed[corev1.ConfigMap](kit.TrimMetadata), Selector: lbrecord.Label,
+	})
 }
 
 // trimSecret keeps a certificate with its key.

@@ -14,7 +14,6 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 )
 
 // Indexes.
@@ -32,105 +31,70 @@ type Options struct {
 	Gateways bool // the Gateway API
 }
 
-// PerKind has something for each kind.
-type PerKind[T any] struct {
-	Bindings, Services, EndpointSlices T
-	Pods                               T // off without readiness gates and Gateways
+// Caches are the caches of all kinds.
+type Caches struct {
+	Bindings, Services, EndpointSlices kit.Informer
+	Pods                               kit.Informer // off without readiness gates and Gateways
 
 	// Kinds of the Gateway API: off without Gateways.
-	GatewayClasses, Gateways, Routes, Grants, Pools T
-	GatewayConfigs                                  T // of oke-gateway-api
-	Namespaces                                      T // labels
-	Secrets                                         T // certificates
-	ConfigMaps                                      T // parameters of Gateways, and records
-}
-
-// mapKinds returns the results of f for the values of a PerKind.
-func mapKinds[A, B any](s *PerKind[A], f func(A) B) PerKind[B] {
-	return PerKind[B]{
-		Bindings: f(s.Bindings), Services: f(s.Services), EndpointSlices: f(s.EndpointSlices), Pods: f(s.Pods),
-		GatewayClasses: f(s.GatewayClasses), Gateways: f(s.Gateways), Routes: f(s.Routes), Grants: f(s.Grants), Pools: f(s.Pools),
-		GatewayConfigs: f(s.GatewayConfigs), Namespaces: f(s.Namespaces), Secrets: f(s.Secrets), ConfigMaps: f(s.ConfigMaps),
-	}
+	GatewayClasses, Gateways, Routes, Grants, Pools kit.Informer
+	GatewayConfigs                                  kit.Informer // of oke-gateway-api
+	Namespaces                                      kit.Informer // labels
+	Secrets                                         kit.Informer // certificates
+	ConfigMaps                                      kit.Informer // parameters of Gateways, and records
 }
 
 // Informers are the informers.
 type Informers struct {
 	*kit.Group
-	PerKind[*kube.OptionalInformer]
+	Caches
 }
-
-// Caches are the caches of all kinds.
-type Caches = PerKind[kit.Reader]
 
 // New returns informers. Run starts them.
 func New(p kit.Params, o Options) *Informers {
-	group, k := kit.NewGroup(p), AllKinds(o)
-	return &Informers{Group: group, PerKind: mapKinds(&k, group.Add)}
+	group := kit.NewGroup(p)
+	return &Informers{Group: group, Caches: o.Declare().Watch(group)}
 }
 
-// Caches returns the caches of the informers.
-func (i *Informers) Caches() Caches {
-	return mapKinds(&i.PerKind, func(o *kube.OptionalInformer) kit.Reader { return o })
-}
-
-// SnapshotCaches returns caches of objects that were read once.
-func SnapshotCaches(world kit.Snapshot, o Options) (Caches, error) {
-	var failed error
-	k := AllKinds(o)
-	c := mapKinds(&k, func(kind kit.Kind) kit.Reader {
-		reader, err := world.Reader(kind)
-		if err != nil {
-			failed = err
-		}
-		return reader
-	})
-	return c, failed // the error names the object
-}
-
-// EnabledKinds returns the kinds that are not off.
-func (o Options) EnabledKinds() []kit.Kind {
-	k := AllKinds(o)
-	var enabled []kit.Kind
-	mapKinds(&k, func(kind kit.Kind) struct{} {
-		if !kind.Off {
-			enabled = append(enabled, kind)
-		}
-		return struct{}{}
-	})
-	return enabled
-}
-
-// AllKinds returns the kinds that the program reads.
-func AllKinds(o Options) PerKind[kit.Kind] {
-	k := PerKind[kit.Kind]{
-		Bindings: kit.Kind{
-			Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
-			Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
-			Indexers: cache.Indexers{
-				byService: kit.IndexBy(indexBindingByService), byBackendSet: kit.IndexBy(indexBindingBySet),
-				byNamespace: cache.MetaNamespaceIndexFunc,
-			},
-		},
-		Services: kit.Kind{
-			Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true,
-			Transform: kit.Typed(trimService),
-		},
-		EndpointSlices: kit.Kind{
-			Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true,
-			Selector:  discoveryv1.LabelServiceName,
-			Transform: kit.Typed(trimSlice),
-			Indexers: cache.Indexers{
-				byService: kit.IndexBy(indexSliceByService), byPod: kit.IndexBy(indexSliceByPod), byAddress: kit.IndexBy(AddressesOf),
-			},
-		},
-		Pods: kit.Kind{
+// Declare declares the kinds that the program reads.
+func (o Options) Declare() kit.Declaration[Caches] {
+	return func(add func(kit.Kind) kit.Informer) Caches {
+		pods := kit.Kind{
 			Resource: corev1.SchemeGroupVersion.WithResource("pods"), Name: "Pod", Required: true, Off: !o.Gates && !o.Gateways,
 			Transform: kit.Typed(trimPod),
-		},
+		}
+		if o.Gateways {
+			pods.Transform, pods.Indexers = kit.Typed(trimPodOfGateways), inNamespace
+		}
+		c := Caches{
+			Bindings: add(kit.Kind{
+				Resource: v1alpha1.SchemeGroupVersion.WithResource("backendsetbindings"), Name: "BackendSetBinding", Required: true,
+				Transform: kit.Typed(func(b *v1alpha1.BackendSetBinding) { b.ManagedFields = nil }),
+				Indexers: cache.Indexers{
+					byService: kit.IndexBy(indexBindingByService), byBackendSet: kit.IndexBy(indexBindingBySet),
+					byNamespace: cache.MetaNamespaceIndexFunc,
+				},
+			}),
+			Services: add(kit.Kind{
+				Resource: corev1.SchemeGroupVersion.WithResource("services"), Name: "Service", Required: true,
+				Transform: kit.Typed(trimService),
+			}),
+			EndpointSlices: add(kit.Kind{
+				Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Name: "EndpointSlice", Required: true,
+				Selector:  discoveryv1.LabelServiceName,
+				Transform: kit.Typed(trimSlice),
+				Indexers: cache.Indexers{
+					byService: kit.IndexBy(indexSliceByService), byPod: kit.IndexBy(indexSliceByPod), byAddress: kit.IndexBy(AddressesOf),
+				},
+			}),
+			Pods: add(pods),
+		}
+		addGatewayKinds(&c, func(k kit.Kind) kit.Informer {
+			k.Off = !o.Gateways
+			return add(k)
+		})
+		return c
 	}
-	addGatewayKinds(&k, o)
-	return k
 }
 
 func trimService(s *corev1.Service) {

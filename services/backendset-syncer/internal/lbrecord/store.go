@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/informers"
 )
 
 const (
@@ -49,13 +51,8 @@ func FromConfigMap(c *corev1.ConfigMap) (*Record, error) {
 	return r, nil
 }
 
-// reader has ConfigMaps by name.
-type reader interface {
-	Get(name cache.ObjectName) (any, bool)
-}
-
 // ListsSet reports whether the record of a load balancer, among the ConfigMaps of a cache, has a backend set.
-func ListsSet(configMaps reader, namespace, loadBalancer, set string) bool {
+func ListsSet(configMaps informers.Reader, namespace, loadBalancer, set string) bool {
 	obj, _ := configMaps.Get(cache.ObjectName{Namespace: namespace, Name: ConfigMapName(loadBalancer)})
 	c, ok := obj.(*corev1.ConfigMap)
 	if !ok {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
@@ -28,6 +27,8 @@ const (
 
 // Metrics contains the collectors. All methods are safe for concurrent use.
 type Metrics struct {
+	Bindings *controller.Reasons // BackendSetBindings, by the reason of their condition
+
 	configValid *prometheus.GaugeVec
 	requests    *prometheus.HistogramVec
 	rate        prometheus.Gauge
@@ -38,7 +39,6 @@ type Metrics struct {
 	conflicts   *prometheus.CounterVec
 	reviews     *prometheus.CounterVec
 	answers     *prometheus.CounterVec
-	reasons     *controller.Reasons
 	gateways    *byReason
 	listeners   *byReason
 	routes      *byReason
@@ -90,7 +90,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Help: "Requests of load balancers that the responder has answered, by code: 404 (no rule matches), 500 (the rule has no " +
 				"backend).",
 		}, []string{"code"}),
-		reasons: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
+		Bindings: controller.NewReasons(r, "fairlead_backendset_bindings", "BackendSetBindings, by the reason of their condition."),
 		gateways: newByReason(r, "fairlead_backendset_gateways",
 			"Gateways, by the reason of Accepted if it is not True, otherwise of Programmed. Those without a load balancer that they may "+
 				"program have an empty label."),
@@ -175,12 +175,3 @@ func (m *Metrics) ObserveReport(key actor.Key, r *actor.Report) {
 		m.backends.WithLabelValues(key.LoadBalancer, key.Set, state).Set(float64(n))
 	}
 }
-
-// SetReason records the reason of a binding's condition.
-func (m *Metrics) SetReason(binding cache.ObjectName, reason string) { m.reasons.Set(binding, reason) }
-
-// ForgetBinding removes a binding that no longer exists.
-func (m *Metrics) ForgetBinding(binding cache.ObjectName) { m.reasons.Forget(binding) }
-
-// ClearBindings removes the state of all bindings, because a replica that does not lead has no current state.
-func (m *Metrics) ClearBindings() { m.reasons.Clear() }

@@ -46,7 +46,7 @@ func everything(t *testing.T, r prometheus.Registerer) *Metrics {
 	m.CountReview("gated")
 	m.CountAnswer(404)
 	WatchCertificate(r, time.Now)
-	m.SetReason(chat, "Synced")
+	m.Bindings.Set(chat, "Synced")
 	m.SetGatewayCounts("lb", map[string]int{"Programmed": 1}, map[string]int{"Programmed": 2},
 		map[string]int{"Synced": 3, "HostConflict": 1})
 	_, err := leader.New(leader.Params{Metrics: r, Log: zap.NewNop()})

@@ -33,27 +33,7 @@ type Observer struct{ caches informers.Caches }
 // New returns an Observer.
 func New(c informers.Caches) *Observer { return &Observer{caches: c} }
 
-// FindBinding returns a binding, nil if it does not exist.
-func (o *Observer) FindBinding(name cache.ObjectName) *v1alpha1.BackendSetBinding {
-	return informers.FindObject[v1alpha1.BackendSetBinding](o.caches.Bindings, name)
-}
-
-// ListBindings returns all bindings.
-func (o *Observer) ListBindings() []*v1alpha1.BackendSetBinding {
-	return informers.ListAll[v1alpha1.BackendSetBinding](o.caches.Bindings)
-}
-
-// BindingsOfSet returns the bindings of a backend set.
-func (o *Observer) BindingsOfSet(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
-	return informers.BindingsOfSet(o.caches.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)
-}
-
-// BindingsOfNamespace returns the bindings of the namespace of a binding.
-func (o *Observer) BindingsOfNamespace(b *v1alpha1.BackendSetBinding) []*v1alpha1.BackendSetBinding {
-	return informers.BindingsOfNamespace(o.caches.Bindings, b.Namespace)
-}
-
-// ServiceEndpoints are the endpoints of the Service of a binding.
+// ServiceEndpoints are the endpoints of a port of a Service.
 type ServiceEndpoints struct {
 	Endpoints []plan.Endpoint // sorted, each address once
 	// Refused explains which endpoints cannot become backends, and is empty if all can.
@@ -62,13 +42,8 @@ type ServiceEndpoints struct {
 	Missing bool
 }
 
-// BindingEndpoints returns the endpoints of the Service of a binding, with the ports of the slices, or an error if the binding does not
-// name a port of the Service. isPod reports whether an address may be that of a pod.
-func (o *Observer) BindingEndpoints(b *v1alpha1.BackendSetBinding, isPod func(netip.Addr) bool) (ServiceEndpoints, error) {
-	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
-}
-
-// ServiceEndpoints returns the endpoints of a port of a Service, with the ports of the slices.
+// ServiceEndpoints returns the endpoints of a port of a Service, with the ports of the slices, or an error if the Service does not have the
+// port. isPod reports whether an address may be that of a pod.
 func (o *Observer) ServiceEndpoints(name cache.ObjectName, ref intstr.IntOrString, isPod func(netip.Addr) bool) (ServiceEndpoints, error) {
 	service := informers.FindObject[corev1.Service](o.caches.Services, name)
 	if service == nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
@@ -33,9 +34,15 @@ func observerOf(t *testing.T, gates bool, text string) *Observer {
 	for _, m := range golden.Decode[[]map[string]any](t, []byte(text)) {
 		world.Objects = append(world.Objects, &unstructured.Unstructured{Object: m})
 	}
-	caches, err := informers.SnapshotCaches(world, informers.Options{Gates: gates})
+	caches, err := informers.Options{Gates: gates}.Declare().Read(world)
 	require.NoError(t, err)
 	return New(caches)
+}
+
+// endpointsOf returns the endpoints of the Service of the first binding.
+func endpointsOf(o *Observer, isPod func(netip.Addr) bool) (ServiceEndpoints, error) {
+	b := informers.ListAll[v1alpha1.BackendSetBinding](o.caches.Bindings)[0]
+	return o.ServiceEndpoints(cache.ObjectName{Namespace: b.Namespace, Name: b.Spec.ServiceRef.Name}, b.Spec.ServiceRef.Port, isPod)
 }
 
 // slice returns an EndpointSlice of Service chat.
@@ -141,7 +148,7 @@ func TestEndpoints(t *testing.T) {
 				port = "http"
 			}
 			o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1)+tt.objects)
-			got, err := o.BindingEndpoints(o.ListBindings()[0], func(a netip.Addr) bool { return a.As4()[0] != 192 })
+			got, err := endpointsOf(o, func(a netip.Addr) bool { return a.As4()[0] != 192 })
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, format(got.Endpoints))
 			if tt.refused == "" {
@@ -161,7 +168,7 @@ func TestPortsThatCannotBeUsed(t *testing.T) {
 		"dns":  "port dns of Service chat has the protocol UDP, and load balancers forward TCP",
 	} {
 		o := observerOf(t, false, strings.Replace(binding, "PORT", port, 1))
-		_, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
+		_, err := endpointsOf(o, func(netip.Addr) bool { return true })
 		assert.EqualError(t, err, want)
 	}
 }
@@ -171,7 +178,7 @@ func TestServicesThatDoNotExist(t *testing.T) {
 	o := observerOf(t, false,
 		strings.ReplaceAll(strings.Replace(binding, "PORT", "http", 1), "kind: Service, metadata: {namespace: models, name: chat}",
 			"kind: Service, metadata: {namespace: models, name: other}"))
-	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
+	got, err := endpointsOf(o, func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	assert.Equal(t, ServiceEndpoints{Missing: true}, got)
 }
@@ -185,7 +192,7 @@ func TestEndpointsHavePods(t *testing.T) {
 			"{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind: Pod, name: old, uid: old}}, {addresses: [10.0.0.2], "+
 				"targetRef: {kind: Node, name: node, uid: node}}, {addresses: [10.0.0.3]}")+
 		slice("b", ports, "{addresses: [10.0.0.1], targetRef: {kind: Pod, name: new, uid: new}}"))
-	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
+	got, err := endpointsOf(o, func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	var pods []string
 	for _, e := range got.Endpoints {
@@ -267,7 +274,7 @@ func TestAHugeService(t *testing.T) {
 		all.WriteString(slice(fmt.Sprintf("s%d", n), "{name: http, port: 8000}", strings.Join(endpoints, ", ")))
 	}
 	o := observerOf(t, false, strings.Replace(binding, "PORT", "http", 1)+all.String())
-	got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
+	got, err := endpointsOf(o, func(netip.Addr) bool { return true })
 	require.NoError(t, err)
 	assert.Len(t, got.Endpoints, maxEndpoints)
 	assert.Contains(t, got.Refused, "more than 4096 endpoints")
@@ -336,7 +343,7 @@ func TestPodsThatWaitForTheirGate(t *testing.T) {
 			t.Parallel()
 			o := observerOf(t, !tt.off,
 				strings.Replace(binding, "PORT", "http", 1)+tt.pod+slice("a", "{name: http, port: 8000}", endpointOf("a", "of-a")))
-			got, err := o.BindingEndpoints(o.ListBindings()[0], func(netip.Addr) bool { return true })
+			got, err := endpointsOf(o, func(netip.Addr) bool { return true })
 			require.NoError(t, err)
 			assert.Equal(t, "10.0.0.1:8000 "+tt.want, format(got.Endpoints))
 		})

@@ -47,6 +47,9 @@ type Document struct {
 	ranges []netip.Prefix
 }
 
+// Source returns the document in force, nil if there is none, and the problem of its last text.
+type Source func() (*Document, string)
+
 // LoadBalancer is a load balancer that bindings may name.
 type LoadBalancer struct {
 	ID string `yaml:"id"`

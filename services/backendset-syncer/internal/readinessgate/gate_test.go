@@ -171,18 +171,19 @@ func TestReconcile(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			observer, actors := newMockObserver(t), newMockReporter(t)
+			observer := newMockObserver(t)
 			observer.EXPECT().FindGatedPod(name).Return(tt.pod)
 			observer.EXPECT().BindingsOfPod(tt.pod).Return(tt.uses).Maybe()
-			for _, set := range []string{"chat", "embed", "other", "unused"} {
-				actors.EXPECT().BackendSetReport(actor.Key{LoadBalancer: "lb", Set: set}).Return(serving[set]).Maybe()
+			report := func(key actor.Key) *actor.Report {
+				assert.Equal(t, "lb", key.LoadBalancer)
+				return serving[key.Set]
 			}
 			client := fake.NewClientset()
 			if tt.pod != nil {
 				client = fake.NewClientset(tt.pod)
 			}
 			r := New(Params{
-				Observer: observer, Routes: tt.routes, Actors: actors, Pods: client.CoreV1(), Timeout: timeout,
+				Observer: observer, SetsOf: tt.routes.SetsOf, Report: report, Pods: client.CoreV1(), Timeout: timeout,
 				Clock: clocktesting.NewFakePassiveClock(now),
 			})
 			err := r.Reconcile(t.Context(), name)
@@ -231,7 +232,7 @@ func TestWritesOfPodsThatAreGone(t *testing.T) {
 		client := fake.NewClientset(pod)
 		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
 		err := New(Params{
-			Observer: observer, Routes: routed{}, Actors: newMockReporter(t), Pods: client.CoreV1(), Timeout: timeout,
+			Observer: observer, SetsOf: routed{}.SetsOf, Pods: client.CoreV1(), Timeout: timeout,
 			Clock: clocktesting.NewFakePassiveClock(now),
 		}).Reconcile(t.Context(), name)
 		if strings.HasPrefix(want, "write") {

@@ -66,24 +66,16 @@ type observer interface {
 	BindingsOfPod(pod *corev1.Pod) []observe.PodBinding
 }
 
-// routes has the backend sets that routes of Gateways give to pods. known is false until all load balancers of Gateways were planned.
-type routes interface {
-	SetsOf(pod *corev1.Pod) (sets []observe.Registration, known bool)
-}
-
-// reporter has the state of backend sets.
-type reporter interface {
-	BackendSetReport(key actor.Key) *actor.Report
-}
-
 // Params holds the arguments of New.
 type Params struct {
 	Observer observer
-	Routes   routes
-	Actors   reporter
-	Pods     typedcorev1.PodsGetter
-	Timeout  time.Duration
-	Clock    clock.PassiveClock
+	// SetsOf returns the backend sets that routes of Gateways give to a pod. known is false until all load balancers of Gateways were
+	// planned.
+	SetsOf  func(pod *corev1.Pod) (sets []observe.Registration, known bool)
+	Report  func(key actor.Key) *actor.Report // of a backend set
+	Pods    typedcorev1.PodsGetter
+	Timeout time.Duration
+	Clock   clock.PassiveClock
 }
 
 // Reconciler opens readiness gates.
@@ -162,13 +154,13 @@ func (r *Reconciler) awaitedSets(pod *corev1.Pod) (sets []observe.Registration, 
 				})
 		}
 	}
-	routed, known := r.p.Routes.SetsOf(pod)
+	routed, known := r.p.SetsOf(pod)
 	return append(sets, routed...), known
 }
 
 // inService reports whether the load balancer of a backend set sends requests to all addresses of a pod.
 func (r *Reconciler) inService(s *observe.Registration) bool {
-	report := r.p.Actors.BackendSetReport(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
+	report := r.p.Report(actor.Key{LoadBalancer: s.LoadBalancer, Set: s.Set})
 	return report != nil && (report.Used || !s.Routed) && len(s.Addresses) > 0 &&
 		!slices.ContainsFunc(s.Addresses, func(a netip.AddrPort) bool { return !report.Serving[a] })
 }
