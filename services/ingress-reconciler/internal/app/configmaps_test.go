@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"fairlead.dev/pkg/configmap"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/ingress-reconciler/internal/config"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 )
@@ -38,16 +40,20 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 	c, changes = newConfigMaps(configMapParts{
 		Config: cfg, Log: zap.NewNop(), Client: client, Events: recorder, Metrics: metrics.New(prometheus.NewRegistry()),
 	}), &atomic.Int32{}
-	assert.Len(t, c.Unsynced(), len(c.stores))
-	c.OnChange(func() { changes.Add(1) })
+	synced := run.Synced(c.own, c.ome)
+	for _, configured := range []configmap.Name{sources.ConfigMap, sources.OMEConfigMap} {
+		if configured.Name != "" {
+			assert.ErrorContains(t, synced(t.Context()), configured.String())
+		}
+	}
+	c.own.OnChange(func() { changes.Add(1) })
+	c.ome.OnChange(func() { changes.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	require.Eventually(t, func() bool { return len(c.Unsynced()) == 0 }, kubetest.Patience, time.Millisecond)
+	var stores sync.WaitGroup
+	stores.Go(func() { c.own.Run(ctx) })
+	stores.Go(func() { c.ome.Run(ctx) })
+	t.Cleanup(func() { cancel(); stores.Wait() })
+	require.Eventually(t, func() bool { return synced(t.Context()) == nil }, kubetest.Patience, time.Millisecond)
 	return c, changes
 }
 

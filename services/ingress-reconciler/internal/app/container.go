@@ -64,7 +64,7 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 		newConfigMaps,
 
 		// The reconciler.
-		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches()) },
+		func(i *informers.Informers) *observe.Observer { return observe.New(i.Caches) },
 		ownership.New,
 		dependents.New,
 		func() *run.Queue { return &run.Queue{} },
@@ -104,14 +104,14 @@ type reconcilerParts struct {
 
 func newReconciler(p reconcilerParts) *reconciler.Reconciler {
 	return reconciler.New(reconciler.Params{
-		Observer: p.Observer, Configuration: p.ConfigMaps, Ownership: p.Ownership, Dependents: p.Dependents, Applier: p.Applier,
-		Status: reconciler.NewStatusPatcher(p.Client), Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
+		Observer: p.Observer, Configuration: p.ConfigMaps.Current, Ownership: p.Ownership, Dependents: p.Dependents, Applier: p.Applier,
+		Client: p.Client, Recorder: p.Events, Meter: p.Metrics, Enqueue: p.Queue.Enqueue, Clock: p.Clock,
 	})
 }
 
 func newHTTPServer(cfg *config.Config, log *zap.Logger, i *informers.Informers, c *configMaps, r *prometheus.Registry) *httpserver.Server {
 	return httpserver.New(httpserver.Params{
 		Options: cfg.HTTP, Log: log, Gatherer: r,
-		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(i, c)}},
+		Ready: []httpserver.Check{{Name: "caches", Probe: run.Synced(i, c.own, c.ome)}},
 	})
 }

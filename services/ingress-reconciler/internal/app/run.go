@@ -19,9 +19,11 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
 		return err
 	}
 	reconciler.RegisterHandlers(p.Informers, p.Dependents, p.Queue.Enqueue)
-	p.ConfigMaps.OnChange(p.reconfigure)
+	own, ome := p.ConfigMaps.own, p.ConfigMaps.ome
+	own.OnChange(p.reconfigure)
+	ome.OnChange(p.reconfigure)
 	return run.Run(ctx, run.Params{
-		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, p.ConfigMaps, p.Events}, Caches: []run.Cache{p.Informers, p.ConfigMaps},
+		Log: log, Server: p.HTTP, Parts: []run.Part{p.Informers, own, ome, p.Events}, Caches: []run.Cache{p.Informers, own, ome},
 		Elector: p.Elector, Lead: p.lead,
 	})
 }

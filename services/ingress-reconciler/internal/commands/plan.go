@@ -177,7 +177,7 @@ func (s *sources) newPlanner(w *dryrun.World, log io.Writer) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	caches, err := informers.ReadSnapshot(w.Snapshot, s.Kinds)
+	caches, err := informers.Declare(s.Kinds).Read(w.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

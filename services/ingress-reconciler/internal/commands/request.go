@@ -201,7 +201,7 @@ func (o *planOptions) routingObjects(ctx context.Context, in io.Reader, log io.W
 		return nil, err
 	}
 	resources := slices.Clone(routeKinds)
-	for _, k := range informers.AllKinds(o.sources.Kinds) {
+	for _, k := range informers.Declare(o.sources.Kinds).EnabledKinds() {
 		if slices.Contains([]string{"Gateway", "IngressClass", "Namespace"}, k.Name) {
 			resources = append(resources, k.Resource)
 		}

@@ -37,7 +37,8 @@ func (s *sources) validate() error {
 
 // readCluster lists all objects that plans depend on, and the ConfigMaps.
 func (s *sources) readCluster(ctx context.Context, client dynamic.Interface) (*dryrun.World, error) {
-	return dryrun.ReadCluster(ctx, client, informers.AllKinds(s.Kinds), cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap))
+	kinds := informers.Declare(s.Kinds).EnabledKinds()
+	return dryrun.ReadCluster(ctx, client, kinds, cache.ObjectName(s.ConfigMap), cache.ObjectName(s.OMEConfigMap))
 }
 
 // readConfig reads the configuration as the program does when it serves.

@@ -15,7 +15,6 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/gatewayapi"
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
@@ -38,7 +37,7 @@ func RegisterHandlers(i *informers.Informers, index *dependents.Index, enqueue f
 	h := handlers{informers: i, index: index, requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(i.Managed[render.Ingresses], namespace, host, secret)
 	}}
-	on := func(informer *kube.OptionalInformer, names func(any) []cache.ObjectName) {
+	on := func(informer kit.Informer, names func(any) []cache.ObjectName) {
 		informer.AddEventHandler(controller.Unless(isUnchanged, controller.Handler(enqueue, names)))
 	}
 	on(i.InferenceServices, ownName)

@@ -186,7 +186,7 @@ func TestRoutesConcernThoseWithTheirHostOrSecret(t *testing.T) {
 		return &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(fmt.Sprintf(ingress, name, created, more)))}
 	}
 	first, second := object("b", "2026-01-01T00:00:00Z", owned), object("a", "2026-01-02T00:00:00Z", owned)
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}}, []string{"ingresses"})
+	caches, err := informers.Declare([]string{"ingresses"}).Read(kit.Snapshot{Objects: []*unstructured.Unstructured{first, second}})
 	require.NoError(t, err)
 	byHost, bySecret := cache.ObjectName{Namespace: "models", Name: "by-host"}, cache.ObjectName{Namespace: "models", Name: "by-secret"}
 	users := dependents.New()

@@ -33,7 +33,7 @@ func omesRoute(parents, accepted string) string {
 
 func (r *rig) begun() *run {
 	service := r.Observer.InferenceService(chat)
-	config, _ := r.Configuration.Current()
+	config, _ := r.Configuration()
 	return r.newRun(service, config)
 }
 

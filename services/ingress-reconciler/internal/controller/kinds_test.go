@@ -36,7 +36,7 @@ func observerOf(t *testing.T, change func(s *kit.Snapshot, writable []string) []
 		require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 		snapshot.Objects = append(snapshot.Objects, u)
 	}
-	caches, err := informers.ReadSnapshot(snapshot, change(&snapshot, config.Default().Sources.Kinds))
+	caches, err := informers.Declare(change(&snapshot, config.Default().Sources.Kinds)).Read(snapshot)
 	require.NoError(t, err)
 	return observe.New(caches)
 }

@@ -13,25 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/apply"
 	"fairlead.dev/pkg/controller"
+	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/plan"
+	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
 )
-
-// configuration returns the configuration in force.
-type configuration interface {
-	Current() (c settings.Config, problem string)
-}
 
 // applier writes one object.
 type applier interface {
@@ -41,36 +40,21 @@ type applier interface {
 	Delete(ctx context.Context, resource schema.GroupVersionResource, live *unstructured.Unstructured, owner types.UID) error
 }
 
-// statusPatcher patches the status of an InferenceService.
-type statusPatcher interface {
-	PatchStatus(ctx context.Context, name cache.ObjectName, patch []byte) error
-}
-
 // recorder creates Events.
 type recorder interface {
 	Event(about *corev1.ObjectReference, kind, reason, message string)
 }
 
-// meter records metrics.
-type meter interface {
-	CountWrite(resource, result string)
-	SetReason(service cache.ObjectName, reason string)
-	SetHeld(service cache.ObjectName, objects int)
-	ObserveProgrammed(after time.Duration)
-	Forget(service cache.ObjectName)
-	Clear()
-}
-
 // Params holds the dependencies of a Reconciler.
 type Params struct {
 	Observer      *observe.Observer
-	Configuration configuration
+	Configuration func() (c settings.Config, problem string) // in force
 	Ownership     *ownership.Registry
 	Dependents    *dependents.Index
 	Applier       applier
-	Status        statusPatcher
+	Client        dynamic.Interface // for the status
 	Recorder      recorder
-	Meter         meter
+	Meter         *metrics.Metrics
 	Enqueue       func(cache.ObjectName)
 	Clock         clock.PassiveClock
 }
@@ -110,7 +94,7 @@ const recheckInterval = 20 * time.Second
 // the claims of all services first, so that the order of the queue does not decide which service owns a host.
 func (r *Reconciler) ReconcileAll() {
 	names := r.Observer.ServiceNames()
-	if config, _ := r.Configuration.Current(); config.Document != nil {
+	if config, _ := r.Configuration(); config.Document != nil {
 		r.Ownership.SetAll(AllClaims(r.Observer, config))
 	}
 	for _, name := range names {
@@ -126,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error
 		r.forgetService(name)
 		return nil
 	}
-	config, problem := r.Configuration.Current()
+	config, problem := r.Configuration()
 	if object.Err != nil {
 		return r.reportUnreadable(name, object, config)
 	}
@@ -160,7 +144,7 @@ func (r *Reconciler) reportUnreadable(name cache.ObjectName, object *isvc.Object
 	if !r.problems.setProblem(name, object.Err.Error()) {
 		return nil
 	}
-	r.Recorder.Event(objectReference(object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
+	r.Recorder.Event(events.Reference(isvc.Kind, object), corev1.EventTypeWarning, plan.ReasonInvalidConfiguration, object.Err.Error())
 	return controller.Terminal(plan.ReasonInvalidConfiguration, object.Err)
 }
 
@@ -250,7 +234,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, object *isvc.Object, s
 	if rest = r.pacer.writeDelay(name, before, next, r.Clock.Now()); rest > 0 {
 		return rest, nil
 	}
-	err = r.Status.PatchStatus(ctx, name, patch)
+	_, err = r.Client.Resource(isvc.Resource).Namespace(name.Namespace).
+		Patch(ctx, name.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: render.Manager}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil // the service is gone
@@ -276,7 +261,7 @@ func (r *Reconciler) recordTransition(object *isvc.Object, before *isvc.Conditio
 		r.Meter.ObserveProgrammed(r.Clock.Since(readySince(object.Service, before)))
 	}
 	if next.Status == metav1.ConditionFalse && (before == nil || before.Reason != next.Reason) {
-		r.Recorder.Event(objectReference(object), eventType(next.Reason), next.Reason, next.Message)
+		r.Recorder.Event(events.Reference(isvc.Kind, object), eventType(next.Reason), next.Reason, next.Message)
 	}
 }
 
@@ -302,11 +287,4 @@ func eventType(reason string) string {
 		return corev1.EventTypeNormal
 	}
 	return corev1.EventTypeWarning
-}
-
-func objectReference(o *isvc.Object) *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: isvc.Resource.GroupVersion().String(), Kind: "InferenceService", Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-		ResourceVersion: o.ResourceVersion,
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -27,6 +30,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
+	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/settings"
@@ -63,18 +67,11 @@ type rig struct {
 	*Reconciler
 
 	applier  *mockApplier
-	status   *mockStatusPatcher
+	statuses map[cache.ObjectName][]func(patch []byte) error // writes of conditions that are expected
 	recorder *mockRecorder
+	metrics  *prometheus.Registry
 	enqueued []cache.ObjectName
 }
-
-// fixed is a constant configuration.
-type fixed struct {
-	config  settings.Config
-	problem string
-}
-
-func (f fixed) Current() (settings.Config, string) { return f.config, f.problem }
 
 func newRig(t *testing.T, manifests, config string) *rig {
 	t.Helper()
@@ -84,26 +81,31 @@ func newRig(t *testing.T, manifests, config string) *rig {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 		objects = append(objects, u)
 	}
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: objects})
 	require.NoError(t, err)
-	f := fixed{problem: "nothing is configured"}
+	c, problem := settings.Config{}, "nothing is configured"
 	if config != "" {
-		f.config.Document, err = settings.Parse([]byte(config))
+		c.Document, err = settings.Parse([]byte(config))
 		require.NoError(t, err)
-		f.problem = ""
+		problem = ""
 	}
-	m := newMockMeter(t)
-	m.EXPECT().CountWrite(mock.Anything, mock.Anything).Maybe()
-	m.EXPECT().SetReason(mock.Anything, mock.Anything).Maybe()
-	m.EXPECT().Forget(mock.Anything).Maybe()
-	m.EXPECT().Clear().Maybe()
-	m.EXPECT().SetHeld(mock.Anything, mock.Anything).Maybe()
-	r := &rig{applier: newMockApplier(t), status: newMockStatusPatcher(t), recorder: newMockRecorder(t)}
+	r := &rig{
+		applier: newMockApplier(t), statuses: map[cache.ObjectName][]func([]byte) error{}, recorder: newMockRecorder(t),
+		metrics: prometheus.NewRegistry(),
+	}
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("patch", "inferenceservices", r.patchStatus(t))
+	t.Cleanup(func() {
+		for name, missing := range r.statuses {
+			assert.Empty(t, missing, "no condition of %s was written", name)
+		}
+	})
 	r.Reconciler = New(Params{
-		Observer: observe.New(caches), Configuration: f, Ownership: ownership.New(), Dependents: dependents.New(), Applier: r.applier,
-		Status: r.status, Recorder: r.recorder,
-		Meter: m, Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
-		Clock: clocktesting.NewFakePassiveClock(start),
+		Observer: observe.New(caches), Ownership: ownership.New(), Dependents: dependents.New(), Applier: r.applier,
+		Configuration: func() (settings.Config, string) { return c, problem },
+		Client:        client, Recorder: r.recorder, Meter: metrics.New(r.metrics),
+		Enqueue: func(n cache.ObjectName) { r.enqueued = append(r.enqueued, n) },
+		Clock:   clocktesting.NewFakePassiveClock(start),
 	})
 	r.pacer.byName[chat] = start // conditions are written at once
 	return r
@@ -129,8 +131,7 @@ func stored(result apply.Result, err error) applyFunc {
 // expectStatus expects one write of the condition, and returns a pointer to "status reason".
 func (r *rig) expectStatus(err error) *string {
 	var written string
-	r.status.EXPECT().PatchStatus(mock.Anything, chat,
-		mock.Anything).RunAndReturn(func(_ context.Context, _ cache.ObjectName, patch []byte) error {
+	r.statuses[chat] = append(r.statuses[chat], func(patch []byte) error {
 		var operations []struct {
 			Path  string
 			Value any
@@ -141,8 +142,39 @@ func (r *rig) expectStatus(err error) *string {
 		c, _ := operations[1].Value.(map[string]any)
 		written = c["status"].(string) + " " + c["reason"].(string)
 		return err
-	}).Once()
+	})
 	return &written
+}
+
+// reasons returns the numbers of services, by the reason of their condition.
+func (r *rig) reasons(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	require.NoError(t, err)
+	numbers := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "fairlead_ingress_services" {
+			for _, m := range f.GetMetric() {
+				numbers[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return numbers
+}
+
+// patchStatus answers writes of conditions.
+func (r *rig) patchStatus(t *testing.T) k8stesting.ReactionFunc {
+	return func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch := action.(k8stesting.PatchAction)
+		name := cache.ObjectName{Namespace: patch.GetNamespace(), Name: patch.GetName()}
+		assert.Equal(t, "status", patch.GetSubresource())
+		if !assert.NotEmpty(t, r.statuses[name], "a condition of %s is written", name) {
+			return true, nil, errors.New("not expected")
+		}
+		write := r.statuses[name][0]
+		r.statuses[name] = r.statuses[name][1:]
+		return true, nil, write(patch.GetPatch())
+	}
 }
 
 func TestObjectCannotBeWritten(t *testing.T) {
@@ -258,11 +290,10 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 	r.recorder.EXPECT().Event(mock.Anything, "Warning", "Disabled", mock.Anything).Once()
 	require.NoError(t, r.Reconcile(t.Context(), chat))
 	require.NotEmpty(t, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.IngressClass}))
-	m := newMockMeter(t)
-	m.EXPECT().Clear().Once()
-	r.Meter = m
+	assert.Equal(t, map[string]float64{"Disabled": 1}, r.reasons(t))
 	r.Clear()
-	assert.Equal(t, dependents.New(), r.Dependents)
+	assert.Equal(t, map[string]float64{"Disabled": 0}, r.reasons(t))
+	assert.Empty(t, r.Dependents.DependentsOf(dependents.Object{Kind: dependents.IngressClass}))
 	assert.Equal(t, ownership.New(), r.Ownership)
 }
 
@@ -417,7 +448,7 @@ metadata:
 			r.ReconcileAll()
 			other := cache.ObjectName{Namespace: "models", Name: "other"}
 			assert.ElementsMatch(t, []cache.ObjectName{chat, other}, r.enqueued)
-			r.status.EXPECT().PatchStatus(mock.Anything, other, mock.Anything).Return(nil).Once()
+			r.statuses[other] = append(r.statuses[other], func([]byte) error { return nil })
 			r.recorder.EXPECT().Event(mock.Anything, "Warning", "HostConflict", mock.Anything).Once()
 			require.NoError(t, r.Reconcile(t.Context(), other), "Reconcile applies no objects")
 		})

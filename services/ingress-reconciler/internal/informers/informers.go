@@ -15,7 +15,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/ingress-reconciler/internal/backend"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
@@ -48,134 +47,100 @@ var Written = []schema.GroupVersionResource{
 	render.Services, render.InferencePools, render.Middlewares, render.HTTPRoutes, render.Ingresses, render.VirtualServices,
 }
 
-// Set contains a value for each kind. The comments give the types of the cached objects.
-type Set[T any] struct {
-	InferenceServices T // *isvc.Object
-	Services          T // *corev1.Service
-	Slices            T // *discoveryv1.EndpointSlice of component Services, with at most one endpoint
-	Namespaces        T // *metav1.PartialObjectMetadata
-	IngressClasses    T // *networkingv1.IngressClass
-	Gateways          T // *gatewayv1.Gateway
-	ListenerSets      T // *gatewayv1.ListenerSet
-	GatewayClasses    T // *gatewayv1.GatewayClass
-	IstioGateways     T // *istiogateway.Gateway
-	Knative           T // *metav1.PartialObjectMetadata
-	Pools             T // *inferencev1.InferencePool, of any owner
+// Caches contains a cache of each kind. The comments give the types of the objects.
+type Caches struct {
+	InferenceServices kit.Informer // *isvc.Object
+	Services          kit.Informer // *corev1.Service
+	Slices            kit.Informer // *discoveryv1.EndpointSlice of component Services, with at most one endpoint
+	Namespaces        kit.Informer // *metav1.PartialObjectMetadata
+	IngressClasses    kit.Informer // *networkingv1.IngressClass
+	Gateways          kit.Informer // *gatewayv1.Gateway
+	ListenerSets      kit.Informer // *gatewayv1.ListenerSet
+	GatewayClasses    kit.Informer // *gatewayv1.GatewayClass
+	IstioGateways     kit.Informer // *istiogateway.Gateway, or *metav1.PartialObjectMetadata if it cannot be decoded
+	Knative           kit.Informer // *metav1.PartialObjectMetadata
+	Pools             kit.Informer // *inferencev1.InferencePool, of any owner
 
-	// Managed contains a value for each resource in Written: the objects of this program, as *unstructured.Unstructured. Those of
+	// Managed contains a cache for each resource in Written: the objects of this program, as *unstructured.Unstructured. Those of
 	// routes also contain the routes of others, which may answer the requests for a host.
-	Managed map[schema.GroupVersionResource]T
+	Managed map[schema.GroupVersionResource]kit.Informer
 }
 
-// Kinds declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a
+// Declare declares all kinds. A written kind is off if its resource is not in writable. A kind that is read only for the sake of a
 // written kind is off together with it. If writable is nil, all kinds are on.
-func Kinds(writable []string) Set[kit.Kind] {
-	owned := cache.Indexers{byOwner: kit.IndexBy(indexByOwner)}
-	off := func(r schema.GroupVersionResource) bool {
-		return writable != nil && !slices.Contains(writable, r.Resource)
-	}
-	dependency := func(resource schema.GroupVersionResource, name string, transform cache.TransformFunc,
-		written schema.GroupVersionResource) kit.Kind {
-		return kit.Kind{Resource: resource, Name: name, Transform: transform, Off: off(written)}
-	}
-	kinds := Set[kit.Kind]{
-		InferenceServices: kit.Kind{
-			Resource: isvc.Resource, Name: "InferenceService", Indexers: cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc},
-			Transform: isvc.Transform, Required: true,
-		},
-		Services: kit.Kind{Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true},
-		Slices: kit.Kind{ // has the labels of its Service
-			Resource: endpointSlices, Name: "EndpointSlice", Selector: backend.LabelService, Transform: kit.Typed(trimSlice),
-			Indexers: cache.Indexers{byService: kit.IndexBy(indexByService)},
-		},
-		Namespaces: kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()},
-		IngressClasses: kit.Kind{
-			Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true,
-			Off: off(render.Ingresses),
-		},
-		Gateways:       dependency(gateways, "Gateway", kit.Typed[gatewayv1.Gateway](trimMetadata), render.HTTPRoutes),
-		ListenerSets:   dependency(listenerSets, "ListenerSet", kit.Typed[gatewayv1.ListenerSet](trimMetadata), render.HTTPRoutes),
-		GatewayClasses: dependency(gatewayClasses, "GatewayClass", kit.Typed[gatewayv1.GatewayClass](trimMetadata), render.HTTPRoutes),
-		IstioGateways:  dependency(istiogateway.Resource, "Gateway", istiogateway.Transform, render.VirtualServices),
-		Knative:        kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()},
-		Pools: dependency(render.InferencePools, "InferencePool", kit.Typed[inferencev1.InferencePool](trimMetadata),
-			render.InferencePools),
-		Managed: map[schema.GroupVersionResource]kit.Kind{},
-	}
-	for _, resource := range Written {
-		kind := kit.Kind{
-			Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
-			Indexers: cache.Indexers{
-				byOwner: kit.IndexBy(indexManaged), byHost: kit.IndexBy(indexForeign), bySecret: kit.IndexBy(indexBySecret),
-			},
-			Transform: trimManaged, Off: off(resource),
+func Declare(writable []string) kit.Declaration[Caches] {
+	return func(add func(kit.Kind) kit.Informer) Caches {
+		owned := cache.Indexers{byOwner: kit.IndexBy(indexByOwner)}
+		addFor := func(written schema.GroupVersionResource, k kit.Kind) kit.Informer {
+			k.Off = writable != nil && !slices.Contains(writable, written.Resource)
+			return add(k)
 		}
-		if render.IsRoute(resource) {
-			kind.Selector = ""
+		dependency := func(resource schema.GroupVersionResource, name string, transform cache.TransformFunc,
+			written schema.GroupVersionResource) kit.Informer {
+			return addFor(written, kit.Kind{Resource: resource, Name: name, Transform: transform})
 		}
-		kinds.Managed[resource] = kind
+		caches := Caches{
+			InferenceServices: add(kit.Kind{
+				Resource: isvc.Resource, Name: "InferenceService", Indexers: cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc},
+				Transform: isvc.Transform, Required: true,
+			}),
+			Services: add(kit.Kind{
+				Resource: services, Name: "Service", Indexers: owned, Transform: kit.Typed(trimService), Required: true,
+			}),
+			Slices: add(kit.Kind{ // has the labels of its Service
+				Resource: endpointSlices, Name: "EndpointSlice", Selector: backend.LabelService, Transform: kit.Typed(trimSlice),
+				Indexers: cache.Indexers{byService: kit.IndexBy(indexByService)},
+			}),
+			Namespaces: add(kit.Kind{Resource: namespaces, Name: "Namespace", Transform: kit.Metadata()}),
+			IngressClasses: addFor(render.Ingresses, kit.Kind{
+				Resource: ingressClasses, Name: "IngressClass", Transform: kit.Typed(func(*networkingv1.IngressClass) {}), Required: true,
+			}),
+			Gateways:     dependency(gateways, "Gateway", kit.Typed[gatewayv1.Gateway](kit.TrimMetadata), render.HTTPRoutes),
+			ListenerSets: dependency(listenerSets, "ListenerSet", kit.Typed[gatewayv1.ListenerSet](kit.TrimMetadata), render.HTTPRoutes),
+			GatewayClasses: dependency(gatewayClasses, "GatewayClass", kit.Typed[gatewayv1.GatewayClass](kit.TrimMetadata),
+				render.HTTPRoutes),
+			IstioGateways: dependency(istiogateway.Resource, "Gateway", kit.Typed[istiogateway.Gateway](kit.TrimMetadata),
+				render.VirtualServices),
+			Knative: add(kit.Kind{Resource: knativeServices, Name: "Service", Indexers: owned, Transform: kit.Metadata()}),
+			Pools: dependency(render.InferencePools, "InferencePool", kit.Typed[inferencev1.InferencePool](kit.TrimMetadata),
+				render.InferencePools),
+			Managed: map[schema.GroupVersionResource]kit.Informer{},
+		}
+		for _, resource := range Written {
+			caches.Managed[resource] = addFor(resource, managedKind(resource))
+		}
+		return caches
 	}
-	return kinds
 }
 
-// mapSet returns a Set with the results of f for the values of another Set.
-func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
-	mapped := Set[B]{
-		InferenceServices: f(set.InferenceServices), Services: f(set.Services), Slices: f(set.Slices), Namespaces: f(set.Namespaces),
-		IngressClasses: f(set.IngressClasses), Gateways: f(set.Gateways), ListenerSets: f(set.ListenerSets),
-		GatewayClasses: f(set.GatewayClasses), IstioGateways: f(set.IstioGateways), Knative: f(set.Knative), Pools: f(set.Pools),
-		Managed: map[schema.GroupVersionResource]B{},
+// managedKind returns the objects of this program of a resource, for routes together with those of others.
+func managedKind(resource schema.GroupVersionResource) kit.Kind {
+	kind := kit.Kind{
+		Resource: resource, Name: render.Kinds[resource], Selector: render.LabelManagedBy + "=" + render.Manager,
+		Indexers: cache.Indexers{
+			byOwner: kit.IndexBy(indexManaged), byHost: kit.IndexBy(indexForeign), bySecret: kit.IndexBy(indexBySecret),
+		},
+		Transform: trimManaged,
 	}
-	for _, resource := range Written {
-		mapped.Managed[resource] = f(set.Managed[resource])
+	if render.IsRoute(resource) {
+		kind.Selector = ""
 	}
-	return mapped
-}
-
-// AllKinds returns all kinds that are not off, in any order.
-func AllKinds(writable []string) []kit.Kind {
-	var kinds []kit.Kind
-	mapSet(Kinds(writable), func(k kit.Kind) kit.Kind {
-		kinds = append(kinds, k)
-		return k
-	})
-	return slices.DeleteFunc(kinds, func(k kit.Kind) bool { return k.Off })
+	return kind
 }
 
 // Reader reads the cached objects of one kind.
 type Reader = kit.Reader
 
-// Caches contains a Reader for each kind.
-type Caches = Set[Reader]
-
 // Informers watch all kinds.
 type Informers struct {
 	*kit.Group
-	Set[*kube.OptionalInformer]
+	Caches
 }
 
 // New returns informers. Run starts them. writable are the resources that the reconciler may write; nil: all.
 func New(p kit.Params, writable []string) *Informers {
 	group := kit.NewGroup(p)
-	return &Informers{Group: group, Set: mapSet(Kinds(writable), group.Add)}
-}
-
-// Caches returns the caches of the informers.
-func (i *Informers) Caches() Caches {
-	return mapSet(i.Set, func(o *kube.OptionalInformer) Reader { return o })
-}
-
-// ReadSnapshot returns caches of objects that were read once. It ignores objects of other kinds.
-func ReadSnapshot(world kit.Snapshot, writable []string) (Caches, error) {
-	var failed error
-	caches := mapSet(Kinds(writable), func(k kit.Kind) Reader {
-		r, err := world.Reader(k)
-		if err != nil {
-			failed = err
-		}
-		return r
-	})
-	return caches, failed
+	return &Informers{Group: group, Caches: Declare(writable).Watch(group)}
 }
 
 // ByOwner returns the objects of type T that an InferenceService controls.
@@ -309,9 +274,4 @@ func trimService(s *corev1.Service) {
 		return
 	}
 	s.Spec = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP, Ports: s.Spec.Ports, Selector: s.Spec.Selector}
-}
-
-func trimMetadata[T metav1.Object](o T) {
-	o.SetManagedFields(nil)
-	o.SetAnnotations(nil)
 }

@@ -23,7 +23,7 @@ func read(t *testing.T, manifests ...string) Caches {
 	for _, m := range manifests {
 		objects = append(objects, &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(m))})
 	}
-	caches, err := ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := Declare(nil).Read(kit.Snapshot{Objects: objects})
 	require.NoError(t, err)
 	return caches
 }
@@ -96,15 +96,15 @@ func TestKindsThatMayNotBeWritten(t *testing.T) {
 			t.Parallel()
 			var off []string
 			all := 0
-			mapSet(Kinds(tt.writable), func(k kit.Kind) bool {
+			Declare(tt.writable)(func(k kit.Kind) kit.Informer {
 				all++
 				if k.Off {
 					off = append(off, strings.Replace(k.String(), "fairlead.dev/managed-by=ingress-reconciler", "ours", 1))
 				}
-				return k.Off
+				return nil
 			})
 			assert.ElementsMatch(t, tt.off, off)
-			assert.Len(t, AllKinds(tt.writable), all-len(tt.off))
+			assert.Len(t, Declare(tt.writable).EnabledKinds(), all-len(tt.off))
 		})
 	}
 }
@@ -122,7 +122,7 @@ func TestSnapshotOfKindsThatMayNotBeWritten(t *testing.T) {
 		if off {
 			writable = []string{"ingresses"}
 		}
-		caches, err := ReadSnapshot(world, writable)
+		caches, err := Declare(writable).Read(world)
 		require.NoError(t, err)
 		ours := caches.Managed[render.HTTPRoutes]
 		assert.Equal(t, !off, ours.Listed())
@@ -171,7 +171,7 @@ func TestRoutesOfOthersAreTrimmed(t *testing.T) {
 			metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", a: b},
 			managedFields: [{manager: kubectl}]`+tt.more+`},
 			spec: {ingressClassName: nginx}, status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}}`))}
-		trimmed, err := Kinds(nil).Managed[render.Ingresses].Transform(u)
+		trimmed, err := managedKind(render.Ingresses).Transform(u)
 		require.NoError(t, err)
 		got := trimmed.(*unstructured.Unstructured)
 		assert.Empty(t, got.GetManagedFields(), name)

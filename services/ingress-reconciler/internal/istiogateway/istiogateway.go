@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/pkg/gatewayapi"
@@ -26,10 +24,12 @@ const Mesh = "mesh"
 
 // Gateway is an Istio Gateway.
 type Gateway struct {
-	metav1.ObjectMeta
+	metav1.ObjectMeta `json:"metadata"`
 
-	Servers []Server
-	Err     error // the reason why the object cannot be decoded
+	Spec struct {
+		Servers []Server `json:"servers"`
+	} `json:"spec"`
+	Unreadable bool `json:"-"` // the object cannot be decoded
 }
 
 // Server is one server of a Gateway.
@@ -49,30 +49,6 @@ type TLS struct {
 	Mode          string `json:"mode"`
 }
 
-// Transform is an informer transform that converts unstructured objects to Gateways.
-func Transform(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil // already a Gateway, or the tombstone of a deleted object
-	}
-	g := &Gateway{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
-		},
-	}
-	var typed struct {
-		Spec struct {
-			Servers []Server `json:"servers"`
-		} `json:"spec"`
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
-		g.Err = fmt.Errorf("read Gateway: %w", err)
-		return g, nil
-	}
-	g.Servers = typed.Spec.Servers
-	return g, nil
-}
-
 // ParseName parses a Gateway in a VirtualService: namespace/name, or only the name if both are in one namespace.
 func ParseName(text, namespace string) (gatewayNamespace, name string) {
 	if before, after, found := strings.Cut(text, "/"); found {
@@ -89,14 +65,14 @@ func (g *Gateway) PredictAttachment(namespace, host string) gatewayapi.Attachmen
 		return gatewayapi.Attachment{
 			Reason: gatewayapi.ReasonGatewayNotFound, Message: "the Istio Gateway does not exist: create it, or correct ingressGateway",
 		}
-	case g.Err != nil:
+	case g.Unreadable:
 		return gatewayapi.Attachment{} // the prediction is not possible
-	case len(g.Servers) == 0:
+	case len(g.Spec.Servers) == 0:
 		return gatewayapi.Attachment{Reason: gatewayapi.ReasonListenerNotFound, Message: "the Istio Gateway has no servers"}
 	}
 	var best, closest gatewayapi.Attachment
-	for i := range g.Servers {
-		s := &g.Servers[i]
+	for i := range g.Spec.Servers {
+		s := &g.Spec.Servers[i]
 		a := g.attachServer(s, namespace, host)
 		switch {
 		case a.Reason != "":

@@ -18,6 +18,9 @@ import (
 // Resource is the resource of InferenceServices.
 var Resource = schema.GroupVersionResource{Group: "ome.io", Version: "v1beta1", Resource: "inferenceservices"}
 
+// Kind is the kind of InferenceServices.
+var Kind = Resource.GroupVersion().WithKind("InferenceService")
+
 // Role is the role of a component in an InferenceService.
 type Role string
 

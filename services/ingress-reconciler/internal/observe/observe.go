@@ -285,7 +285,11 @@ func (o *Observer) observeIstioGateway(out *Observation) {
 	namespace, name := istiogateway.ParseName(in.Settings.IstioGateway, in.Service.Namespace)
 	key := cache.ObjectName{Namespace: namespace, Name: name}
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
-	if g := getObject[*istiogateway.Gateway](o.IstioGateways, key); g != nil {
+	if obj, exists := o.IstioGateways.Get(key); exists {
+		g, readable := obj.(*istiogateway.Gateway)
+		if !readable {
+			g = &istiogateway.Gateway{Unreadable: true}
+		}
 		in.Istio[types.NamespacedName(key)] = g
 	}
 	out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IstioGateway, Name: key})

@@ -75,14 +75,14 @@ func TestClaims(t *testing.T) {
 			ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: %s, uid: u, controller: true}]}}`,
 			versions[kind], kind, name, claim, more, owner))
 	}
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		route("HTTPRoute", "a", "chat", "x.example.com/a/", ""),
 		route("HTTPRoute", "b", "chat", "y.example.com/", ", fairlead.dev/superseded-at: '2026-05-04T12:00:00Z'"),
 		route("HTTPRoute", "c", "chat", "no claim", ""),
 		route("HTTPRoute", "d", "gone", "z.example.com/", ""),
 		route("VirtualService", "e", "chat", "x.example.com/ X-Model=chat", ""),
 		route("Middleware", "f", "chat", "w.example.com/", ""),
-	}}, nil)
+	}})
 	require.NoError(t, err)
 	o, at := New(caches), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	got := o.LiveClaims(cache.ObjectName{Namespace: "models", Name: "chat"})
@@ -110,7 +110,7 @@ func observed(t *testing.T, config string, manifests ...string) Observation {
 	for _, m := range manifests {
 		objects = append(objects, object(t, m))
 	}
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: objects}, nil)
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: objects})
 	require.NoError(t, err)
 	d, err := settings.Parse([]byte(config))
 	require.NoError(t, err)
@@ -163,6 +163,20 @@ func TestPoolsAndPickers(t *testing.T) {
 	assert.Empty(t, o.FailureMode)
 }
 
+func TestIstioGateways(t *testing.T) {
+	t.Parallel()
+	const gateway = "{apiVersion: networking.istio.io/v1beta1, kind: Gateway, metadata: {name: public, namespace: istio}, spec: %}"
+	for spec, unreadable := range map[string]bool{"{servers: []}": false, "7": true} {
+		o := observed(t, "ingressGateway: istio/public", strings.Replace(gateway, "%", spec, 1))
+		g := o.Input.Istio[types.NamespacedName{Namespace: "istio", Name: "public"}]
+		require.NotNil(t, g, "the Gateway exists, although it cannot be decoded")
+		assert.Equal(t, unreadable, g.Unreadable)
+	}
+	o := observed(t, "ingressGateway: istio/public")
+	assert.NotNil(t, o.Input.Istio, "the kind is served")
+	assert.Empty(t, o.Input.Istio)
+}
+
 // A Knative Service of a deleted InferenceService with the same name may still exist.
 func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 	t.Parallel()
@@ -176,7 +190,7 @@ func TestKnativeServicesAreMatchedByUID(t *testing.T) {
 // A ListenerSet has the features of its Gateway's class, so the Gateway concerns the services of the ListenerSet, too.
 func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 	t.Parallel()
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: []*unstructured.Unstructured{
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		object(t,
 			"{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {namespace: team, name: set}, spec: {parentRef: "+
 				"{name: public, namespace: gateways}}}"),
@@ -187,7 +201,7 @@ func TestListenerSetsBelongToTheirGateway(t *testing.T) {
 			"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: gateways, name: public}, spec: "+
 				"{gatewayClassName: envoy}}"),
 		object(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: envoy}}"),
-	}}, nil)
+	}})
 	require.NoError(t, err)
 	o := New(caches)
 	for set, want := range map[string]struct{ namespace, name, class string }{

@@ -86,7 +86,9 @@ func TestIstioGateway(t *testing.T) {
 
 	server := istiogateway.Server{Hosts: []string{"*"}, TLS: &istiogateway.TLS{Mode: "SIMPLE"}}
 	server.Port.Number, server.Port.Protocol = 8443, "HTTPS"
-	in.Istio[types.NamespacedName{Namespace: "istio", Name: "public"}] = &istiogateway.Gateway{Servers: []istiogateway.Server{server}}
+	shared := &istiogateway.Gateway{}
+	shared.Spec.Servers = []istiogateway.Server{server}
+	in.Istio[types.NamespacedName{Namespace: "istio", Name: "public"}] = shared
 	assert.Equal(t, []string{"https://chat.models.example.com:8443/"}, urls(build(t, in)))
 
 	in = input(t, example+"strategy: virtualservice\ningressGateway: mesh\n", isvc.Engine)

@@ -18,9 +18,9 @@ type lastGood[T any] interface {
 
 // Source combines the configuration of this program and OME's.
 type Source struct {
-	Document      lastGood[*Document]  // nil if no ConfigMap is configured: the defaults and OME's configuration are in force
-	Name          string               // of the ConfigMap, for messages
-	Inherited     lastGood[*Inherited] // nil if OME's ConfigMap is not configured
+	Document      lastGood[*Document]
+	Name          string // of the ConfigMap; empty if none is configured: the defaults and OME's configuration are in force
+	Inherited     lastGood[*Inherited]
 	ClusterDomain string
 }
 
@@ -29,15 +29,12 @@ type Source struct {
 // so it is unknown whether OME creates routes. If OME's ConfigMap does not exist, no values are inherited.
 func (s *Source) Current() (c Config, problem string) {
 	c = Config{Document: &Document{}, ClusterDomain: s.ClusterDomain}
-	if s.Document != nil {
+	if s.Name != "" {
 		var present bool
 		c.Document, present, problem = s.Document.Current()
 		if !present && problem == "" {
 			problem = fmt.Sprintf("ConfigMap %s does not exist", s.Name)
 		}
-	}
-	if s.Inherited == nil {
-		return c, problem
 	}
 	inherited, present, problemOME := s.Inherited.Current()
 	c.Inherited = inherited

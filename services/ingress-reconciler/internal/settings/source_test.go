@@ -74,7 +74,7 @@ func TestSource(t *testing.T) {
 
 func TestSourceWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
-	c, problem := (&Source{ClusterDomain: "cluster.local"}).Current()
+	c, problem := (&Source{Document: text[*Document]{}, Inherited: text[*Inherited]{}, ClusterDomain: "cluster.local"}).Current()
 	assert.Equal(t, Config{Document: &Document{}, ClusterDomain: "cluster.local"}, c, "the defaults are in force")
 	assert.Empty(t, problem)
 }

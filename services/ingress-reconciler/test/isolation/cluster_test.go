@@ -11,13 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -28,6 +32,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/controller"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 	"fairlead.dev/services/ingress-reconciler/internal/render"
 	"fairlead.dev/services/ingress-reconciler/internal/semantics"
@@ -88,16 +93,23 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 // start creates a Reconciler without state, as after a restart or a change of leaders.
 func (c *cluster) start() {
 	c.refresh()
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("patch", "inferenceservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch := action.(k8stesting.PatchAction)
+		require.Equal(c.t, "status", patch.GetSubresource())
+		return true, nil, c.patchStatus(cache.ObjectName{Namespace: patch.GetNamespace(), Name: patch.GetName()}, patch.GetPatch())
+	})
 	c.reconciler = controller.New(controller.Params{
-		Observer: c.observer, Configuration: c, Ownership: ownership.New(), Dependents: dependents.New(), Applier: c, Status: c,
-		Recorder: c, Meter: c, Enqueue: c.enqueue, Clock: c.clock,
+		Observer: c.observer, Configuration: func() (settings.Config, string) { return c.config, "" }, Ownership: ownership.New(),
+		Dependents: dependents.New(), Applier: c, Client: client, Recorder: c, Meter: metrics.New(prometheus.NewRegistry()),
+		Enqueue: c.enqueue, Clock: c.clock,
 	})
 	c.reconciler.ReconcileAll()
 }
 
 // refresh updates the caches of the Reconciler to the current objects.
 func (c *cluster) refresh() {
-	caches, err := informers.ReadSnapshot(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))}, nil)
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: slices.Collect(maps.Values(c.objects))})
 	require.NoError(c.t, err)
 	*c.observer = *observe.New(caches)
 }
@@ -242,8 +254,8 @@ func (c *cluster) Delete(_ context.Context, _ schema.GroupVersionResource, live 
 	return nil
 }
 
-// PatchStatus implements the status patcher of the Reconciler.
-func (c *cluster) PatchStatus(_ context.Context, name cache.ObjectName, patch []byte) error {
+// patchStatus applies a patch of the status of an InferenceService.
+func (c *cluster) patchStatus(name cache.ObjectName, patch []byte) error {
 	u := c.objects[key{"InferenceService", types.NamespacedName(name)}]
 	if u == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "inferenceservices"}, name.Name)
@@ -273,29 +285,8 @@ func (c *cluster) PatchStatus(_ context.Context, name cache.ObjectName, patch []
 	return nil
 }
 
-// Current implements the configuration of the Reconciler.
-func (c *cluster) Current() (settings.Config, string) { return c.config, "" }
-
-// Event implements the recorder of the Reconciler. The methods after it implement the meter. All of them do nothing.
+// Event implements the recorder of the Reconciler. It does nothing.
 func (c *cluster) Event(*corev1.ObjectReference, string, string, string) {}
-
-// CountWrite does nothing.
-func (c *cluster) CountWrite(string, string) {}
-
-// SetReason does nothing.
-func (c *cluster) SetReason(cache.ObjectName, string) {}
-
-// Forget does nothing.
-func (c *cluster) Forget(cache.ObjectName) {}
-
-// Clear does nothing.
-func (c *cluster) Clear() {}
-
-// SetHeld does nothing.
-func (c *cluster) SetHeld(cache.ObjectName, int) {}
-
-// ObserveProgrammed does nothing.
-func (c *cluster) ObserveProgrammed(time.Duration) {}
 
 // claims returns the claims of the routes in the cluster.
 func (c *cluster) claims() map[ownership.Claim]bool {
