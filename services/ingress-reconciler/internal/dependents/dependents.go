@@ -2,9 +2,7 @@
 package dependents
 
 import (
-	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -27,54 +25,53 @@ const (
 	Host          = "Host"         // routes of others for a host
 )
 
-// Index maps services to the objects that they use, and objects to the services that use them.
-type Index struct {
-	mu           sync.RWMutex
-	dependencies map[cache.ObjectName][]Object
-	dependents   map[Object]map[cache.ObjectName]struct{}
+// Index maps objects to the services that use them.
+type Index struct{ services cache.Indexer }
+
+// service has the objects that a service uses.
+type service struct {
+	name    cache.ObjectName
+	objects []Object
 }
+
+const byObject = "object"
 
 // New returns an empty Index.
 func New() *Index {
-	x := &Index{}
-	x.Clear()
-	return x
+	return &Index{services: cache.NewIndexer(
+		func(obj any) (string, error) { return serviceOf(obj).name.String(), nil },
+		cache.Indexers{byObject: func(obj any) (keys []string, err error) {
+			for _, o := range serviceOf(obj).objects {
+				keys = append(keys, o.key())
+			}
+			return keys, nil
+		}},
+	)}
 }
+
+func serviceOf(obj any) *service { return obj.(*service) } //nolint:forcetypeassert // the indexer has nothing else
+
+func (o Object) key() string { return o.Kind + " " + o.Name.String() }
 
 // Clear removes all services.
-func (x *Index) Clear() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.dependencies, x.dependents = map[cache.ObjectName][]Object{}, map[Object]map[cache.ObjectName]struct{}{}
-}
+func (x *Index) Clear() { _ = x.services.Replace(nil, "") } // an indexer fails if its functions fail
 
 // SetDependencies replaces the objects that a service uses. With nil it removes the service.
-func (x *Index) SetDependencies(service cache.ObjectName, objects []Object) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if slices.Equal(x.dependencies[service], objects) {
+func (x *Index) SetDependencies(name cache.ObjectName, objects []Object) {
+	s := &service{name: name, objects: slices.Clone(objects)}
+	if len(objects) == 0 {
+		_ = x.services.Delete(s)
 		return
 	}
-	for _, o := range x.dependencies[service] {
-		if delete(x.dependents[o], service); len(x.dependents[o]) == 0 {
-			delete(x.dependents, o)
-		}
-	}
-	if delete(x.dependencies, service); len(objects) == 0 {
-		return
-	}
-	x.dependencies[service] = slices.Clone(objects)
-	for _, o := range objects {
-		if x.dependents[o] == nil {
-			x.dependents[o] = map[cache.ObjectName]struct{}{}
-		}
-		x.dependents[o][service] = struct{}{}
-	}
+	_ = x.services.Update(s)
 }
 
 // DependentsOf returns the services that use an object, in any order.
 func (x *Index) DependentsOf(o Object) []cache.ObjectName {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return slices.Collect(maps.Keys(x.dependents[o]))
+	found, _ := x.services.ByIndex(byObject, o.key())
+	var names []cache.ObjectName
+	for _, obj := range found {
+		names = append(names, serviceOf(obj).name)
+	}
+	return names
 }

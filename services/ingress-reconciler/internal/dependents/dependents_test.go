@@ -34,7 +34,14 @@ func TestUsers(t *testing.T) {
 	x.SetDependencies(name("a"), nil)
 	x.SetDependencies(name("b"), []Object{})
 	x.SetDependencies(name("c"), nil)
-	assert.Equal(t, New(), x, "removed services leave no entries")
+	assertEmpty(t, x)
+}
+
+// assertEmpty asserts that removed services leave no entries.
+func assertEmpty(t *testing.T, x *Index) {
+	t.Helper()
+	assert.Empty(t, x.services.ListKeys())
+	assert.Empty(t, x.services.ListIndexFuncValues(byObject))
 }
 
 func TestClear(t *testing.T) {
@@ -42,7 +49,7 @@ func TestClear(t *testing.T) {
 	x := New()
 	x.SetDependencies(name("a"), []Object{public, class})
 	x.Clear()
-	assert.Equal(t, New(), x)
+	assertEmpty(t, x)
 }
 
 func TestTheCallersListIsItsOwn(t *testing.T) {
