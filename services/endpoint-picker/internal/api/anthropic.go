@@ -6,11 +6,4 @@ var anthropic = []API{
 	{suffix: "/v1/messages/count_tokens", readBody: (*Request).readJSON, fields: modelFields, namesModel: true},
 }
 
-var anthropicFields = fields{
-	"model":      (*Request).readModel,
-	"stream":     (*Request).readStream,
-	"cache_salt": (*Request).readCacheSalt, // vLLM
-	"tools":      (*Request).readTools,
-	"system":     (*Request).readSystem,
-	"messages":   (*Request).readMessages,
-}
+var anthropicFields = fieldsOf("model", "stream", "cache_salt", "tools", "system", "messages")

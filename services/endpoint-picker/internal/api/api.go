@@ -56,23 +56,11 @@ var (
 
 // pathless is for JSON objects from gateways that do not send paths. It has the prompts of all APIs: each API ignores the
 // fields of the others, or has an object there, which is not a prompt (text and prompt of the responses API).
-var pathless = &API{Generates: true, Usage: FormatOpen, readBody: (*Request).readJSON, fields: fields{
-	"model":        (*Request).readModel,
-	"stream":       (*Request).readStream,
-	"cache_salt":   (*Request).readCacheSalt,
-	"extra_key":    (*Request).readCacheSalt,
-	"tools":        (*Request).readTools,
-	"system":       (*Request).readSystem,
-	"instructions": (*Request).readSystem,
-	"messages":     (*Request).readMessages,
-	"input":        (*Request).readInput,
-	"prompt":       (*Request).readPrompts,
-	"text":         (*Request).readPrompts,
-	"token_ids":    (*Request).readPrompts,
-	"input_ids":    (*Request).readPrompts,
-
-	"previous_response_id": (*Request).readPrevious,
-}}
+var pathless = &API{
+	Generates: true, Usage: FormatOpen, readBody: (*Request).readJSON,
+	fields: fieldsOf("model", "stream", "cache_salt", "extra_key", "tools", "system", "instructions", "messages", "input", "prompt", "text",
+		"token_ids", "input_ids", "previous_response_id"),
+}
 
 // Names of parsers, in upstream's configuration.
 const (

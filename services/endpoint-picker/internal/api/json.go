@@ -20,6 +20,37 @@ var (
 // last of duplicate fields counts, as usual. The model server refuses values of the wrong type; they count as missing here.
 type fields map[string]func(*Request)
 
+// usualFields are the fields of all APIs. A name means the same in each of them, except for input.
+var usualFields = fields{
+	"model":                (*Request).readModel,
+	"stream":               (*Request).readStream,
+	"cache_salt":           (*Request).readCacheSalt, // vLLM, SGLang
+	"extra_key":            (*Request).readCacheSalt, // SGLang
+	"tools":                (*Request).readTools,
+	"system":               (*Request).readSystem,
+	"instructions":         (*Request).readSystem,
+	"messages":             (*Request).readMessages,
+	"input":                (*Request).readInput,
+	"prompt":               (*Request).readPrompts,
+	"text":                 (*Request).readPrompts,
+	"token_ids":            (*Request).readPrompts,
+	"input_ids":            (*Request).readPrompts,
+	"image_data":           readMedia(imageTokens),
+	"audio_data":           readMedia(audioTokens),
+	"video_data":           readMedia(videoTokens),
+	"features":             (*Request).readFeatures,
+	"previous_response_id": (*Request).readPrevious,
+}
+
+// fieldsOf returns the usual fields with these names.
+func fieldsOf(names ...string) fields {
+	some := fields{}
+	for _, name := range names {
+		some[name] = usualFields[name]
+	}
+	return some
+}
+
 // readJSON reads a JSON object.
 func (r *Request) readJSON() error {
 	s := &r.scanner

@@ -26,44 +26,17 @@ var openAI = []API{
 }
 
 // modelFields are for requests whose prompt is not computed.
-var modelFields = fields{
-	"model": (*Request).readModel,
-}
+var modelFields = fieldsOf("model")
 
 // otherFields are for paths without an API here, such as /v1/responses/compact.
-var otherFields = fields{
-	"model":                (*Request).readModel,
-	"previous_response_id": (*Request).readPrevious,
-}
+var otherFields = fieldsOf("model", "previous_response_id")
 
-var chatFields = fields{
-	"model":      (*Request).readModel,
-	"stream":     (*Request).readStream,
-	"cache_salt": (*Request).readCacheSalt, // vLLM, SGLang
-	"extra_key":  (*Request).readCacheSalt, // SGLang
-	"tools":      (*Request).readTools,
-	"messages":   (*Request).readMessages,
-}
+var chatFields = fieldsOf("model", "stream", "cache_salt", "extra_key", "tools", "messages")
 
-var completionFields = fields{
-	"model":      (*Request).readModel,
-	"stream":     (*Request).readStream,
-	"cache_salt": (*Request).readCacheSalt,
-	"extra_key":  (*Request).readCacheSalt,
-	"prompt":     (*Request).readPrompts,
-}
+var completionFields = fieldsOf("model", "stream", "cache_salt", "extra_key", "prompt")
 
 // responseFields lack text, the format of the answer, and prompt, a reference to a stored template.
-var responseFields = fields{
-	"model":        (*Request).readModel,
-	"stream":       (*Request).readStream,
-	"cache_salt":   (*Request).readCacheSalt,
-	"tools":        (*Request).readTools,
-	"instructions": (*Request).readSystem,
-	"input":        (*Request).readInput,
-
-	"previous_response_id": (*Request).readPrevious,
-}
+var responseFields = fieldsOf("model", "stream", "cache_salt", "tools", "instructions", "input", "previous_response_id")
 
 // readPrevious reads the identifier of the stored response that the prompt begins with.
 func (r *Request) readPrevious() { r.Stored = r.readHash() }

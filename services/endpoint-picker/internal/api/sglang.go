@@ -6,17 +6,7 @@ var sglang = []API{
 }
 
 // sglangFields have a model, which SGLang ignores, because rules of the picker may need it.
-var sglangFields = fields{
-	"model":      (*Request).readModel,
-	"stream":     (*Request).readStream,
-	"cache_salt": (*Request).readCacheSalt,
-	"extra_key":  (*Request).readCacheSalt,
-	"text":       (*Request).readPrompts,
-	"input_ids":  (*Request).readPrompts,
-	"image_data": readMedia(imageTokens),
-	"audio_data": readMedia(audioTokens),
-	"video_data": readMedia(videoTokens),
-}
+var sglangFields = fieldsOf("model", "stream", "cache_salt", "extra_key", "text", "input_ids", "image_data", "audio_data", "video_data")
 
 // readMedia returns a function that reads one medium or a list. They come first in the prompt: their places in it are the same for all
 // media.

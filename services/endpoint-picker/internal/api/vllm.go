@@ -5,13 +5,7 @@ var vllm = []API{
 	{suffix: "/inference/v1/generate", readBody: (*Request).readJSON, fields: vllmFields, Generates: true},
 }
 
-var vllmFields = fields{
-	"model":      (*Request).readModel,
-	"stream":     (*Request).readStream,
-	"cache_salt": (*Request).readCacheSalt,
-	"token_ids":  (*Request).readPrompts,
-	"features":   (*Request).readFeatures,
-}
+var vllmFields = fieldsOf("model", "stream", "cache_salt", "token_ids", "features")
 
 // readFeatures reads the hashes of media. Their tokens are among the token ids, and the same for all media.
 func (r *Request) readFeatures() {
