@@ -49,7 +49,7 @@ type head struct {
 	valid bool // it is a whole object, or several
 }
 
-// eventName is what the name of an event says.
+// eventName is what the name of an event says, or the type in its object.
 type eventName uint8
 
 const (
@@ -59,17 +59,17 @@ const (
 	pingEvent
 )
 
-// eventNames are the names of events that say something.
+// eventNames are the names of events that say something, in Anthropic's Messages and the Responses API.
 var eventNames = []struct {
 	text []byte
 	name eventName
 }{
-	{[]byte(typeError), errorEvent},
-	{[]byte(typeFailed), errorEvent},
-	{[]byte(typeStop), lastEvent},
-	{[]byte(typeCompleted), lastEvent},
-	{[]byte(typeIncomplete), lastEvent},
-	{[]byte(typePing), pingEvent},
+	{[]byte("error"), errorEvent},
+	{[]byte("response.failed"), errorEvent},
+	{[]byte("message_stop"), lastEvent},
+	{[]byte("response.completed"), lastEvent},
+	{[]byte("response.incomplete"), lastEvent},
+	{[]byte("ping"), pingEvent},
 }
 
 func readEventName(value []byte) eventName {
@@ -302,9 +302,7 @@ func (r *AnswerReader) readField(line []byte) {
 // readErrorEvent reads the data of an error event.
 func (r *AnswerReader) readErrorEvent(text []byte) {
 	var e event
-	if s := r.resetScanner(text); s.NextKind() == Object {
-		e.readMembers(s)
-	}
+	e.readMembers(r.resetScanner(text))
 	r.countError(&e)
 }
 
@@ -333,8 +331,8 @@ func (r *AnswerReader) readData(text []byte) {
 	}
 	var e event
 	e.readMembers(s)
-	r.known, r.finished = r.known || e.known, r.finished || e.isLast()
-	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.hasType(typePing)
+	r.known, r.finished = r.known || e.known, r.finished || e.hasEnd || e.name == lastEvent
+	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.name == pingEvent
 	if e.failed {
 		r.countError(&e)
 	} else if e.hasContent() || r.mayHaveUnread(&e) {

@@ -6,32 +6,19 @@ import (
 	"strconv"
 )
 
-// Types of events of Anthropic's Messages and of the Responses API.
-const (
-	typeError      = "error"
-	typePing       = "ping"
-	typeStop       = "message_stop"
-	typeCompleted  = "response.completed"
-	typeIncomplete = "response.incomplete"
-	typeFailed     = "response.failed"
-	typeItem       = "response.output_item.added"
-
-	prefixResponse = "response."
-	suffixDelta    = ".delta"
-)
-
 // An event is what the object of an event has, or that of a whole body. A text that ends in the middle is read as far as it goes.
 type event struct {
 	typ     []byte // of Anthropic's Messages and of the Responses API
-	members bool   // it has any
-	known   bool   // it has one of the members below, or a type
-	answer  bool   // one of them is what a whole answer has
-	lists   bool   // a member that carries no text is a list, and not of errors
-	filled  bool   // one of them carries content
-	failed  bool   // it reports an error
-	refused bool   // the error is the client's
-	hasEnd  bool   // it has the reason of the end
-	calling bool   // it begins the call of a tool
+	name    eventName
+	members bool // it has any
+	known   bool // it has one of the members below, or a type
+	answer  bool // one of them is what a whole answer has
+	lists   bool // a member that carries no text is a list, and not of errors
+	filled  bool // one of them carries content
+	failed  bool // it reports an error
+	refused bool // the error is the client's
+	hasEnd  bool // it has the reason of the end
+	calling bool // it begins the call of a tool
 
 	text Span // between the quotes of the last text that is content; empty if the event has no content
 }
@@ -48,7 +35,8 @@ func (e *event) readMember(key []byte, s *Scanner) {
 	switch string(key) {
 	case "type":
 		e.typ, e.known = readText(s), true
-		e.failed = e.failed || readEventName(e.typ) == errorEvent
+		e.name = readEventName(e.typ)
+		e.failed = e.failed || e.name == errorEvent
 	case "object":
 		e.failed = string(readText(s)) == "error" || e.failed // of vLLM until 0.9
 	case "error":
@@ -229,39 +217,30 @@ func (e *event) readParts(s *Scanner) {
 		return
 	}
 	for s.EnterValue(); s.NextElement(); {
-		switch s.NextKind() {
-		case Object:
-			s.EachMember(func(key []byte) {
-				if string(key) == "type" {
-					s.SkipValue()
-				} else {
-					e.readContent(s)
-				}
-			})
-		default:
+		if s.NextKind() != Object {
 			e.readContent(s)
+			continue
 		}
+		s.EachMember(func(key []byte) {
+			if string(key) == "type" {
+				s.SkipValue()
+			} else {
+				e.readContent(s)
+			}
+		})
 	}
 }
-
-// isLast reports whether the event says that the stream is complete.
-func (e *event) isLast() bool {
-	return e.hasEnd || e.hasType(typeStop) || e.hasType(typeCompleted) || e.hasType(typeIncomplete)
-}
-
-func (e *event) hasType(typ string) bool { return string(e.typ) == typ }
 
 // hasContent reports whether the event carries content.
 func (e *event) hasContent() bool {
-	switch {
-	case e.hasType(typeItem):
-		return e.calling
-	case bytes.HasPrefix(e.typ, []byte(prefixResponse)):
-		return e.filled && bytes.HasSuffix(e.typ, []byte(suffixDelta))
-	}
 	switch string(e.typ) {
-	case typePing, "message_start", "message_delta", typeStop, "content_block_stop":
+	case "response.output_item.added":
+		return e.calling
+	case "ping", "message_start", "message_delta", "message_stop", "content_block_stop":
 		return false
+	}
+	if bytes.HasPrefix(e.typ, []byte("response.")) {
+		return e.filled && bytes.HasSuffix(e.typ, []byte(".delta"))
 	}
 	return e.filled || e.calling
 }

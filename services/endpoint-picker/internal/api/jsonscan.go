@@ -142,17 +142,10 @@ func (s *Scanner) NextElement() bool { return s.nextSeparator() }
 // NextKey advances to the next member of the innermost object and returns its key, which is valid until the next call. At the
 // end it leaves the object and returns false. Very long keys with escapes, which no caller can know, are returned as written.
 func (s *Scanner) NextKey() ([]byte, bool) {
-	if !s.nextSeparator() {
+	span, escaped, ok := s.nextMember()
+	if !ok {
 		return nil, false
 	}
-	span, escaped := s.scanString()
-	if s.err == nil && s.peek() != ':' {
-		s.failUnexpected()
-	}
-	if s.err != nil {
-		return nil, false
-	}
-	s.offset++
 	key := s.TextOf(span)
 	if escaped && len(key) <= maxEscapedKey {
 		s.key = Unescape(s.key[:0], key)
@@ -197,25 +190,26 @@ func (s *Scanner) SkipValue() Span {
 // nextItem advances to the next value of the innermost object or array, or leaves it.
 func (s *Scanner) nextItem() bool {
 	if s.stack[len(s.stack)-1] == '}' {
-		return s.nextMember()
+		_, _, ok := s.nextMember()
+		return ok
 	}
 	return s.nextSeparator()
 }
 
-// nextMember advances to the value of the next member, whatever its key.
-func (s *Scanner) nextMember() bool {
+// nextMember advances to the value of the next member. It returns the range of its key, and whether the key contains escapes.
+func (s *Scanner) nextMember() (key Span, escaped, ok bool) {
 	if !s.nextSeparator() {
-		return false
+		return Span{}, false, false
 	}
-	s.scanString()
+	key, escaped = s.scanString()
 	if s.err == nil && s.peek() != ':' {
 		s.failUnexpected()
 	}
 	if s.err != nil {
-		return false
+		return Span{}, false, false
 	}
 	s.offset++
-	return true
+	return key, escaped, true
 }
 
 // readToken reads a value, or the opening of one.

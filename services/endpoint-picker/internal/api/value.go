@@ -77,14 +77,7 @@ func (s shape) memberShape(key []byte) shape {
 
 // dropsMember reports whether a member is no part of the prompt, whatever its value.
 func (s shape) dropsMember(key []byte) bool {
-	switch s {
-	case exact:
-		return false
-	case call:
-		return string(key) == "index" || string(key) == keyCacheControl
-	case plain, tool:
-	}
-	return string(key) == keyCacheControl
+	return s != exact && (string(key) == keyCacheControl || s == call && string(key) == "index")
 }
 
 // readValue reads the next value.
