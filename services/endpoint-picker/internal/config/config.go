@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -28,30 +27,23 @@ const (
 	flagCertPath        = "cert-path"
 	flagClientCA        = "client-ca-file"
 	flagClientName      = "client-name"
-	flagBodyMode        = "body-mode"
 	flagMaxRequestBody  = "max-request-body"
 	flagMaxBuffered     = "max-buffered-bytes"
 	flagMaxStreams      = "max-streams"
 	flagBodyTimeout     = "request-body-timeout"
 	flagIdleTimeout     = "stream-idle-timeout"
 	flagEarlyClose      = "early-close"
-	flagReportEndpoint  = "report-endpoint"
-	flagEmitScores      = "emit-endpoint-scores"
-	flagExplain         = "explain"
 	flagEjectAfter      = "eject-after"
 	flagEjectionTime    = "ejection-time"
 	flagEjectionLongest = "ejection-time-max"
-	flagNoSubsetFilter  = "disable-endpoint-subset-filter"
 	flagDrainDelay      = "drain-delay"
 	flagDrainTimeout    = "drain-timeout"
-	flagAddressFile     = "address-file"
 )
 
 const (
-	namespaceVariable = "NAMESPACE"
-	maxPort           = 65535
-	minBody           = 1 << 10
-	maxBody           = 1 << 30
+	maxPort = 65535
+	minBody = 1 << 10
+	maxBody = 1 << 30
 )
 
 // Config contains all settings.
@@ -135,7 +127,7 @@ func Default() *Config {
 			BodyMode: extproc.FullDuplex, MaxRequestBody: 32 << 20, MaxBuffered: 256 << 20, MaxStreams: 32 << 10, BodyTimeout: time.Minute,
 			IdleTimeout: time.Hour,
 		},
-		Decision:      defaultDecision(),
+		Decision:      Decision{Timeout: 10 * time.Minute},
 		Proxy:         Proxy{MaxServerConns: defaultServerConns, MaxAttempts: defaultAttempts},
 		Scraping:      modelserver.DefaultOptions(),
 		MetricsSource: modelserver.DefaultSettings().Source,
@@ -144,7 +136,7 @@ func Default() *Config {
 		Prefixes:      Prefixes{MaxBytes: prefixindex.DefaultMaxBytes},
 		Replicas:      Replicas{BindAddress: ":9004"},
 		Drain:         Drain{Delay: 5 * time.Second, Timeout: 2 * time.Minute},
-		TLS:           defaultTLS(),
+		TLS:           TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: "VersionTLS12"},
 		Metrics:       MetricsEndpoint{Auth: true},
 		Telemetry:     Telemetry{Tracing: true},
 		Recording:     Recording{MaxBytes: 256 << 20},
@@ -221,7 +213,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.Messages.addFlags(fs)
 	c.Telemetry.addFlags(fs)
 	c.Recording.addFlags(fs)
-	fs.StringVar(&c.AddressFile, flagAddressFile, c.AddressFile,
+	fs.StringVar(&c.AddressFile, "address-file", c.AddressFile,
 		"File to write the addresses of all listeners to, as JSON by their names, for programs that start this one with port 0. Empty: "+
 			"none.")
 	addUpstreamFlags(fs)
@@ -229,7 +221,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 }
 
 func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
-	fs.Var(&e.BodyMode, flagBodyMode,
+	fs.Var(&e.BodyMode, "body-mode",
 		"Body mode assumed for gateways that do not send protocol_config: full-duplex, streamed, buffered or none.")
 	fs.Var(&e.MaxRequestBody, flagMaxRequestBody, "Maximum size of a request body. Larger requests get 413.")
 	fs.Var(&e.MaxBuffered, flagMaxBuffered,
@@ -246,13 +238,13 @@ func (e *ExtProc) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&e.LeaveEarly, flagEarlyClose, e.LeaveEarly,
 		"End each stream after the pick. This costs less CPU, but the picker sees no response: it learns no speeds and detects no failing "+
 			"endpoints.")
-	fs.BoolVar(&e.ReportEndpoint, flagReportEndpoint, e.ReportEndpoint,
+	fs.BoolVar(&e.ReportEndpoint, "report-endpoint", e.ReportEndpoint,
 		"Add the picked endpoint to responses, in the header x-fairlead-picked-endpoint.")
-	fs.BoolVar(&e.EmitScores, flagEmitScores, e.EmitScores,
+	fs.BoolVar(&e.EmitScores, "emit-endpoint-scores", e.EmitScores,
 		"Send the scores of the endpoints to the gateway, in the metadata x-gateway-destination-endpoint-scores.")
-	fs.BoolVar(&e.Explain, flagExplain, e.Explain,
+	fs.BoolVar(&e.Explain, "explain", e.Explain,
 		"Explain the pick to clients, in the response header x-fairlead-pick-explained. The header contains addresses of pods.")
-	fs.BoolVar(&e.IgnoreSubset, flagNoSubsetFilter, e.IgnoreSubset,
+	fs.BoolVar(&e.IgnoreSubset, "disable-endpoint-subset-filter", e.IgnoreSubset,
 		"Ignore the subset of endpoints that the gateway allows (envoy.lb.subset_hint).")
 }
 
@@ -371,11 +363,4 @@ func (d Drain) validateFlags() error {
 		return fmt.Errorf("--%s %s is negative: give 0 to cut open requests at once", flagDrainTimeout, d.Timeout)
 	}
 	return nil
-}
-
-func podNamespace() string {
-	if n := os.Getenv(namespaceVariable); n != "" {
-		return n
-	}
-	return "default"
 }

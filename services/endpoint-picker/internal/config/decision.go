@@ -33,18 +33,12 @@ func (d Decision) ListenPort() int { return portOf(d.Address) }
 
 // portOf returns the port of a listen address, 0 if it has no number.
 func portOf(address string) int {
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0
+	_, text, _ := net.SplitHostPort(address)
+	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
+		return int(port)
 	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return 0
-	}
-	return int(port)
+	return 0
 }
-
-func defaultDecision() Decision { return Decision{Timeout: 10 * time.Minute} }
 
 func (d *Decision) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&d.Address, FlagDecisionAddress, d.Address,

@@ -33,14 +33,8 @@ func addSourceFlags(fs *pflag.FlagSet) {
 
 // applySource applies the values of these flags.
 func (c *Config) applySource(fs *pflag.FlagSet) error {
-	port, err := fs.GetInt(flagSourcePort)
-	if err != nil {
-		return err
-	}
-	skip, err := fs.GetBool(flagSourceSkip)
-	if err != nil {
-		return err
-	}
+	port, _ := fs.GetInt(flagSourcePort) // addSourceFlags made it an int
+	skip, _ := fs.GetBool(flagSourceSkip)
 	s := &c.MetricsSource
 	s.Scheme = fs.Lookup(flagSourceScheme).Value.String()
 	if path := strings.Trim(fs.Lookup(flagSourcePath).Value.String(), `"`); path != usualSourcePath { // a chart gives quotes

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -29,23 +30,12 @@ type ObjectName struct{ cache.ObjectName }
 
 // Set parses a name.
 func (n *ObjectName) Set(text string) error {
-	namespace, name, both := strings.Cut(text, "/")
-	if !both {
-		namespace, name = "", text
-	}
-	if name == "" || both && namespace == "" || strings.Contains(name, "/") {
+	name, err := cache.ParseObjectName(text)
+	if err != nil || name.Name == "" || strings.HasPrefix(text, "/") {
 		return fmt.Errorf("%q is not namespace/name", text)
 	}
-	n.ObjectName = cache.NewObjectName(namespace, name)
+	n.ObjectName = name
 	return nil
-}
-
-// String returns the name in the format of Set.
-func (n *ObjectName) String() string {
-	if n.Name == "" {
-		return ""
-	}
-	return strings.TrimPrefix(n.ObjectName.String(), "/")
 }
 
 // Type names the value in help.
@@ -65,12 +55,7 @@ func (p *Plugins) addFlags(fs *pflag.FlagSet) {
 }
 
 func (p *Plugins) validateFlags() error {
-	var given []string
-	for flag, value := range map[string]string{flagConfigFile: p.File, flagConfigText: p.Text, flagConfigMap: p.Map.Name} {
-		if value != "" {
-			given = append(given, flag)
-		}
-	}
+	given := slices.DeleteFunc([]string{p.File, p.Text, p.Map.Name}, func(value string) bool { return value == "" })
 	switch {
 	case len(given) > 1:
 		return fmt.Errorf("only one of --%s, --%s and --%s can be given: leave the others out", flagConfigFile, flagConfigText,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,8 @@ func (p Pool) String() string {
 }
 
 func defaultPool() Pool {
-	return Pool{Group: discovery.PoolGroup, Name: cache.NewObjectName(podNamespace(), ""), Max: defaultMaxPools}
+	namespace := cmp.Or(os.Getenv("NAMESPACE"), "default") // of the pod
+	return Pool{Group: discovery.PoolGroup, Name: cache.NewObjectName(namespace, ""), Max: defaultMaxPools}
 }
 
 func (p *Pool) addFlags(fs *pflag.FlagSet) {

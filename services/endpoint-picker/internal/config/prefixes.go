@@ -8,9 +8,7 @@ import (
 
 const (
 	flagPrefixIndex = "prefix-index-max-bytes"
-	flagStateFile   = "state-file"
-
-	minPrefixIndex = 1 << 20
+	minPrefixIndex  = 1 << 20
 )
 
 // Prefixes configures the index of cached prefixes.
@@ -22,7 +20,7 @@ type Prefixes struct {
 func (p *Prefixes) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&p.MaxBytes, flagPrefixIndex,
 		"Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
-	fs.StringVar(&p.StateFile, flagStateFile, p.StateFile,
+	fs.StringVar(&p.StateFile, "state-file", p.StateFile,
 		"File for what the picker knows of prefix caches, so that it knows them after a restart: hashes without text, of at most "+
 			"--"+flagPrefixIndex+". It is written every 10 s and at the end. Empty: none.")
 }

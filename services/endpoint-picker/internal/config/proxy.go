@@ -12,7 +12,6 @@ import (
 const (
 	flagProxyAddress     = "proxy-bind-address"
 	flagProxyTLS         = "proxy-tls"
-	flagProxyForwarded   = "proxy-forwarded-headers"
 	flagProxyServerConns = "proxy-max-connections-per-server"
 	flagProxyAttempts    = "proxy-max-attempts"
 )
@@ -41,7 +40,7 @@ func (p *Proxy) addFlags(fs *pflag.FlagSet) {
 		"Address of the proxy listener, for clients without a gateway, such as :8080. Empty: no listener.")
 	fs.BoolVar(&p.TLS, flagProxyTLS, p.TLS,
 		"Serve the proxy listener over TLS, with the certificate and the client authorities of ext_proc.")
-	fs.Var(&p.Forwarded, flagProxyForwarded,
+	fs.Var(&p.Forwarded, "proxy-forwarded-headers",
 		"X-Forwarded-For, -Proto and -Host for model servers: replace (what clients send is dropped), append, or off (what clients send "+
 			"is passed on).")
 	fs.IntVar(&p.MaxServerConns, flagProxyServerConns, p.MaxServerConns,

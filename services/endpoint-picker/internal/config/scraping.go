@@ -15,7 +15,6 @@ const (
 	flagRefreshBudget   = "refresh-metrics-budget"
 	flagRefreshTimeout  = "refresh-metrics-timeout"
 	flagStaleness       = "metrics-staleness-threshold"
-	flagProbeTokenizers = "probe-tokenizers" //nolint:gosec // its tokens are no secrets
 	flagLeaseTimeout    = "lease-timeout"
 )
 
@@ -29,7 +28,7 @@ func addScrapingFlags(fs *pflag.FlagSet, o *modelserver.Options) {
 	fs.DurationVar(&o.Timeout, flagRefreshTimeout, o.Timeout, "Timeout of one scrape.")
 	fs.DurationVar(&o.StaleAfter, flagStaleness, o.StaleAfter,
 		"Time of failing scrapes after which the picker prefers other model servers.")
-	fs.BoolVar(&o.ProbeTokenizers, flagProbeTokenizers, o.ProbeTokenizers,
+	fs.BoolVar(&o.ProbeTokenizers, "probe-tokenizers", o.ProbeTokenizers,
 		"Ask each model server once for the tokens of a built-in sample text (POST /tokenize), to know the tokens of a model before its "+
 			"first answer.")
 }

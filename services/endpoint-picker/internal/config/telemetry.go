@@ -7,13 +7,8 @@ import (
 )
 
 const (
-	flagStreamMetrics = "enable-grpc-stream-metrics"
-	flagLegacyMetrics = "legacy-metrics"
-	flagTracing       = "tracing"
-	flagLogRequests   = "log-requests"
-	flagDebugPicks    = "debug-picks"
-
-	maxDebugPicks = 10_000
+	flagDebugPicks = "debug-picks"
+	maxDebugPicks  = 10_000
 )
 
 // Telemetry configures telemetry of requests, beyond metrics.
@@ -26,12 +21,12 @@ type Telemetry struct {
 }
 
 func (t *Telemetry) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.StreamMetrics, flagStreamMetrics, t.StreamMetrics, "Export the llm_d_epp_extproc_* metrics.")
-	fs.BoolVar(&t.LegacyMetrics, flagLegacyMetrics, t.LegacyMetrics,
+	fs.BoolVar(&t.StreamMetrics, "enable-grpc-stream-metrics", t.StreamMetrics, "Export the llm_d_epp_extproc_* metrics.")
+	fs.BoolVar(&t.LegacyMetrics, "legacy-metrics", t.LegacyMetrics,
 		"Also export llm_d_epp_* metrics under their older names: inference_objective_*, inference_pool_*, inference_extension_*.")
-	fs.BoolVar(&t.Tracing, flagTracing, t.Tracing,
+	fs.BoolVar(&t.Tracing, "tracing", t.Tracing,
 		"Trace requests if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set.")
-	fs.BoolVar(&t.LogRequests, flagLogRequests, t.LogRequests, "Log one line for each request when it ends.")
+	fs.BoolVar(&t.LogRequests, "log-requests", t.LogRequests, "Log one line for each request when it ends.")
 	fs.IntVar(&t.DebugPicks, flagDebugPicks, t.DebugPicks, "Number of recent picks on /debug/pools, with the scores of all candidates.")
 }
 

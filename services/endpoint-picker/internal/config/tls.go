@@ -12,16 +12,14 @@ import (
 )
 
 const (
-	flagCertReload    = "enable-cert-reload"
-	flagMinVersion    = "tls-min-version"
-	flagCipherSuites  = "tls-cipher-suites"
-	flagMaxReceive    = "grpc-max-recv-msg-size"
-	flagMaxSend       = "grpc-max-send-msg-size"
-	flagMetricsAuth   = "metrics-endpoint-auth"
-	flagMetricsCA     = "metrics-client-ca-file"
-	flagMetricsCerts  = "metrics-cert-dir"
-	defaultMinVersion = "VersionTLS12"
-	maxMessage        = math.MaxInt32 // the limit of a gRPC frame
+	flagMinVersion   = "tls-min-version"
+	flagCipherSuites = "tls-cipher-suites"
+	flagMaxReceive   = "grpc-max-recv-msg-size"
+	flagMaxSend      = "grpc-max-send-msg-size"
+	flagMetricsAuth  = "metrics-endpoint-auth"
+	flagMetricsCA    = "metrics-client-ca-file"
+	flagMetricsCerts = "metrics-cert-dir"
+	maxMessage       = math.MaxInt32 // the limit of a gRPC frame
 )
 
 // TLS configures the encryption of servers.
@@ -47,12 +45,8 @@ type Messages struct {
 	MaxSend    Size
 }
 
-func defaultTLS() TLS {
-	return TLS{Reload: true, ReloadEvery: 10 * time.Second, MinVersion: defaultMinVersion}
-}
-
 func (t *TLS) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&t.Reload, flagCertReload, t.Reload, "Reload certificates when their files change.")
+	fs.BoolVar(&t.Reload, "enable-cert-reload", t.Reload, "Reload certificates when their files change.")
 	fs.StringVar(&t.MinVersion, flagMinVersion, t.MinVersion,
 		"Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.")
 	fs.StringSliceVar(&t.CipherSuites, flagCipherSuites, t.CipherSuites,

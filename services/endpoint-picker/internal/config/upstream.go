@@ -85,7 +85,12 @@ func addUpstreamFlags(fs *pflag.FlagSet) {
 	fs.String(flagZapEncoder, "", "Log format if --"+flagLogFormat+" is not set: json or console.")
 	fs.Bool(flagZapDevel, false, "Log in the format console if no other flag sets a format.")
 	for _, f := range unusedFlags {
-		addByKind(fs, f.name, "Accepted without effect: "+f.why+".", f.isSwitch)
+		usage := "Accepted without effect: " + f.why + "."
+		if f.isSwitch {
+			fs.Bool(f.name, false, usage)
+		} else {
+			fs.String(f.name, "", usage)
+		}
 	}
 	for _, name := range metricFlags {
 		fs.String(name, "", "Selects the engine that has this metric, for model servers whose pods have no label for their engine.")
@@ -97,31 +102,39 @@ func addUpstreamFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// addByKind adds a flag whose value is not stored.
-func addByKind(fs *pflag.FlagSet, name, usage string, isSwitch bool) { //nolint:revive // flag-parameter: it is data, from the tables above
-	if isSwitch {
-		fs.Bool(name, false, usage)
-		return
-	}
-	fs.String(name, "", usage)
-}
-
 // applyUpstreamFlags applies the values of these flags, and records those without effect. The picker's own flags take
 // precedence.
 func (c *Config) applyUpstreamFlags(fs *pflag.FlagSet) error {
-	c.Unused = findUnused(fs)
-	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), c.applyEngine(fs),
-		findRefused(fs))
+	for _, f := range unusedFlags {
+		if fs.Changed(f.name) {
+			c.Unused = append(c.Unused, UnusedFlag{Name: "--" + f.name, Why: f.why})
+		}
+	}
+	refused := c.applyFixed(fs)
+	return errors.Join(c.applyMetricsPort(fs), c.applyLogLevel(fs), c.applyLogFormat(fs), c.applySource(fs), c.applyEngine(fs), refused)
+}
+
+// applyFixed accepts the fixedFlags, or refuses their values.
+func (c *Config) applyFixed(fs *pflag.FlagSet) error {
+	var errs []error
+	for _, f := range fixedFlags {
+		switch value := fs.Lookup(f.name).Value.String(); {
+		case !fs.Changed(f.name):
+		case value == f.value:
+			c.Unused = append(c.Unused, UnusedFlag{Name: "--" + f.name, Why: "the picker always does this"})
+		default:
+			errs = append(errs, fmt.Errorf("--%s %.100q is not supported: %s", f.name, value, f.instead))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Config) applyMetricsPort(fs *pflag.FlagSet) error {
 	if !fs.Changed(flagMetricsPort) {
 		return nil
 	}
-	port, err := fs.GetInt(flagMetricsPort)
+	port, _ := fs.GetInt(flagMetricsPort) // addUpstreamFlags made it an int
 	switch {
-	case err != nil:
-		return err
 	case port < 0 || port > maxPort:
 		return fmt.Errorf("--%s %d is not a port: give one from 1 to %d", flagMetricsPort, port, maxPort)
 	case fs.Changed(flagMetricsBind):
@@ -145,10 +158,7 @@ func (c *Config) applyLogLevel(fs *pflag.FlagSet) error {
 		return nil
 	}
 	if fs.Changed(flagVerbosity) {
-		verbosity, err := fs.GetInt(flagVerbosity)
-		if err != nil {
-			return err
-		}
+		verbosity, _ := fs.GetInt(flagVerbosity)
 		c.Logging.Level = levelOfVerbosity(verbosity)
 	}
 	return nil
@@ -166,9 +176,7 @@ func (c *Config) applyLogFormat(fs *pflag.FlagSet) error {
 		c.Logging.Format = encoder
 		return nil
 	}
-	if devel, err := fs.GetBool(flagZapDevel); err != nil {
-		return err
-	} else if devel {
+	if devel, _ := fs.GetBool(flagZapDevel); devel {
 		c.Logging.Format = logging.FormatConsole
 	}
 	return nil
@@ -236,29 +244,4 @@ func unknownMetrics(given map[string]string) string {
 	return fmt.Sprintf("%s: no built-in engine has these metrics: leave the flags out, and label the pods of model servers %s with one of "+
 		"%s; name the metrics of others in engineConfigs of the plugin core-metrics-extractor",
 		strings.Join(flags, ", "), modelserver.LabelEngine, strings.Join(modelserver.EngineNames(), ", "))
-}
-
-func findUnused(fs *pflag.FlagSet) []UnusedFlag {
-	var found []UnusedFlag
-	for _, f := range unusedFlags {
-		if fs.Changed(f.name) {
-			found = append(found, UnusedFlag{Name: "--" + f.name, Why: f.why})
-		}
-	}
-	for _, f := range fixedFlags {
-		if fs.Changed(f.name) && fs.Lookup(f.name).Value.String() == f.value {
-			found = append(found, UnusedFlag{Name: "--" + f.name, Why: "the picker always does this"})
-		}
-	}
-	return found
-}
-
-func findRefused(fs *pflag.FlagSet) error {
-	var errs []error
-	for _, f := range fixedFlags {
-		if value := fs.Lookup(f.name).Value.String(); fs.Changed(f.name) && value != f.value {
-			errs = append(errs, fmt.Errorf("--%s %.100q is not supported: %s", f.name, value, f.instead))
-		}
-	}
-	return errors.Join(errs...)
 }
