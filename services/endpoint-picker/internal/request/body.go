@@ -38,25 +38,15 @@ func AcceptsJSON(accept string) bool {
 	rank, allowed := 0, false // the most specific range counts
 	for element := range strings.SplitSeq(accept, ",") {
 		name, parameters, _ := strings.Cut(element, ";")
-		if k := rankOfRange(strings.ToLower(strings.TrimSpace(name))); k > rank {
+		if k := rangeRanks[strings.ToLower(strings.TrimSpace(name))]; k > rank {
 			rank, allowed = k, !isExcluded(parameters)
 		}
 	}
 	return allowed
 }
 
-// rankOfRange returns how closely a media range names JSON, 0 for not at all.
-func rankOfRange(name string) int {
-	switch name {
-	case "*/*":
-		return 1
-	case "application/*", "text/event-stream":
-		return 2
-	case "application/json":
-		return 3
-	}
-	return 0
-}
+// rangeRanks says how closely media ranges name JSON; others do not.
+var rangeRanks = map[string]int{"*/*": 1, "application/*": 2, "text/event-stream": 2, "application/json": 3}
 
 // isExcluded reports whether the parameters of a media range have the weight 0.
 func isExcluded(parameters string) bool {
@@ -70,13 +60,8 @@ func isExcluded(parameters string) bool {
 	return false
 }
 
-// errorNames are the names of the error with one status.
-type errorNames struct {
-	text, openAI, anthropic string
-}
-
-// errorNamesByStatus are the names by status: in text those of the llm-d router, in JSON those of the APIs.
-var errorNamesByStatus = map[int]errorNames{
+// errorNamesByStatus are the names of errors: in text those of the llm-d router, in JSON those of the APIs.
+var errorNamesByStatus = map[int]struct{ text, openAI, anthropic string }{
 	http.StatusBadRequest:            {"BadRequest", "invalid_request_error", "invalid_request_error"},
 	http.StatusNotFound:              {"NotFound", "invalid_request_error", "not_found_error"},
 	http.StatusMethodNotAllowed:      {"MethodNotAllowed", "invalid_request_error", "invalid_request_error"},

@@ -62,6 +62,9 @@ const (
 	completed
 )
 
+// outcomes are the outcomes of requests that end at a stage.
+var outcomes = [...]Outcome{receiving: Unpicked, refused: Refused, placed: Unseen, responding: Interrupted, completed: Completed}
+
 // StartRequest begins the life of a request for a pool.
 func (rc *Context) StartRequest(p Pool, o *Options) {
 	rc.pool, rc.options, rc.StartTime = p, o, o.Now()
@@ -247,7 +250,7 @@ func (rc *Context) releaseLoad() {
 
 // EndRequest ends the life of the request, with the error of its carrier, if any. It is called once.
 func (rc *Context) EndRequest(err error) {
-	rc.EndTime, rc.Outcome, rc.Code = rc.options.Now(), rc.stage.toOutcome(), status.Code(err)
+	rc.EndTime, rc.Outcome, rc.Code = rc.options.Now(), outcomes[rc.stage], status.Code(err)
 	if !rc.Usage.Known { // the carrier did not set it, because it passed the body to OnResponseChunk
 		rc.Usage = rc.reader.Usage()
 	}
@@ -268,20 +271,4 @@ func (rc *Context) EndRequest(err error) {
 		rc.responseObserver.ObserveAnswer()
 	}
 	rc.pool.OnRequestEnd(&rc.Record)
-}
-
-// toOutcome returns the outcome of a request that ends at this stage.
-func (s stage) toOutcome() Outcome {
-	switch s {
-	case refused:
-		return Refused
-	case placed:
-		return Unseen
-	case responding:
-		return Interrupted
-	case completed:
-		return Completed
-	default:
-		return Unpicked
-	}
 }
