@@ -180,6 +180,12 @@ func AddressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
+// ClientOf returns the address that identifies the client of a request, as AddressOf does for its connection.
+func ClientOf(r *http.Request) netip.Addr {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return address.Addr().Unmap().WithZone("")
+}
+
 type listener struct {
 	net.Listener
 

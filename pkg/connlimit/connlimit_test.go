@@ -43,6 +43,15 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
+func TestClientOf(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1", "[::ffff:10.0.0.1]:2": "10.0.0.1", "[fe80::1%eth0]:3": "fe80::1", "pipe": "invalid IP",
+	} {
+		assert.Equal(t, want, ClientOf(&http.Request{RemoteAddr: give}).String(), give)
+	}
+}
+
 // The places of a server in the tests.
 const (
 	places   = 4

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // serveContents answers with the contents of the index of prefixes.
 func (o *writer) serveContents(r *http.Request, m *Member) {
-	n, client := m.node, clientOf(r)
+	n, client := m.node, connlimit.ClientOf(r)
 	if !m.asking.takePlace(client) {
 		o.refuseContents()
 		return

@@ -47,12 +47,12 @@ type Member struct {
 
 	asking *places // of requests for the contents
 
-	ready chan struct{} // closed when the contents are known, or cannot be
-	once  sync.Once
+	ready atomic.Bool // the contents are known, or cannot be
 
-	mu                sync.Mutex
-	contentsRequested bool            // a replica was asked for contents
-	settled           map[string]bool // addresses that tell nothing
+	fetching sync.Mutex // while a replica is asked for contents
+
+	mu      sync.Mutex
+	settled map[string]bool // addresses that tell nothing
 }
 
 // Stats are figures of a member for metrics.
@@ -74,12 +74,10 @@ func (m *Member) ReplicaStats() Stats {
 
 // CheckReady returns errCold while a pool that has just started waits for what another replica knows.
 func (m *Member) CheckReady() error {
-	select {
-	case <-m.ready:
-		return nil
-	default:
+	if !m.ready.Load() {
 		return errCold
 	}
+	return nil
 }
 
 // Run follows the other replicas until ctx ends.
@@ -93,12 +91,7 @@ func (m *Member) Run(ctx context.Context) {
 	defer cold.Stop()
 	var running sync.WaitGroup
 	defer running.Wait()
-	stops := map[string]context.CancelFunc{}
-	defer func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}()
+	stops := map[string]context.CancelFunc{} // of followers, which end with ctx, too
 	for {
 		addresses, changed := m.node.knownAddresses()
 		if addresses != nil && len(addresses) == 0 {
@@ -150,29 +143,21 @@ func (m *Member) awaitEndpoints(ctx context.Context) bool {
 
 // fetchContents calls fetch, unless the contents are known, or another replica is asked for them.
 func (m *Member) fetchContents(fetch func() error) error {
-	if !m.claimContents() {
+	if !m.fetching.TryLock() {
+		return nil
+	}
+	defer m.fetching.Unlock()
+	if m.ready.Load() {
 		return nil
 	}
 	err := fetch()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.contentsRequested = false; err == nil {
+	if err == nil {
 		m.setReady()
 	}
 	return err
 }
 
-func (m *Member) claimContents() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.contentsRequested || m.CheckReady() == nil {
-		return false
-	}
-	m.contentsRequested = true
-	return true
-}
-
-func (m *Member) setReady() { m.once.Do(func() { close(m.ready) }) }
+func (m *Member) setReady() { m.ready.Store(true) }
 
 // markSilent records that an address tells nothing for now: it is our own, or does not answer. If this goes for all addresses, nobody
 // can be asked for contents.

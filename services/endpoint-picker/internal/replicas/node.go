@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/connlimit"
+	"fairlead.dev/pkg/httpserver"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
@@ -56,7 +57,6 @@ type Node struct {
 	limiter  *connlimit.Limiter
 	turns    *turns
 	listener net.Listener
-	stopped  chan struct{} // closed when events are not served any more
 	silence  time.Duration
 	patience time.Duration // with endpoints that have no page
 	pending  pendingBytes
@@ -72,7 +72,7 @@ func New(p Params) *Node {
 	n := &Node{
 		params: p, instance: rand.Text(), started: time.Now(), resolver: net.DefaultResolver,
 		limiter: connlimit.New(connlimit.Limits{Waiting: maxWaiting}), turns: newTurns(),
-		stopped: make(chan struct{}), silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending},
+		silence: silence, patience: endpointsTimeout, pending: pendingBytes{limit: maxPending},
 		members: map[string]*Member{}, changed: make(chan struct{}),
 	}
 	transport := &http.Transport{
@@ -99,7 +99,7 @@ func (n *Node) JoinPool(title string, x *estimate.Estimator, s snapshots) *Membe
 	m := &Member{
 		node: n, title: title, log: n.params.Log.With(zap.String(logging.KeyPool, title)), estimator: x, snapshots: s,
 		publisher: newPublisher(n.elapsedTime, &n.pending),
-		asking:    newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{}, ready: make(chan struct{}),
+		asking:    newPlaces(maxAsking, maxReadersOfClient), settled: map[string]bool{},
 	}
 	x.SetPublisher(m.publisher)
 	return m
@@ -163,17 +163,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { n.resolveAddresses(ctx) })
-	running.Go(func() {
-		<-ctx.Done()
-		close(n.stopped)
-		n.server.Close()
-	})
-	limited := n.limiter.Listener(n.listener)
-	serve := func() error { return n.server.Serve(limited) }
-	if n.params.TLS != nil {
-		serve = func() error { return n.server.ServeTLS(limited, "", "") }
-	}
-	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserver.Serve(ctx, n.server, n.limiter.Listener(n.listener), 0); err != nil { // events have no end to wait for
 		return fmt.Errorf("serve other replicas: %w", err)
 	}
 	return nil
@@ -191,7 +181,9 @@ func (n *Node) resolveAddresses(ctx context.Context) {
 			n.setAddresses(found)
 			reported = ""
 		case err.Error() != reported:
-			n.useNone() // nobody waits for replicas that cannot be found
+			if known, _ := n.knownAddresses(); known == nil {
+				n.setAddresses([]string{}) // nobody waits for replicas that cannot be found
+			}
 			n.params.Log.Warn("Could not look up the replicas of the picker, kept the last addresses: check --replica-addresses", zap.Error(err))
 			reported = err.Error()
 		}
@@ -246,13 +238,6 @@ func (n *Node) setAddresses(found []string) {
 	n.knownAddrs = found
 	close(n.changed)
 	n.changed = make(chan struct{})
-}
-
-// useNone makes known that there is no address, unless there was one.
-func (n *Node) useNone() {
-	if found, _ := n.knownAddresses(); found == nil {
-		n.setAddresses([]string{})
-	}
 }
 
 // knownAddresses returns the addresses of all replicas, nil before the first look-up, and a channel that is closed when they change.

@@ -3,8 +3,9 @@ package replicas
 import (
 	"errors"
 	"net/http"
-	"net/netip"
 	"time"
+
+	"fairlead.dev/pkg/connlimit"
 )
 
 // Resources, and their parameter.
@@ -70,19 +71,13 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.serveContents(r, m)
 		return
 	}
-	reader, ok := m.publisher.openReader(clientOf(r))
+	reader, ok := m.publisher.openReader(connlimit.ClientOf(r))
 	if !ok {
 		http.Error(w, "too many readers", http.StatusServiceUnavailable)
 		return
 	}
 	defer m.publisher.closeReader(reader)
 	_ = out.writeEvents(r.Context().Done(), m.publisher, reader)
-}
-
-// clientOf returns the IP address of a client. Clients without one, in tests, are one client.
-func clientOf(r *http.Request) netip.Addr {
-	address, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return address.Addr().Unmap().WithZone("")
 }
 
 // writer writes frames to one reader.
@@ -124,8 +119,6 @@ func (o *writer) writeEvents(done <-chan struct{}, p *publisher, r *reader) erro
 		}
 		select {
 		case <-done:
-			return nil
-		case <-o.node.stopped:
 			return nil
 		case <-silent.C:
 			buffer = buffer[:0]

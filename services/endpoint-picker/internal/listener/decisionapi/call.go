@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"os"
 
+	"fairlead.dev/pkg/connlimit"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -35,7 +35,8 @@ type call struct {
 // countCalls returns a handler that counts the memory of a call, until it ends.
 func (s *Server) countCalls(serve func(w http.ResponseWriter, c *call)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Request: r, server: s, account: s.params.Ledger.OpenAccount(clientOf(r)), control: http.NewResponseController(w)}
+		account := s.params.Ledger.OpenAccount(connlimit.ClientOf(r))
+		c := &call{Request: r, server: s, account: account, control: http.NewResponseController(w)}
 		defer c.account.Close()
 		fixed := int64(callBytes + limits.HeadersSize(r.Header))
 		c.account.AddUse(limits.Bytes, fixed)
@@ -101,9 +102,3 @@ func (c *call) readBody(most, copies int, count func(n int64) bool) ([]byte, *Pr
 }
 
 func tooLarge(most int) *Problem { return toProblem(request.TooLarge(most)) }
-
-// clientOf returns the IP address of a client.
-func clientOf(r *http.Request) netip.Addr {
-	address, _ := netip.ParseAddrPort(r.RemoteAddr) // zero for connections of tests in memory
-	return address.Addr().Unmap().WithZone("")
-}
