@@ -23,7 +23,8 @@ type compiler struct {
 	document document
 	declared map[string]*plugin
 	order    []*plugin // as declared
-	profile  profileCompiler
+	identity int       // filters by identity at the start of the profile
+	picker   *plugin   // of the profile; nil until the compiler places one
 	config   Config
 }
 

@@ -10,12 +10,6 @@ import (
 
 const profileName = "default"
 
-// profileCompiler is the state of the only profile while it is compiled.
-type profileCompiler struct {
-	identity int     // filters by identity at the start
-	picker   *plugin // nil until the compiler places one
-}
-
 // compileProfile compiles the configured profile, or one of all suitable plugins, or the default one.
 func (c *compiler) compileProfile() {
 	specs := c.document.SchedulingProfiles
@@ -30,15 +24,15 @@ func (c *compiler) compileProfile() {
 		c.Errorf("schedulingProfiles[1]", "there are %d profiles: %s", len(specs), plugins.NoSplit)
 		return
 	}
-	if c.profile.picker == nil {
+	if c.picker == nil {
 		c.addToProfile("", c.firstPicker(), nil)
 	}
-	if len(c.config.Profile.Scorers) == 0 && len(specs) > 0 && !c.profile.picker.kind.IgnoresScores {
+	if len(c.config.Profile.Scorers) == 0 && len(specs) > 0 && !c.picker.kind.IgnoresScores {
 		c.Warnf("schedulingProfiles[0]", "it has no scorer: endpoints are picked at random; %s is the scorer of the default",
 			plugins.PredictedWaitScorer)
 	}
 	filters := &c.config.Profile.Filters
-	*filters = slices.Insert(*filters, c.profile.identity, scheduling.Filter(plugins.Staleness{After: c.options.StaleAfter}))
+	*filters = slices.Insert(*filters, c.identity, scheduling.Filter(plugins.Staleness{After: c.options.StaleAfter}))
 }
 
 func (c *compiler) compileProfileSpec(profile *profileSpec) {
@@ -110,18 +104,18 @@ func (c *compiler) addToProfile(path string, p *plugin, weight *float64) {
 			profile.Servers = append(profile.Servers, byServer)
 			return
 		}
-		if p.kind.Identity && c.profile.identity == len(profile.Filters) {
-			c.profile.identity++
+		if p.kind.Identity && c.identity == len(profile.Filters) {
+			c.identity++
 		}
 		profile.Filters = append(profile.Filters, instance)
 	case scheduling.Picker:
 		c.installPlugin(p, path)
 		c.warnWeight(path, weight)
-		if other := c.profile.picker; other != nil {
+		if other := c.picker; other != nil {
 			c.Errorf(path, "there are two pickers, %.100q and %.100q: keep one", other.name, p.name)
 			return
 		}
-		c.profile.picker, profile.Picker = p, instance
+		c.picker, profile.Picker = p, instance
 	default:
 		c.Warnf(path+".pluginRef", "it has no effect here: %s is neither a filter nor a scorer nor a picker: leave it out of the profile, "+
 			"because %s", p.kind.Name, p.kind.Section.Reason())

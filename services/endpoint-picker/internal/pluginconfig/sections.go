@@ -14,14 +14,8 @@ import (
 // compileDataLayer compiles the scraping and the source of endpoints.
 func (c *compiler) compileDataLayer() {
 	path, spec := c.dataLayer()
-	for _, field := range []string{
-		"peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval",
-		"crossReplicaPublishTimeout",
-	} {
-		if at := path + "." + field; c.HasField(at) {
-			c.Warnf(at, "it has no effect: replicas tell each other of their requests without a plugin (--replica-addresses)")
-		}
-	}
+	c.warnUnused(path, plugins.NoReplicaPlugin, "peerDiscovery", "discovery.peers", "crossReplica", "crossReplicaSyncerPluginRef",
+		"crossReplicaSyncInterval", "crossReplicaPublishTimeout")
 	c.compileSources(path+".sources", spec)
 	c.compileDiscovery(path+".discovery", spec.Discovery)
 }
@@ -45,23 +39,18 @@ func (c *compiler) dataLayer() (path string, spec *dataLayerSpec) {
 // compileSources compiles the configured source, or the default one unless it is disabled.
 func (c *compiler) compileSources(path string, spec *dataLayerSpec) {
 	var source, extractor *plugin
-	at, read := -1, 0
+	var read []int // of the sources
 	for i, s := range spec.Sources {
-		if c.isIgnored(s.PluginRef) {
-			continue
-		}
-		if read++; read == 1 {
-			at = i
-		}
-		if read == 2 {
-			c.Errorf(strictyaml.Indexed(path, i), "there are %d sources: only one %s is read",
-				len(spec.Sources), onlyName(plugins.SectionSources))
-			return
+		if !c.isIgnored(s.PluginRef) {
+			read = append(read, i)
 		}
 	}
 	switch {
-	case read == 1:
-		source, extractor = c.compileSource(strictyaml.Indexed(path, at), spec.Sources[at])
+	case len(read) > 1:
+		c.Errorf(strictyaml.Indexed(path, read[1]), "there are %d sources: only one %s is read", len(spec.Sources),
+			onlyName(plugins.SectionSources))
+	case len(read) == 1:
+		source, extractor = c.compileSource(strictyaml.Indexed(path, read[0]), spec.Sources[read[0]])
 	case spec.InjectDefaults == nil || *spec.InjectDefaults:
 		source, extractor = c.defaultOf(plugins.SectionSources), c.defaultOf(plugins.SectionExtractors)
 	}
@@ -133,7 +122,8 @@ const pathSaturation = "flowControl.saturationDetector"
 
 // compileSaturation reads the detector from its field or, with a warning, from its old one.
 func (c *compiler) compileSaturation() {
-	c.checkFlowControl()
+	c.warnUnused("flowControl", plugins.NoFlowControl, // as upstream does while its gate is off
+		"defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands", "usageLimitPolicyPluginRef", "enableEviction")
 	path, spec := pathSaturation, (*detectorSpec)(nil)
 	if flow := c.document.FlowControl; flow != nil {
 		spec = flow.SaturationDetector
@@ -193,13 +183,11 @@ func (c *compiler) detectorWith(path, reference string, kind plugins.Type, given
 	return p
 }
 
-// checkFlowControl warns of unused settings, as upstream does while its gate is off.
-func (c *compiler) checkFlowControl() {
-	for _, field := range []string{
-		"defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands", "usageLimitPolicyPluginRef", "enableEviction",
-	} {
-		if c.HasField("flowControl." + field) {
-			c.Warnf("flowControl."+field, "it has no effect: %s", plugins.NoFlowControl)
+// warnUnused warns of fields of a section that have no effect.
+func (c *compiler) warnUnused(section, reason string, fields ...string) {
+	for _, field := range fields {
+		if at := section + "." + field; c.HasField(at) {
+			c.Warnf(at, "it has no effect: %s", reason)
 		}
 	}
 }

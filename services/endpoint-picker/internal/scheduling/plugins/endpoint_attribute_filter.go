@@ -7,11 +7,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// Keywords of the filter.
+// Values of onMissing.
 const (
-	missingPass        = "Pass"
-	missingFail        = "Fail"
-	algorithmThreshold = "threshold"
+	missingPass = "Pass"
+	missingFail = "Fail"
 )
 
 // operators compare an attribute with a value.
@@ -52,7 +51,7 @@ func (f *endpointAttributeFilter) Validate(c *Check) {
 	c.Require(f.Attribute != "", "attribute", missingAttribute)
 	c.requireProducer("producer", f.Producer, typeCoreMetricsExtractor)
 	c.OneOf("onMissing", f.OnMissing, missingPass, missingFail)
-	c.OneOf("algorithm.type", f.Algorithm.Type, algorithmThreshold)
+	c.OneOf("algorithm.type", f.Algorithm.Type, "threshold")
 	c.Require(f.Algorithm.Threshold != nil, "algorithm.threshold", "it is missing: give {operator, value}")
 	if f.Algorithm.Threshold != nil {
 		c.OneOf("algorithm.threshold.operator", f.Algorithm.Threshold.Operator, slices.Sorted(maps.Keys(operators))...)

@@ -23,6 +23,6 @@ func (p *inflightLoadProducer) Validate(c *Check) {
 		c.noEffect("addEstimatedOutputTokens", promptOnly)
 	}
 	if p.SyncCrossReplicaState {
-		c.noEffect("syncCrossReplicaState", "replicas tell each other of their requests without a plugin (--replica-addresses)")
+		c.noEffect("syncCrossReplicaState", NoReplicaPlugin)
 	}
 }

@@ -17,6 +17,20 @@ func (p *pickCount) Validate(c *Check) {
 	c.Positive("maxNumOfEndpoints", float64(p.MaxNumOfEndpoints))
 }
 
+// drawPlaces appends as many of n indexes as the picker answers. draw returns the place of the i-th one among the rest.
+func (p *pickCount) drawPlaces(n int, places []int, draw func(i int, rest []int) int) []int {
+	for i := range n {
+		places = append(places, i)
+	}
+	most := max(min(p.MaxNumOfEndpoints, n), 1)
+	for i := range most {
+		rest := places[i:]
+		j := draw(i, rest)
+		rest[0], rest[j] = rest[j], rest[0]
+	}
+	return places[:most]
+}
+
 // maxScorePicker picks the best candidates; the request's random number decides between equal ones.
 type maxScorePicker struct{ pickCount }
 
@@ -25,10 +39,7 @@ func (p *maxScorePicker) Pick(r *scheduling.Request, scores []float64, places []
 	if p.MaxNumOfEndpoints <= 1 {
 		return append(places, highestIndex(scores, r.Random))
 	}
-	places = allPlaces(len(scores), places)
-	most := min(p.MaxNumOfEndpoints, len(places))
-	for i := range most {
-		rest := places[i:]
+	return p.drawPlaces(len(scores), places, func(i int, rest []int) int {
 		best, equals := 0, uint64(1)
 		for j := 1; j < len(rest); j++ {
 			switch score := scores[rest[j]]; {
@@ -41,9 +52,8 @@ func (p *maxScorePicker) Pick(r *scheduling.Request, scores []float64, places []
 				}
 			}
 		}
-		rest[0], rest[best] = rest[best], rest[0]
-	}
-	return places[:most]
+		return best
+	})
 }
 
 // highestIndex returns the index of the highest score. The random number decides between equal ones.
@@ -68,12 +78,4 @@ func highestIndex(scores []float64, random uint64) int {
 		skip--
 	}
 	return 0
-}
-
-// allPlaces appends the indexes 0 to n-1.
-func allPlaces(n int, places []int) []int {
-	for i := range n {
-		places = append(places, i)
-	}
-	return places
 }

@@ -20,9 +20,6 @@ const (
 	roleEncodePrefillDecode = "encode-prefill-decode"
 )
 
-// otherRole replaces the role of a pod that upstream does not define.
-const otherRole = "other"
-
 // Role returns the role that the labels of a pod name: one of upstream's roles, or "other"; empty if they name none.
 func Role(labels map[string]string) string {
 	switch role, named := labels[RoleLabel]; {
@@ -32,7 +29,7 @@ func Role(labels map[string]string) string {
 		roleEncodePrefillDecode}, role):
 		return role
 	default:
-		return otherRole
+		return "other" // than those that upstream defines
 	}
 }
 

@@ -24,11 +24,9 @@ const (
 const (
 	defaultSessionHeader = "x-session-token"
 	defaultSessionID     = "x-session-id"
-	defaultSessionTTL    = 300 // seconds
-	defaultSessionSweep  = 10  // seconds
-
-	cookieHeader = "cookie"
 )
+
+const cookieHeader = "cookie"
 
 // sessionAffinity are the parameters of both plugins.
 type sessionAffinity struct {
@@ -63,7 +61,7 @@ func defaultSessionAffinity() sessionAffinity {
 		Encoded:  encodedSession{Header: defaultSessionHeader},
 		ByID: sessionIDConfig{
 			Sources:            []sessionIDSource{{Header: defaultSessionID}},
-			EvictionTTLSeconds: defaultSessionTTL, EvictionSweepSeconds: defaultSessionSweep,
+			EvictionTTLSeconds: 300, EvictionSweepSeconds: 10,
 		},
 	}
 }

@@ -14,6 +14,8 @@ const (
 		"priority"
 	NoSplit = "this version does not split prefill and decode over servers: use one profile, and decode-filter to exclude prefill " +
 		"servers"
+	// NoReplicaPlugin says why plugins that connect replicas have no effect.
+	NoReplicaPlugin = "replicas tell each other of their requests without a plugin (--replica-addresses)"
 )
 
 // replacements are types of other pickers that a configuration cannot use here, with what to use instead.
@@ -75,8 +77,8 @@ var unneeded = map[string]string{
 	"request-attribute-reporter":           "the picker's metrics contain the usage of requests; the gateway does not get it",
 	"endpoint-notification-source":         "the picker watches the endpoints itself",
 	"k8s-notification-source":              "the picker watches its objects itself",
-	"local-syncer":                         "replicas tell each other of their requests without a plugin (--replica-addresses)",
-	"cross-replica-publisher":              "replicas tell each other of their requests without a plugin (--replica-addresses)",
+	"local-syncer":                         NoReplicaPlugin,
+	"cross-replica-publisher":              NoReplicaPlugin,
 }
 
 // Replacement says what to use instead of a type that this picker does not have.

@@ -24,18 +24,13 @@ type utilizationFilter struct {
 	Conditions               []utilizationCondition `yaml:"conditions"`
 	FallbackOnEmpty          bool                   `yaml:"fallbackOnEmpty"` // keep all if no endpoint is within them
 	InFlightLoadProducerName string                 `yaml:"inFlightLoadProducerName,omitempty"`
-
-	limits []utilizationLimit
 }
 
 type utilizationCondition struct {
 	Metric   string   `yaml:"metric"`
 	MaxValue *float64 `yaml:"maxValue"`
-}
 
-type utilizationLimit struct {
 	metric metric
-	most   float64
 }
 
 // Validate checks the parameters and compiles the conditions.
@@ -48,13 +43,12 @@ func (f *utilizationFilter) Validate(c *Check) {
 		switch {
 		case condition.MaxValue == nil:
 			c.Errorf(at+".maxValue", "it is missing: give the maximum of the metric")
-			continue
 		case condition.Metric == shareMetric:
 			c.Share(at+".maxValue", *condition.MaxValue)
 		default:
 			c.NotNegative(at+".maxValue", *condition.MaxValue)
 		}
-		f.limits = append(f.limits, utilizationLimit{metric: utilizationMetrics[condition.Metric], most: *condition.MaxValue})
+		f.Conditions[i].metric = utilizationMetrics[condition.Metric]
 	}
 	c.requireProducer("inFlightLoadProducerName", f.InFlightLoadProducerName, typeInflightLoadProducer)
 }
@@ -65,8 +59,8 @@ func (*utilizationFilter) ErrEmpty() error { return scheduling.ErrNoCapacity }
 // Filter keeps the endpoints within the limits.
 func (f *utilizationFilter) Filter(_ *scheduling.Request, candidates []scheduling.Candidate) []scheduling.Candidate {
 	within := func(c *scheduling.Candidate) bool {
-		for _, limit := range f.limits {
-			if limit.metric(&c.Load) > limit.most {
+		for _, condition := range f.Conditions {
+			if condition.metric(&c.Load) > *condition.MaxValue {
 				return false
 			}
 		}

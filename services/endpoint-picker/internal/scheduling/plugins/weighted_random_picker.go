@@ -8,14 +8,9 @@ type weightedRandomPicker struct{ pickCount }
 
 // Pick appends indexes, each drawn from the remaining ones.
 func (p *weightedRandomPicker) Pick(r *scheduling.Request, scores []float64, places []int) []int {
-	places = allPlaces(len(scores), places)
-	most := max(min(p.MaxNumOfEndpoints, len(places)), 1)
-	for i := range most {
-		rest := places[i:]
-		j := drawByScore(scores, rest, r.DrawRandom(streamPick, i))
-		rest[0], rest[j] = rest[j], rest[0]
-	}
-	return places[:most]
+	return p.drawPlaces(len(scores), places, func(i int, rest []int) int {
+		return drawByScore(scores, rest, r.DrawRandom(streamPick, i))
+	})
 }
 
 // drawByScore draws one of the indexes.
