@@ -72,9 +72,6 @@ func (l *Ledger) TotalUse(r Resource) int64 { return l.limits[r].total.Load() }
 // LimitOf returns the limit of a resource, 0 if the resource is not limited.
 func (l *Ledger) LimitOf(r Resource) int64 { return l.limits[r].limit }
 
-// IsFull reports whether the use of a resource is beyond its limit.
-func (l *Ledger) IsFull(r Resource) bool { return l.limits[r].isFull() }
-
 // FairLevel returns the fair level of a resource, as of a few milliseconds ago. It is called when the limit is exceeded.
 func (l *Ledger) FairLevel(r Resource) int64 {
 	return l.limits[r].fairLevel(func() []int64 {
@@ -119,7 +116,7 @@ func (a *Account) CurrentUse(r Resource) int64 { return a.used[r].Load() }
 
 // IsBeyondShare reports whether a limit is exceeded and the client uses more than its fair share of it.
 func (a *Account) IsBeyondShare(r Resource) bool {
-	return a.ledger.IsFull(r) && a.CurrentUse(r) > a.ledger.FairLevel(r)
+	return a.ledger.limits[r].isFull() && a.CurrentUse(r) > a.ledger.FairLevel(r)
 }
 
 // TryAddUse adds n to the client's use of a resource. If the client would be beyond its share, it adds nothing and returns false.

@@ -98,12 +98,6 @@ func (o *openPicks) pendingCount() int {
 	return len(o.picks) + o.calls
 }
 
-func (o *openPicks) openCount() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.picks)
-}
-
 // listPicks returns the open picks.
 func (o *openPicks) listPicks() []*openPick {
 	o.mu.Lock()

@@ -137,7 +137,7 @@ type Stats struct {
 // PickStats returns current figures.
 func (s *Server) PickStats() Stats {
 	return Stats{
-		Open: s.openPicks.openCount(), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load(),
+		Open: len(s.openPicks.listPicks()), RefusedPicks: s.refusedPicks.Load(), RefusedBytes: s.refusedBytes.Load(),
 		RefusedConnections: s.RefusedConns(),
 	}
 }
@@ -339,7 +339,7 @@ func (s *Server) drainPicks(ctx context.Context) int {
 	for s.openPicks.pendingCount() > 0 {
 		select {
 		case <-ctx.Done():
-			return s.openPicks.openCount() // a call whose client has its answer may still be pending
+			return len(s.openPicks.listPicks()) // a call whose client has its answer may still be pending
 		case <-s.openPicks.fewer:
 		}
 	}

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,13 +14,12 @@ func (m *BodyMode) String() string { return bodyModeNames[*m] }
 
 // Set parses the name of a mode.
 func (m *BodyMode) Set(name string) error {
-	for mode, n := range bodyModeNames {
-		if n == name {
-			*m = BodyMode(mode)
-			return nil
-		}
+	mode := slices.Index(bodyModeNames, name)
+	if mode < 0 {
+		return fmt.Errorf("%q is not one of %s", name, strings.Join(bodyModeNames, ", "))
 	}
-	return fmt.Errorf("%q is not one of %s", name, strings.Join(bodyModeNames, ", "))
+	*m = BodyMode(mode)
+	return nil
 }
 
 // Type names the value in help.

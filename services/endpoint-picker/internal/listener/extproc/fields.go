@@ -15,23 +15,11 @@ const (
 // Fields of the messages to read and write, grouped by message. They come from
 // envoy/service/ext_proc/v3/external_processor.proto, envoy/config/core/v3/base.proto and google/protobuf/struct.proto.
 const (
-	// ProcessingRequest
-	inRequestHeaders   = 2<<3 | message
-	inResponseHeaders  = 3<<3 | message
-	inRequestBody      = 4<<3 | message
-	inResponseBody     = 5<<3 | message
-	inRequestTrailers  = 6<<3 | message
-	inResponseTrailers = 7<<3 | message
-	inMetadataContext  = 8<<3 | message
-	inProtocolConfig   = 11<<3 | message
+	// ProcessingRequest, with inKinds
+	inMetadataContext = 8<<3 | message
+	inProtocolConfig  = 11<<3 | message
 
-	// ProcessingResponse
-	outRequestHeaders    = 1<<3 | message
-	outResponseHeaders   = 2<<3 | message
-	outRequestBody       = 3<<3 | message
-	outResponseBody      = 4<<3 | message
-	outRequestTrailers   = 5<<3 | message
-	outResponseTrailers  = 6<<3 | message
+	// ProcessingResponse, with outTags
 	outImmediateResponse = 7<<3 | message
 	outDynamicMetadata   = 8<<3 | message
 
@@ -88,14 +76,14 @@ const (
 
 // inKinds maps fields of a ProcessingRequest to parts of an exchange.
 var inKinds = [...]Kind{
-	inRequestHeaders: RequestHeaders, inRequestBody: RequestBody, inRequestTrailers: RequestTrailers,
-	inResponseHeaders: ResponseHeaders, inResponseBody: ResponseBody, inResponseTrailers: ResponseTrailers,
+	2<<3 | message: RequestHeaders, 4<<3 | message: RequestBody, 6<<3 | message: RequestTrailers,
+	3<<3 | message: ResponseHeaders, 5<<3 | message: ResponseBody, 7<<3 | message: ResponseTrailers,
 }
 
 // outTags maps parts of an exchange to fields of a ProcessingResponse.
 var outTags = [...]tag{
-	RequestHeaders: outRequestHeaders, RequestBody: outRequestBody, RequestTrailers: outRequestTrailers,
-	ResponseHeaders: outResponseHeaders, ResponseBody: outResponseBody, ResponseTrailers: outResponseTrailers,
+	RequestHeaders: 1<<3 | message, RequestBody: 3<<3 | message, RequestTrailers: 5<<3 | message,
+	ResponseHeaders: 2<<3 | message, ResponseBody: 4<<3 | message, ResponseTrailers: 6<<3 | message,
 }
 
 // bodyModes maps values of ProcessingMode.BodySendMode to body modes.

@@ -107,10 +107,8 @@ func (t *stream) receiveMessage() error {
 
 // handleMessage handles one message. It returns the last reply if the picker refuses the request.
 func (t *stream) handleMessage() (refusal *Reply, done bool, err error) {
-	suspended := t.SuspendDeadline() // the request may wait for an endpoint
-	t.replies, err = t.machine.Step(t.Context(), &t.message, t.replies[:0])
-	t.ResumeDeadline(suspended)
-	t.message.freeBody() // unless the machine took it over
+	t.WithoutDeadline(func() { t.replies, err = t.machine.Step(t.Context(), &t.message, t.replies[:0]) }) // it may wait for an endpoint
+	t.message.freeBody()                                                                                  // unless the machine took it over
 	if err != nil {
 		return nil, false, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -142,23 +140,15 @@ func (t *stream) enterState(state *grpcserver.StreamState) {
 }
 
 // sendReplies sends replies in order, and frees those that cannot be sent.
-func (t *stream) sendReplies(replies []Reply) error {
+func (t *stream) sendReplies(replies []Reply) (err error) {
 	for i := range replies {
-		if err := t.SendReply(encodeReply(&replies[i])); err != nil {
-			freeReplies(replies[i+1:])
-			return err
-		}
-	}
-	return nil
-}
-
-// freeReplies frees the bodies of replies.
-func freeReplies(replies []Reply) {
-	for i := range replies {
-		if body := replies[i].Body; body != nil {
+		if err == nil {
+			err = t.SendReply(encodeReply(&replies[i]))
+		} else if body := replies[i].Body; body != nil {
 			body.Free()
 		}
 	}
+	return err
 }
 
 // refusalOf returns the refusal of a request of which a message could not be received, nil if the stream must end without.

@@ -108,10 +108,7 @@ func (cl *client) tapStream(ctx context.Context, info *tap.Info) (context.Contex
 // mustPause reports whether the client holds so much memory that its connections must not be read.
 func (cl *client) mustPause() bool {
 	l := cl.server.params.Ledger
-	if !l.IsFull(limits.Bytes) {
-		return false
-	}
-	limit := l.LimitOf(limits.Bytes)
+	limit := l.LimitOf(limits.Bytes) // without one, no account is overdrawn
 	return l.TotalUse(limits.Bytes) > limit+limit/pauseFraction && cl.account.IsOverdrawn()
 }
 

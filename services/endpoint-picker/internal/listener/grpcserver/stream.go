@@ -219,18 +219,13 @@ func (s *Stream) EnterState(state *StreamState) {
 	s.deadline.Store(s.deadlineAfter(state.Timeout))
 }
 
-// SuspendedDeadline is the deadline of a state, and when it was removed.
-type SuspendedDeadline struct{ deadline, at int64 }
-
-// SuspendDeadline removes the deadline of the state until ResumeDeadline: the client owes nothing meanwhile.
-func (s *Stream) SuspendDeadline() SuspendedDeadline {
-	return SuspendedDeadline{s.deadline.Swap(0), s.client.server.now.Load()}
-}
-
-// ResumeDeadline sets the deadline again, later by the time since SuspendDeadline.
-func (s *Stream) ResumeDeadline(from SuspendedDeadline) {
-	if from.deadline != 0 {
-		s.deadline.Store(from.deadline + s.client.server.now.Load() - from.at)
+// WithoutDeadline calls f without the deadline of the state, which is later by the time of the call then: the client owes nothing
+// meanwhile.
+func (s *Stream) WithoutDeadline(f func()) {
+	deadline, began := s.deadline.Swap(0), s.client.server.now.Load()
+	f()
+	if deadline != 0 {
+		s.deadline.Store(deadline + s.client.server.now.Load() - began)
 	}
 }
 
