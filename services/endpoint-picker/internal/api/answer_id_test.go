@@ -60,6 +60,23 @@ func TestIDReader(t *testing.T) {
 	}
 }
 
+// An identifier in the first piece takes no memory.
+func TestIDReaderAllocatesNothing(t *testing.T) {
+	for _, body := range []string{
+		`{"conversation":{"id":"conv_1"},"error":null,"id":"resp_1","object":"response","created_at":1`,
+		"event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"output\":[]}}\n\nevent: response.in_progress\ndata: {",
+	} {
+		piece, found := []byte(body), 0
+		onFound := func([]byte) { found++ }
+		var r ResponseIDReader
+		assert.Zero(t, testing.AllocsPerRun(10, func() {
+			r = ResponseIDReader{OnFound: onFound}
+			r.ReadPiece(piece)
+		}), body)
+		assert.Positive(t, found)
+	}
+}
+
 // FuzzIDReader checks that the reader finds what encoding/json finds, however the body is divided.
 func FuzzIDReader(f *testing.F) {
 	f.Add(`{"object":"response","id":"resp_1"}`, 1)
