@@ -79,7 +79,7 @@ func (x *Estimator) RecordPlacement(p *Prompt, e *endpoint.Endpoint, expected *E
 	placed.used = x.index.ReuseChain(s.cache, placed.chain, &expected.reuse)
 	expected.setFrom(p, placed)
 	x.recent.addPrompt(placed.chain)
-	x.publishCached(e, placed.chain, p.Size.Text+p.Size.Other)
+	x.publishFact(Event{Kind: EventCached, Endpoint: e, Chain: placed.chain, Tokens: int64(p.Size.Text + p.Size.Other)})
 	return placed
 }
 
@@ -91,7 +91,7 @@ func (x *Estimator) RecordMove(placed *Placement, by *endpoint.Endpoint) {
 	x.index.WithdrawUse(ServerOf(placed.endpoint).cache, placed.chain, placed.had, placed.used)
 	placed.endpoint, placed.had = by, 0
 	placed.used = x.index.UseChain(ServerOf(by).cache, placed.chain)
-	x.publishCached(by, placed.chain, 0)
+	x.publishFact(Event{Kind: EventCached, Endpoint: by, Chain: placed.chain})
 }
 
 // ConfirmPlacement ends a placement whose prompt is computed.
@@ -110,8 +110,8 @@ func (x *Estimator) WithdrawPlacement(placed *Placement) {
 // other replicas are assumed to get answers of the same length there.
 func (x *Estimator) RecordAnswer(e *endpoint.Endpoint, tokens int) {
 	x.learnAnswer(e, tokens)
-	if x.publisher != nil && tokens > 0 {
-		x.publisher.PublishEvent(Event{Kind: EventAnswered, Endpoint: e, Tokens: int64(tokens)})
+	if tokens > 0 {
+		x.publishFact(Event{Kind: EventAnswered, Endpoint: e, Tokens: int64(tokens)})
 	}
 }
 

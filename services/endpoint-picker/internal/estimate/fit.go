@@ -140,26 +140,22 @@ func (f *cacheFit) settledBlocks(chain []uint64, blocks int) int {
 // An Expectation is what was expected of one prompt when it was placed, to be compared with what its server reports. The zero
 // Expectation expects nothing.
 type Expectation struct {
-	server     *Server // nil if the prompt moved to another server, which says nothing of this one
-	used       prefixindex.Stamp
-	model      string
-	text       int32   // tokens, without a learned ratio
-	other      int32   // tokens of other parts than texts
-	tokens     int32   // of the prompt
-	cached     int32   // tokens in the index
-	expected   int32   // the same, and at the owner
-	history    int32   // tokens up to the end of the last answer of its conversation
-	settled    int32   // blocks of it that were computed before
-	isComplete bool    // the chain is the whole prompt
-	perBlock   float64 // tokens
-	reuse      prefixindex.Reuse
+	server   *Server // nil if the prompt moved to another server, which says nothing of this one
+	used     prefixindex.Stamp
+	size     PromptSize
+	tokens   int   // of the prompt
+	cached   int   // tokens in the index
+	expected int   // the same, and at the owner
+	history  int   // tokens up to the end of the last answer of its conversation
+	settled  int32 // blocks of it that were computed before
+	reuse    prefixindex.Reuse
 }
 
 // eachSpan calls f for the settled spans of an expectation: their tokens, and the distance of their start.
 func (e *Expectation) eachSpan(f func(from, to, distance float64)) {
-	start := int32(0)
+	start, perBlock := int32(0), e.size.PerBlock
 	for _, span := range e.reuse.Spans() {
-		from, to := float64(start)*e.perBlock, float64(min(span.End, e.settled))*e.perBlock
+		from, to := float64(start)*perBlock, float64(min(span.End, e.settled))*perBlock
 		if to = min(to, float64(e.cached)); to > from {
 			f(from, to, float64(span.Distance))
 		}
@@ -180,12 +176,12 @@ func (f *cacheFit) recordPlacement(e *Expectation, chain []uint64) {
 	w := &f.window
 	w.requests++
 	w.prompt += float64(e.tokens)
-	w.text += float64(e.text)
-	w.other += float64(e.other)
+	w.text += float64(e.size.Text)
+	w.other += float64(e.size.Other)
 	w.cached += float64(e.cached)
 	w.expected += float64(e.expected)
 	e.eachSpan(func(from, to, distance float64) {
-		w.byDistance[bucketOf(int(distance+(to-from)/e.perBlock/2))] += to - from
+		w.byDistance[bucketOf(int(distance+(to-from)/e.size.PerBlock/2))] += to - from
 	})
 }
 
@@ -229,9 +225,9 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 	}
 	f.window.reported = true
 	f.totals.Prompt += int64(prompt)
-	f.totals.Expected += int64(min(int(e.expected), prompt))
+	f.totals.Expected += int64(min(e.expected, prompt))
 	f.totals.Reported += int64(min(cached, prompt))
-	if !e.isComplete {
+	if !e.size.ChainComplete {
 		return 0
 	}
 	f.decayEvidence(1)
@@ -240,12 +236,12 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 	e.eachSpan(func(from, to, distance float64) {
 		hit := min(max(got-from, 0), to-from)
 		miss := to - from - hit
-		reach := distance + hit/e.perBlock
-		f.hits[bucketOf(int(distance+hit/e.perBlock/2))] += hit / total
-		f.misses[bucketOf(int(reach+miss/e.perBlock/2))] += miss / total
+		reach := distance + hit/e.size.PerBlock
+		f.hits[bucketOf(int(distance+hit/e.size.PerBlock/2))] += hit / total
+		f.misses[bucketOf(int(reach+miss/e.size.PerBlock/2))] += miss / total
 		found, expected = found+hit, expected+to-from
 	})
-	known := p.alone || got > float64(f.size)*e.perBlock // no cache has more than its size
+	known := p.alone || got > float64(f.size)*e.size.PerBlock // no cache has more than its size
 	if known && got > float64(max(e.cached, e.history))+surplusPart*total {
 		f.forgetMisses()
 	}
@@ -278,7 +274,6 @@ func (f *cacheFit) findLoss(e *Expectation, found, expected float64) prefixindex
 // pageResult is what a page showed.
 type pageResult struct {
 	restarted       bool    // its counters began again: the cache is empty
-	fitted          bool    // size may be another one
 	text, textCount float64 // tokens of texts without a learned ratio, and those that the server counted; 0 if it shows none
 }
 
@@ -302,7 +297,6 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 	default:
 		if !w.reported {
 			f.compareCounters(queries, hits, p)
-			r.fitted = true
 		}
 		ownQueries := queries * (w.text + w.other) / (w.text + w.other + w.remote)
 		if p.alone && !w.usage && w.text >= mostlyText*w.other && ownQueries > w.other {

@@ -149,7 +149,7 @@ func TestFit_ZerosOfServerThatNeverReportsMore(t *testing.T) {
 	report := func(cached func(hit int) int) (expected int) {
 		for number := range 20 {
 			e, hit := k.ask(number % 5)
-			expected += int(e.cached)
+			expected += e.cached
 			k.RecordUsage(&e, keptTokens+8, cached(hit))
 		}
 		return expected
@@ -182,7 +182,7 @@ func TestFit_ServerStartsAgain(t *testing.T) {
 	missed := 0
 	for number := range 60 {
 		e, hit := k.ask(number)
-		if int(e.cached) > hit {
+		if e.cached > hit {
 			missed++
 		}
 		k.RecordUsage(&e, keptTokens+8, hit)

@@ -35,12 +35,6 @@ func newLearner() *costLearner {
 // currentCosts returns the current estimate. It must not be changed.
 func (l *costLearner) currentCosts() *Costs { return l.costs.Load() }
 
-// perToken returns the cost of a prompt token, and whether it was learned: it is not the prior, and above what is noise.
-func (l *costLearner) perToken() (seconds float64, learned bool) {
-	seconds = l.currentCosts().PerToken
-	return seconds, l.observed.Load() >= learnedCosts && seconds > minToken
-}
-
 // observation is the work of one step.
 type observation struct {
 	decoding, others, tokens, expected, history, pairs float64

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,39 +13,25 @@ import (
 type prefillQueue struct {
 	next atomic.Int64 // work for the first of them; it keeps its value when there is none
 
-	mu          sync.Mutex
-	first, last *sequence
+	mu        sync.Mutex
+	sequences []*sequence
 }
 
 func (l *prefillQueue) addSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.before = l.last
-	if l.last == nil {
-		l.first = q
-		l.next.Store(q.work)
-	} else {
-		l.last.after = q
-	}
-	l.last = q
+	l.sequences = append(l.sequences, q)
+	l.next.Store(l.sequences[0].work)
 }
 
+// removeSequence removes a sequence, which is usually one of the first.
 func (l *prefillQueue) removeSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q.before == nil {
-		l.first = q.after
-	} else {
-		q.before.after = q.after
-	}
-	if q.after == nil {
-		l.last = q.before
-	} else {
-		q.after.before = q.before
-	}
-	q.before, q.after = nil, nil
-	if l.first != nil {
-		l.next.Store(l.first.work)
+	i := slices.Index(l.sequences, q)
+	l.sequences = slices.Delete(l.sequences, i, i+1)
+	if len(l.sequences) > 0 {
+		l.next.Store(l.sequences[0].work)
 	}
 }
 

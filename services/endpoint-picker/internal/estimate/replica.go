@@ -66,9 +66,10 @@ func (x *Estimator) publishEvent(request uint64, e Event) {
 	x.publisher.PublishEvent(e)
 }
 
-func (x *Estimator) publishCached(e *endpoint.Endpoint, chain []uint64, tokens int) {
+// publishFact publishes an event that belongs to no request.
+func (x *Estimator) publishFact(e Event) {
 	if x.publisher != nil {
-		x.publisher.PublishEvent(Event{Kind: EventCached, Endpoint: e, Chain: chain, Tokens: int64(tokens)})
+		x.publisher.PublishEvent(e)
 	}
 }
 

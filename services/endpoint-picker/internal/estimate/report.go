@@ -1,8 +1,6 @@
 package estimate
 
 import (
-	"math"
-
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 )
@@ -65,18 +63,14 @@ func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	s := ServerOf(placed.endpoint)
 	cached := p.cachedTokens(s)
 	uncached := s.estimator.learner.currentCosts().uncachedTokens(p.prefillFor(placed.endpoint, cached))
-	e.server, e.used, e.model, e.text, e.other = s, placed.used, p.Size.Model, clampToInt32(p.Size.Text), clampToInt32(p.Size.Other)
-	e.tokens, e.cached = clampToInt32(p.Tokens), clampToInt32(cached)
-	e.expected, e.history = clampToInt32(max(p.Tokens-int(uncached), cached)), clampToInt32(p.blocksToTokens(p.History))
-	e.isComplete, e.perBlock = p.Size.ChainComplete, p.tokensPerBlock()
+	e.server, e.used, e.size, e.tokens, e.cached = s, placed.used, p.Size, p.Tokens, cached
+	e.expected, e.history = max(p.Tokens-int(uncached), cached), p.blocksToTokens(p.History)
+	e.size.PerBlock = p.tokensPerBlock()
 	s.fit.recordPlacement(e, placed.chain)
 }
 
 // Invalidate records that another server serves the prompt, so nothing of the expectation can be compared.
 func (e *Expectation) Invalidate() { e.server = nil }
-
-// clampToInt32 converts a number of tokens, which may be larger than the range if a client sends many media.
-func clampToInt32(tokens int) int32 { return int32(min(tokens, math.MaxInt32)) }
 
 // RecordFirstContent records that the answer to a placed prompt has begun, so the prompt is computed.
 func (x *Estimator) RecordFirstContent(e *Expectation) {
@@ -91,8 +85,8 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	if prompt <= 0 || prompt > maxPrompt {
 		return
 	}
-	if e.text >= mostlyText*e.other {
-		x.tokenizers.observePrompt(e.model, int(e.text), prompt-int(e.other))
+	if e.size.Text >= mostlyText*e.size.Other {
+		x.tokenizers.observePrompt(e.size.Model, e.size.Text, prompt-e.size.Other)
 		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
 	s := e.server

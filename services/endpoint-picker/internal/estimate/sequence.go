@@ -19,27 +19,17 @@ type sequence struct {
 	memory   int64   // tokens that it holds
 	crowded  bool    // it may have to wait for memory
 	others   float64 // requests of other replicas at its placement
-	phase    phase
-	observed bool   // its first token is observable
-	late     bool   // its first token becomes known after its end
-	decoding int64  // other sequences there at the placement
-	moved    bool   // to another server, at an unknown time
-	remote   bool   // another replica placed it
-	request  uint64 // its number for other replicas; 0 if they do not hear of it
+	inDecode bool    // not in prefill: its first token came, or it counts so
+	observed bool    // its first token is observable
+	late     bool    // its first token becomes known after its end
+	decoding int64   // other sequences there at the placement
+	moved    bool    // to another server, at an unknown time
+	remote   bool    // another replica placed it
+	request  uint64  // its number for other replicas; 0 if they do not hear of it
 	signs    signs
 
 	first, progress endpoint.Monotonic // its first token, and the progress of the server before
-
-	before, after *sequence // in prefill on the same server
 }
-
-// phase is the state of a sequence.
-type phase uint8
-
-const (
-	phasePrefill phase = iota
-	phaseDecode
-)
 
 // acquireLease counts a request on an endpoint. One whose answer comes whole counts as decoding at once, and its prompt for its expected
 // duration. A late one is like that, but teaches the speed of the server when its first token becomes known, unless a later one did before.
@@ -81,7 +71,7 @@ func (q *sequence) countOnServer(now time.Time) {
 	s.share.addPrompt(endpoint.ToMonotonic(now), costs.PerToken*work*s.slowdownFactor())
 	q.countWaiting(now)
 	if !q.observed {
-		q.phase = phaseDecode
+		q.inDecode = true
 		s.addUnobserved(now, work)
 		s.unobserved.Add(q.work)
 		s.decoding.Add(1)
@@ -125,7 +115,7 @@ func (q *sequence) OnFirstToken(now time.Time) {
 	if q.late && !q.moved { // when it came to another server is unknown
 		s.observeFirst(q, now, q.decoding)
 	}
-	if q.phase == phaseDecode {
+	if q.inDecode {
 		return
 	}
 	decoding := q.startDecode()
@@ -137,7 +127,7 @@ func (q *sequence) OnFirstToken(now time.Time) {
 
 // startDecode moves the sequence from prefill to decode. It returns the number of other sequences there.
 func (q *sequence) startDecode() (others int64) {
-	q.phase = phaseDecode
+	q.inDecode = true
 	others = q.server.decoding.Add(1) - 1
 	q.endPrefill()
 	return others
@@ -152,10 +142,10 @@ func (q *sequence) OnFailure() {
 	if !q.observed {
 		return
 	}
-	if q.phase == phaseDecode {
+	if q.inDecode {
 		s.lastProgress.Restore(q.first, q.progress)
 		s.decoding.Add(-1)
-		q.phase = phasePrefill
+		q.inDecode = false
 	} else {
 		q.endPrefill()
 	}
@@ -166,7 +156,7 @@ func (q *sequence) OnFailure() {
 
 // OnMissedFirst implements endpoint.Tracker. To other replicas the request has ended, because a first token would teach them a time.
 func (q *sequence) OnMissedFirst(now time.Time) {
-	if q.phase == phaseDecode {
+	if q.inDecode {
 		return
 	}
 	q.startDecode()
@@ -184,7 +174,7 @@ func (q *sequence) OnMove(to *endpoint.Endpoint, now time.Time) {
 	q.leaveServer()
 	q.countFailure()
 	q.signs = signs{}
-	q.server, q.placed, q.moved, q.phase, q.others = ServerOf(to), now, true, phasePrefill, to.Sample().OtherRequests()
+	q.server, q.placed, q.moved, q.inDecode, q.others = ServerOf(to), now, true, false, to.Sample().OtherRequests()
 	q.countOnServer(now)
 	q.server.estimator.publishEvent(q.request, Event{Kind: EventMoved, Endpoint: to})
 }
@@ -208,7 +198,7 @@ func (q *sequence) leaveServer() {
 	case !q.observed:
 		s.unobserved.Add(-q.work)
 		s.decoding.Add(-1)
-	case q.phase == phaseDecode:
+	case q.inDecode:
 		s.decoding.Add(-1)
 	default:
 		q.endPrefill()

@@ -126,8 +126,9 @@ func (s *Server) boundUnobserved(now time.Time, others float64) {
 
 // prefillRate returns the prompt tokens that the server computes per second, or 0 if the pool has not shown it.
 func (s *Server) prefillRate() float64 {
-	perToken, learned := s.estimator.learner.perToken()
-	if !learned {
+	learner := s.estimator.learner
+	perToken := learner.currentCosts().PerToken
+	if learner.observed.Load() < learnedCosts || perToken <= minToken { // it is the prior, or noise
 		return 0
 	}
 	return 1 / (perToken * s.slowdownFactor())

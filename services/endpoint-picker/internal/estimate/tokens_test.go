@@ -90,10 +90,10 @@ func TestTokens_StartAtASample(t *testing.T) {
 	assert.InDelta(t, 1.5, x.tokenizers.ratioOf("m"), 1e-9)
 	assert.InDelta(t, 1, x.tokenizers.meanRatio(), 1e-9, "the mean of both")
 
-	x.RecordUsage(&Expectation{model: "m", text: 2000}, 4000, -1)
+	x.RecordUsage(&Expectation{size: PromptSize{Model: "m", Text: 2000}}, 4000, -1)
 	assert.InDelta(t, 1.75, x.tokenizers.ratioOf("m"), 0.01, "halfway after one long prompt")
 	for range 20 {
-		x.RecordUsage(&Expectation{model: "m", text: 2000}, 4000, -1)
+		x.RecordUsage(&Expectation{size: PromptSize{Model: "m", Text: 2000}}, 4000, -1)
 	}
 	assert.InDelta(t, 2, x.tokenizers.ratioOf("m"), 0.05)
 	require.True(t, x.RecordSampleCount("m", 4096, 1024))
@@ -152,7 +152,7 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	x := newTestEstimator(1 << 20)
 	for range 100 {
-		x.RecordUsage(&Expectation{model: "m", text: 1000, other: 100}, 2100, -1)
+		x.RecordUsage(&Expectation{size: PromptSize{Model: "m", Text: 1000, Other: 100}}, 2100, -1)
 	}
 	ids := PromptSize{Model: "m", Other: 300}
 	assert.Equal(t, 300, x.Measure(&ids))
@@ -161,7 +161,7 @@ func TestMeasure(t *testing.T) {
 	assert.InDelta(t, 1400, x.Measure(&mixed), 10)
 	assert.InDelta(t, 28, mixed.PerBlock, 0.3)
 	for range 100 {
-		x.RecordUsage(&Expectation{model: "m", text: 100, other: 1000}, 9000, -1)
+		x.RecordUsage(&Expectation{size: PromptSize{Model: "m", Text: 100, Other: 1000}}, 9000, -1)
 	}
 	assert.InDelta(t, 1400, x.Measure(&mixed), 10, "prompts that are mostly images say nothing of texts")
 	assert.Zero(t, x.Measure(&PromptSize{}))

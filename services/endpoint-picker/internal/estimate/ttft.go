@@ -6,15 +6,16 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Costs are the learned costs of a pool's model: seconds per unit, and hit rates of cached tokens that are only expected.
+// Costs are the learned costs of a pool's model: seconds per unit, and hit rates of cached tokens that are only expected. The debug page shows
+// them.
 type Costs struct {
-	Base            float64 // minimum TTFT
-	PerDecoding     float64 // increase per decoding request
-	PerOther        float64 // increase per request of other replicas
-	PerToken        float64 // increase per uncached prompt token
-	PerPair         float64 // increase per pair of an uncached prompt token and one before it: attention
-	ExpectedHitRate float64 // share of the tokens expected at the owner that is in its cache
-	HistoryHitRate  float64 // the same for tokens of a conversation's history
+	Base            float64 `json:"baseSeconds"`        // minimum TTFT
+	PerDecoding     float64 `json:"perDecodingSeconds"` // increase per decoding request
+	PerOther        float64 `json:"perOtherSeconds"`    // increase per request of other replicas
+	PerToken        float64 `json:"perTokenSeconds"`    // increase per uncached prompt token
+	PerPair         float64 `json:"perPairSeconds"`     // increase per pair of an uncached prompt token and one before it: attention
+	ExpectedHitRate float64 `json:"expectedFound"`      // share of the tokens expected at the owner that is in its cache
+	HistoryHitRate  float64 `json:"historyFound"`       // the same for tokens of a conversation's history
 }
 
 // A Prefill is the work for a request before its first token.

@@ -143,9 +143,11 @@ func (x *Index) Slots() int { return int(x.slots.Load()) }
 // Slot returns the position of the cache in the result of MatchChain.
 func (c Handle) Slot() int { return int(c.slot) }
 
-// Stats are the sizes of an index.
+// Stats are the sizes of an index, also on the debug page.
 type Stats struct {
-	Nodes, Bytes, Blocks int
+	Nodes  int `json:"nodes"`
+	Bytes  int `json:"bytes"`
+	Blocks int `json:"blocks"`
 }
 
 // Stats returns the current sizes.
