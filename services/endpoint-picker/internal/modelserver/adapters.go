@@ -56,13 +56,11 @@ func (m *pageMemory) pageOf(r *reading) *endpoint.Page {
 }
 
 func (m *pageMemory) isUnchanged(r *reading) bool {
-	if m.lora.found != r.lora.found || len(m.metricValues) != len(r.custom) {
-		return false
+	same := func(v metricValue, slot int) bool {
+		return v.seen == r.metrics[slot].seen && v.greatest == r.metrics[slot].greatest
 	}
-	for k, i := range r.custom {
-		if m.metricValues[k].seen != r.metrics[i].seen || m.metricValues[k].greatest != r.metrics[i].greatest {
-			return false
-		}
+	if m.lora.found != r.lora.found || !slices.EqualFunc(m.metricValues, r.custom, same) {
+		return false
 	}
 	return !r.lora.found || m.lora.most == r.lora.most &&
 		bytes.Equal(m.lora.running, r.lora.running) && bytes.Equal(m.lora.waiting, r.lora.waiting)

@@ -1,9 +1,6 @@
 package modelserver
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // MetricNames names the metrics of one engine, as flags of the Inference Extension do. An empty name is that of no metric.
 type MetricNames struct {
@@ -29,9 +26,9 @@ func isOneOf(metric string, names ...string) bool {
 	if metric == "" {
 		return true
 	}
-	wanted, err := splitSpec(strings.TrimSpace(metric))
+	wanted, err := parseSpec(metric)
 	return err == nil && slices.ContainsFunc(names, func(name string) bool {
-		s, err := splitSpec(name)
+		s, err := parseSpec(name)
 		return err == nil && s.name == wanted.name && slices.Equal(s.labels, wanted.labels)
 	})
 }

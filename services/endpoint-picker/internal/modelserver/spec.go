@@ -24,15 +24,6 @@ var (
 	errNoEquals = errors.New("a label is not of the form name=value; other matchers are not supported")
 )
 
-// parseSpec parses "name", "name{label=value}" or "name{label="value",other='value'}".
-func parseSpec(text string) (spec, error) {
-	s, err := splitSpec(strings.TrimSpace(text))
-	if err != nil {
-		return spec{}, fmt.Errorf("metric %q: %w", text, err)
-	}
-	return s, nil
-}
-
 // Patterns of the names of metrics, and of the first label in a list: its name, then its value in double, in single or in no quotes.
 var (
 	namePattern  = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
@@ -44,21 +35,22 @@ var (
 // blanks matches what strings.TrimSpace removes.
 const blanks = `[\s\v\x{85}\pZ]*`
 
-func splitSpec(text string) (spec, error) {
-	name, rest, braced := strings.Cut(text, "{")
+// parseSpec parses "name", "name{label=value}" or "name{label="value",other='value'}".
+func parseSpec(text string) (spec, error) {
+	name, rest, braced := strings.Cut(strings.TrimSpace(text), "{")
 	s := spec{name: strings.TrimRight(name, " \t")}
 	switch {
 	case !namePattern.MatchString(s.name):
-		return s, errNoName
+		return s, fmt.Errorf("metric %q: %w", text, errNoName)
 	case !braced:
 		return s, nil
 	case !strings.HasSuffix(rest, "}"):
-		return s, errNoBrace
+		return s, fmt.Errorf("metric %q: %w", text, errNoBrace)
 	}
 	for rest = strings.TrimSpace(rest[:len(rest)-1]); rest != ""; {
 		m := labelPattern.FindStringSubmatch(rest)
 		if m == nil {
-			return s, errNoEquals
+			return s, fmt.Errorf("metric %q: %w", text, errNoEquals)
 		}
 		value := strings.TrimSpace(m[4]) + escapePattern.ReplaceAllStringFunc(m[2]+m[3], unescapeOne)
 		s.labels = append(s.labels, label{m[1], escaper.Replace(value)})

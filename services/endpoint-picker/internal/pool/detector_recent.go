@@ -34,14 +34,12 @@ func (r *recentFailures) failureList() []string {
 
 // ejectionFields are the fields of the log that explain an ejection, and say what to do.
 func (h *history) ejectionFields(cause, reason string) []zap.Field {
+	fields := []zap.Field{zap.String("cause", cause), zap.String("reason", reason)}
 	if cause == causeScrape {
-		return []zap.Field{zap.String("cause", cause), zap.String("reason", reason),
-			zap.String("advice", "check that the model server runs")}
+		return append(fields, zap.String("advice", "check that the model server runs"))
 	}
-	return []zap.Field{
-		zap.String("cause", cause), zap.String("reason", reason), zap.Strings("lastFailures", h.recent.failureList()),
-		zap.String("advice", "check the log of the model server; it gets a request again after a pause, to see whether it works"),
-	}
+	return append(fields, zap.Strings("lastFailures", h.recent.failureList()),
+		zap.String("advice", "check the log of the model server; it gets a request again after a pause, to see whether it works"))
 }
 
 // explainStreak says how many failures the endpoint had, and what all endpoints did.

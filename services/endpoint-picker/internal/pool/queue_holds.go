@@ -171,13 +171,10 @@ func formatLine(pool poolName, all []waitingModel) []byte {
 		}
 	}
 	slices.SortFunc(all, func(a, b waitingModel) int { return cmp.Compare(a.Model, b.Model) })
-	text, err := json.Marshal(struct {
+	text, _ := json.Marshal(struct { // these types have a form in JSON
 		Namespace string         `json:"namespace"`
 		Pool      string         `json:"pool"`
 		Models    []waitingModel `json:"models"`
 	}{pool.namespace, pool.pool, append([]waitingModel{}, all...)})
-	if err != nil {
-		panic(err) // unreachable: these types have a form in JSON
-	}
 	return append(text, '\n')
 }

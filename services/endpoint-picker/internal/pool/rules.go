@@ -64,8 +64,9 @@ type RulesSnapshot struct {
 
 // weightedTargets is a prepared rule.
 type weightedTargets struct {
-	outcomes []Rewrite
-	sums     []uint64 // cumulative weights of the outcomes
+	object  string
+	targets []RewriteTarget
+	sum     uint64 // of the weights
 }
 
 // CompileRules makes a RulesSnapshot. It does not refer to its input.
@@ -135,61 +136,46 @@ func (s *RulesSnapshot) addRule(object string, rule Rule) {
 
 // addNames adds the names of the targets.
 func (d *weightedTargets) addNames(named map[string]bool) {
-	for _, o := range d.outcomes {
-		named[o.Target] = true
+	for _, t := range d.targets {
+		named[t.Model] = true
 	}
 }
 
 func newWeightedTargets(object string, targets []RewriteTarget) *weightedTargets {
-	d := &weightedTargets{}
-	sum := uint64(0)
+	d := &weightedTargets{object: object, targets: slices.Clone(targets)}
 	for _, t := range targets {
-		sum += uint64(t.Weight)
-	}
-	even := sum == 0
-	sum = 0
-	for _, t := range targets {
-		weight := uint64(t.Weight)
-		if even {
-			weight = 1
-		}
-		sum += weight
-		d.outcomes = append(d.outcomes, Rewrite{Object: object, Target: t.Model})
-		d.sums = append(d.sums, sum)
+		d.sum += uint64(t.Weight)
 	}
 	return d
 }
 
-// pickTarget draws an outcome. The bias of dividing 2^64 by weights of at most a few millions is negligible.
+// pickTarget draws a target. The bias of dividing 2^64 by weights of at most a few millions is negligible.
 func (d *weightedTargets) pickTarget(random uint64) Rewrite {
-	if len(d.outcomes) == 1 {
-		return d.outcomes[0]
-	}
-	drawn := random % d.sums[len(d.sums)-1]
 	i := 0
-	for d.sums[i] <= drawn {
-		i++
+	if d.sum == 0 {
+		i = int(random % uint64(len(d.targets)))
+	} else {
+		for drawn := random % d.sum; uint64(d.targets[i].Weight) <= drawn; i++ {
+			drawn -= uint64(d.targets[i].Weight)
+		}
 	}
-	return d.outcomes[i]
+	return Rewrite{Object: d.object, Target: d.targets[i].Model}
 }
 
-// Rules holds the current RulesSnapshot. It is safe for concurrent use. The zero Rules is empty.
+// Rules holds the current RulesSnapshot. It is safe for concurrent use.
 type Rules struct {
 	current atomic.Pointer[RulesSnapshot]
 }
 
 // NewRules returns empty Rules.
-func NewRules() *Rules { return &Rules{} }
+func NewRules() *Rules {
+	r := &Rules{}
+	r.SetSnapshot(&RulesSnapshot{})
+	return r
+}
 
 // SetSnapshot replaces the RulesSnapshot.
 func (r *Rules) SetSnapshot(s *RulesSnapshot) { r.current.Store(s) }
 
 // CurrentSnapshot returns the current RulesSnapshot, for consistent queries.
-func (r *Rules) CurrentSnapshot() *RulesSnapshot {
-	if s := r.current.Load(); s != nil {
-		return s
-	}
-	return &noRules
-}
-
-var noRules RulesSnapshot
+func (r *Rules) CurrentSnapshot() *RulesSnapshot { return r.current.Load() }

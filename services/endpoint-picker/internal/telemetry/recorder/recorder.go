@@ -218,11 +218,7 @@ func (r *Recorder) addLine(p *queuedRequest) {
 	}
 	number := r.endpointNumber(p.endpoint)
 	p.Model, p.Endpoint, p.Hashes = r.keys.hashValue(kindModel, p.model), &number, r.promptHashes(p)
-	line, err := json.Marshal(&p.RecordedRequest)
-	if err != nil {
-		r.params.Observer.RequestsLost(LostPrompt, 1) // unreachable: all its values can be written
-		return
-	}
+	line, _ := json.Marshal(&p.RecordedRequest) // all its values can be written: numbers are finite
 	r.batch = append(append(r.batch, line...), '\n')
 	r.lines++
 	if len(r.batch) >= batchBytes {
