@@ -10,12 +10,11 @@ type Config struct {
 
 // NewConfig creates and registers the gauges.
 func NewConfig(r prometheus.Registerer) *Config {
-	c := &Config{
-		info: newGaugeVec("config_info", "The active configuration of the plugins, by the hash of its text.", "hash"),
-		last: newGauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
+	own := ownMetrics(r)
+	return &Config{
+		info: own.newGaugeVec("config_info", "The active configuration of the plugins, by the hash of its text.", "hash"),
+		last: own.newGauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
 	}
-	r.MustRegister(c.info, c.last)
-	return c
 }
 
 // ConfigLoaded records the active configuration.

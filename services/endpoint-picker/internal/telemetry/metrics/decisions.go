@@ -11,10 +11,8 @@ type Decisions struct{ results map[string]prometheus.Counter }
 
 // NewDecisions creates and registers the counters, for pickers that serve the decision API.
 func NewDecisions(r prometheus.Registerer) *Decisions {
-	results := newCounterVec("decision_outcomes_total", "Reports about picks of the decision API by event, and picks without an outcome: "+
-		"expired, gone (the client did not take the answer), stopped.", "event")
-	r.MustRegister(results)
-	return &Decisions{results: newCounters(results, decisionapi.Results()...)}
+	return &Decisions{results: newCounters(ownMetrics(r), "decision_outcomes_total", "Reports about picks of the decision API by event, "+
+		"and picks without an outcome: expired, gone (the client did not take the answer), stopped.", "event", decisionapi.Results()...)}
 }
 
 // ObserveDecision counts a result.

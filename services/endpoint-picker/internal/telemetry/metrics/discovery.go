@@ -14,10 +14,8 @@ type EndpointsFile struct{ successful prometheus.Gauge }
 // NewEndpointsFile creates and registers the gauge. Pickers without such a file must not export it, because its 0 is an
 // alarm.
 func NewEndpointsFile(r prometheus.Registerer) *EndpointsFile {
-	f := &EndpointsFile{successful: newGauge("endpoints_file_last_reload_successful",
+	return &EndpointsFile{successful: ownMetrics(r).newGauge("endpoints_file_last_reload_successful",
 		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")}
-	r.MustRegister(f.successful)
-	return f
 }
 
 // ObserveEndpointsFile records the result of reading the file.
@@ -34,10 +32,8 @@ type Rules struct{ objects *prometheus.GaugeVec }
 
 // NewRules creates and registers the gauges, for pickers that read such objects.
 func NewRules(r prometheus.Registerer) *Rules {
-	v := &Rules{objects: newGaugeVec("rule_objects",
+	return &Rules{objects: ownMetrics(r).newGaugeVec("rule_objects",
 		"InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.", "resource", "state")}
-	r.MustRegister(v.objects)
-	return v
 }
 
 // OfNamespace returns the observer of one namespace. The gauges are the sums of all namespaces.
@@ -73,14 +69,14 @@ type Pools struct {
 
 // NewPools creates and registers the metrics. The reasons are those of refused pools.
 func NewPools(r prometheus.Registerer, reasons ...string) *Pools {
+	own := ownMetrics(r)
 	p := &Pools{
 		reasons: reasons,
-		served:  newGauge("pools", "InferencePools that the picker serves."),
-		refused: newGaugeVec("pools_refused", "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
+		served:  own.newGauge("pools", "InferencePools that the picker serves."),
+		refused: own.newGaugeVec("pools_refused", "InferencePools that the picker does not serve, by reason: address, conflict, limit.",
 			"reason"),
-		lost: newCounter("streams_without_pool_total", "Streams whose :authority names no pool that the picker serves."),
+		lost: own.newCounter("streams_without_pool_total", "Streams whose :authority names no pool that the picker serves."),
 	}
-	r.MustRegister(p.served, p.refused, p.lost)
 	p.ObservePools(0, nil)
 	return p
 }

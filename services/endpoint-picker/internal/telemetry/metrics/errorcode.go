@@ -2,37 +2,37 @@ package metrics
 
 import (
 	"net/http"
+	"slices"
 
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
-// errorCode is the reason why a request failed, with the llm-d router's names.
-type errorCode int
-
+// Indexes of errorCodes for requests that the picker did not refuse.
 const (
-	noError errorCode = iota
-	badRequest
-	unauthorized
-	forbidden
-	notFound
-	preconditionFailed
-	resourceExhausted
-	internalError
-	serviceUnavailable
-	modelServerError
+	noError = iota - 1
 	unknownError
-	errorCodes // number of codes
+	modelServerError
 )
 
-func (c errorCode) String() string {
-	return [errorCodes]string{
-		"", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "PreconditionFailed", "ResourceExhausted", "Internal",
-		"ServiceUnavailable", "ModelServerError", "Unknown",
-	}[c]
+// errorCodes are the reasons why requests failed, with the llm-d router's names. Those of refusals have statuses.
+var errorCodes = [...]struct {
+	name     string
+	statuses []int
+}{
+	unknownError:     {name: "Unknown"},
+	modelServerError: {name: "ModelServerError"},
+	{"BadRequest", []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}},
+	{"Unauthorized", []int{http.StatusUnauthorized}},
+	{"Forbidden", []int{http.StatusForbidden}},
+	{"NotFound", []int{http.StatusNotFound}},
+	{"PreconditionFailed", []int{http.StatusPreconditionFailed}},
+	{"ResourceExhausted", []int{http.StatusTooManyRequests}},
+	{"Internal", []int{http.StatusInternalServerError}},
+	{"ServiceUnavailable", []int{http.StatusServiceUnavailable}},
 }
 
-// errorOf returns the reason why a request failed, or noError.
-func errorOf(r *request.Record) errorCode {
+// errorOf returns the index of the reason why a request failed, or noError.
+func errorOf(r *request.Record) int {
 	switch {
 	case r.Outcome == request.Failed:
 		return unknownError
@@ -41,23 +41,10 @@ func errorOf(r *request.Record) errorCode {
 	case r.Outcome != request.Refused:
 		return modelServerError
 	}
-	switch r.Status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
-		return badRequest
-	case http.StatusUnauthorized:
-		return unauthorized
-	case http.StatusForbidden:
-		return forbidden
-	case http.StatusNotFound:
-		return notFound
-	case http.StatusPreconditionFailed:
-		return preconditionFailed
-	case http.StatusTooManyRequests:
-		return resourceExhausted
-	case http.StatusInternalServerError:
-		return internalError
-	case http.StatusServiceUnavailable:
-		return serviceUnavailable
+	for code := range errorCodes {
+		if slices.Contains(errorCodes[code].statuses, r.Status) {
+			return code
+		}
 	}
 	return unknownError
 }

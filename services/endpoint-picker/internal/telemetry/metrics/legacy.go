@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	_ "embed"
 	"maps"
 	"slices"
 	"strings"
@@ -15,9 +16,6 @@ import (
 const (
 	objectivePrefix = "inference_objective_"
 	modelPrefix     = "inference_model_" // until the Inference Extension 1.0
-	poolPrefix      = "inference_pool_"
-	extensionPrefix = "inference_extension_"
-	schedulerPrefix = "llm_d_inference_scheduler_"
 )
 
 // olderMetric is the older name of a metric.
@@ -26,56 +24,26 @@ type olderMetric struct {
 	labels map[string]string // current labels to older ones; others did not exist
 }
 
-func identityLabels(labels ...string) map[string]string {
-	m := make(map[string]string, len(labels))
-	for _, l := range labels {
-		m[l] = l
-	}
-	return m
-}
+//go:embed legacy.txt
+var legacyText string
 
 // olderNames contains all older names, by the current names without prefix.
-var olderNames = map[string]olderMetric{
-	"request_total":                  {objectivePrefix + "request_total", identityLabels(labelModel, labelTarget, labelPriority)},
-	"request_error_total":            {objectivePrefix + "request_error_total", identityLabels(labelModel, labelTarget, labelErrorCode)},
-	"request_duration_seconds":       {objectivePrefix + "request_duration_seconds", identityLabels(labelModel, labelTarget)},
-	"request_size_bytes":             {objectivePrefix + "request_sizes", identityLabels(labelModel, labelTarget)},
-	"response_size_bytes":            {objectivePrefix + "response_sizes", identityLabels(labelModel, labelTarget)},
-	"request_input_tokens":           {objectivePrefix + "input_tokens", identityLabels(labelModel, labelTarget)},
-	"request_output_tokens":          {objectivePrefix + "output_tokens", identityLabels(labelModel, labelTarget)},
-	"request_cached_tokens":          {objectivePrefix + "prompt_cached_tokens", identityLabels(labelModel, labelTarget)},
-	"request_running":                {objectivePrefix + "running_requests", identityLabels(labelModel)},
-	"request_ttft_seconds":           {objectivePrefix + "request_ttft_seconds", identityLabels(labelModel, labelTarget)},
-	"request_streaming_tpot_seconds": {objectivePrefix + "request_tpot_seconds", identityLabels(labelModel, labelTarget)},
-	"request_ntpot_seconds": {objectivePrefix + "normalized_time_per_output_token_seconds",
-		identityLabels(labelModel, labelTarget)},
+var olderNames = parseOlderNames(legacyText)
 
-	"average_kv_cache_utilization": {poolPrefix + "average_kv_cache_utilization", identityLabels(labelPool)},
-	"average_queue_size":           {poolPrefix + "average_queue_size", identityLabels(labelPool)},
-	"average_running_requests":     {poolPrefix + "average_running_requests", identityLabels(labelPool)},
-	"ready_endpoints":              {poolPrefix + "ready_pods", identityLabels(labelPool)},
-	"per_endpoint_queue_size": {poolPrefix + "per_pod_queue_size",
-		map[string]string{labelPool: labelPool, "model_server_endpoint": "model_server_pod"}},
-
-	"scheduler_e2e_duration_seconds": {extensionPrefix + "scheduler_e2e_duration_seconds", nil},
-	"scheduler_attempts_total": {extensionPrefix + "scheduler_attempts_total", map[string]string{
-		labelStatus: labelStatus, labelTarget: labelTarget, labelEndpoint: "pod_name", labelNamespace: labelNamespace, labelPort: labelPort,
-	}},
-	"info": {extensionPrefix + "info", identityLabels("commit", "build_ref")},
-	"model_rewrite_decisions_total": {extensionPrefix + "model_rewrite_decisions_total", identityLabels("model_rewrite_name", labelModel,
-		"target_model")},
-	"prefix_indexer_size":          {extensionPrefix + "prefix_indexer_size", nil},
-	"prefix_indexer_hit_ratio":     {extensionPrefix + "prefix_indexer_hit_ratio", nil},
-	"prefix_indexer_hit_bytes":     {extensionPrefix + "prefix_indexer_hit_bytes", nil},
-	"flow_control_pool_saturation": {extensionPrefix + "flow_control_pool_saturation", identityLabels("inference_pool", "stage")},
-	"flow_control_queue_size": {extensionPrefix + "flow_control_queue_size", identityLabels(labelFairness, labelPriority,
-		"inference_pool", labelModel, labelTarget)},
-	"flow_control_queue_bytes": {extensionPrefix + "flow_control_queue_bytes", identityLabels(labelFairness, labelPriority,
-		"inference_pool", labelModel, labelTarget)},
-	"flow_control_request_queue_duration_seconds": {extensionPrefix + "flow_control_request_queue_duration_seconds",
-		identityLabels(labelFairness, labelPriority, labelOutcome, "inference_pool", labelModel, labelTarget)},
-
-	"datalayer_poll_errors_total": {schedulerPrefix + "datalayer_poll_errors_total", identityLabels("source_type")},
+// parseOlderNames reads a line for each metric: its current name without prefix, its older name, and the labels that it had. A label that
+// was called otherwise is current=older.
+func parseOlderNames(text string) map[string]olderMetric {
+	names := map[string]olderMetric{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		older := olderMetric{name: words[1], labels: map[string]string{}}
+		for _, label := range words[2:] {
+			current, name, _ := strings.Cut(label, "=")
+			older.labels[current] = cmp.Or(name, current)
+		}
+		names[words[0]] = older
+	}
+	return names
 }
 
 // LegacyNames returns a gatherer that adds the llm_d_epp_* metrics of g under their older names, with the older labels: it

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -54,13 +55,13 @@ type Options struct {
 // Metrics contains the collectors for events.
 type Metrics struct {
 	picks           map[string]prometheus.Counter
-	pickDuration    prometheus.Histogram
+	pickDuration    prometheus.Observer
 	streamsInFlight prometheus.Gauge
 	ejections       *prometheus.CounterVec
 	streams         map[request.Outcome]prometheus.Counter
 	responses       responses
 	scrapes         map[string]prometheus.Counter
-	scrapeDuration  prometheus.Histogram
+	scrapeDuration  prometheus.Observer
 
 	requests   *requests
 	pollErrors prometheus.Counter
@@ -69,28 +70,25 @@ type Metrics struct {
 
 // New creates and registers the collectors.
 func New(r prometheus.Registerer, o Options) *Metrics {
-	picks := newCounterVec("picks_total", "Requests that needed an endpoint, by result.", "result")
-	streams := newCounterVec("streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.",
-		labelOutcome)
-	scrapes := newCounterVec("scrapes_total", "Scrapes of model servers' metrics, by result.", "result")
-	pollErrors := upstreamCounters("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type")
+	own := ownMetrics(r)
 	m := &Metrics{
-		picks: newCounters(picks, resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed,
-			resultNoCapacity),
-		pickDuration:    newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
-		streamsInFlight: newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
-		streams:         newCounters(streams, request.Outcomes()...),
-		responses: responses{vec: newCounterVec("responses_total",
+		picks: newCounters(own, "picks_total", "Requests that needed an endpoint, by result.", "result",
+			resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
+		pickDuration:    own.newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
+		streamsInFlight: own.newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
+		streams: newCounters(own, "streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.",
+			labelOutcome, request.Outcomes()...),
+		responses: responses{vec: own.newCounterVec("responses_total",
 			"Observed responses of model servers, by status and by whether the picked endpoint served them.", "code", "served")},
-		scrapes: newCounters(scrapes, resultOK, resultError),
-		ejections: newCounterVec("ejections_total", "Ejections of failing endpoints, by cause; model: of the requests for one model only.",
-			"cause"),
-		scrapeDuration: newHistogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
+		scrapes: newCounters(own, "scrapes_total", "Scrapes of model servers' metrics, by result.", "result", resultOK, resultError),
+		ejections: own.newCounterVec("ejections_total",
+			"Ejections of failing endpoints, by cause; model: of the requests for one model only.", "cause"),
+		scrapeDuration: own.newHistogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
-		requests:   newRequests(r),
-		pollErrors: pollErrors.WithLabelValues(sourceMetrics),
+		requests: newRequests(r),
+		pollErrors: upstreamMetrics(r).newCounterVec("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type").
+			WithLabelValues(sourceMetrics),
 	}
-	r.MustRegister(picks, m.pickDuration, m.streamsInFlight, streams, m.responses.vec, m.ejections, scrapes, m.scrapeDuration, pollErrors)
 	if o.Streams {
 		m.extProc = newExtProc(r)
 	}
@@ -210,31 +208,46 @@ func statusCode(code int) string {
 	return strconv.Itoa(code)
 }
 
-// newCounters creates the counters for all values of a vec's label, so that none is missing.
-func newCounters[T ~string](vec *prometheus.CounterVec, values ...T) map[T]prometheus.Counter {
-	counters := make(map[T]prometheus.Counter, len(values))
+// newCounters creates the counters for all values of a label, so that none is missing.
+func newCounters[T ~string](f factory, name, help, label string, values ...T) map[T]prometheus.Counter {
+	counters, vec := make(map[T]prometheus.Counter, len(values)), f.newCounterVec(name, help, label)
 	for _, v := range values {
 		counters[v] = vec.WithLabelValues(string(v))
 	}
 	return counters
 }
 
-func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+// A factory makes metrics whose names have a prefix, and registers them.
+type factory struct {
+	promauto.Factory
+
+	prefix string
 }
 
-func newCounter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+func ownMetrics(r prometheus.Registerer) factory { return factory{promauto.With(r), namespace} }
+
+func upstreamMetrics(r prometheus.Registerer) factory { return factory{promauto.With(r), upstream} }
+
+func (f factory) newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Namespace: f.prefix, Name: name, Help: help}, labels)
 }
 
-func newGaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+func (f factory) newCounter(name, help string) prometheus.Counter {
+	return f.newCounterVec(name, help).WithLabelValues()
 }
 
-func newGauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+func (f factory) newGaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return f.NewGaugeVec(prometheus.GaugeOpts{Namespace: f.prefix, Name: name, Help: help}, labels)
 }
 
-func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+func (f factory) newGauge(name, help string) prometheus.Gauge {
+	return f.newGaugeVec(name, help).WithLabelValues()
+}
+
+func (f factory) newHistogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return f.NewHistogramVec(prometheus.HistogramOpts{Namespace: f.prefix, Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func (f factory) newHistogram(name, help string, buckets []float64) prometheus.Observer {
+	return f.newHistogramVec(name, help, buckets).WithLabelValues()
 }

@@ -50,7 +50,7 @@ fairlead_picker_picks_total{result="none_in_subset"} 1
 fairlead_picker_picks_total{result="picked"} 2
 fairlead_picker_picks_total{result="shed"} 1
 `, "fairlead_picker_picks_total")
-	assert.Equal(t, 1, testutil.CollectAndCount(m.pickDuration))
+	assert.Equal(t, 1, testutil.CollectAndCount(m.pickDuration.(prometheus.Histogram)))
 }
 
 func TestStreams(t *testing.T) {

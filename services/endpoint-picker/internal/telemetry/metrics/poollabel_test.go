@@ -13,11 +13,8 @@ func TestWithPool(t *testing.T) {
 	t.Parallel()
 	registry := func(value float64) *prometheus.Registry {
 		r := prometheus.NewRegistry()
-		own := newCounterVec("a_total", "Own.", "result", "zone")
-		own.WithLabelValues("ok", "z").Add(value)
-		theirs := upstreamCounters("b_total", "Upstream's.", "name")
-		theirs.WithLabelValues("n").Add(value)
-		r.MustRegister(own, theirs)
+		ownMetrics(r).newCounterVec("a_total", "Own.", "result", "zone").WithLabelValues("ok", "z").Add(value)
+		upstreamMetrics(r).newCounterVec("b_total", "Upstream's.", "name").WithLabelValues("n").Add(value)
 		return r
 	}
 	one := registry(1)

@@ -14,13 +14,12 @@ type Recording struct {
 
 // NewRecording creates and registers the counters, for pickers that record.
 func NewRecording(r prometheus.Registerer) *Recording {
-	lost := newCounterVec("recording_lost_requests_total", "Picked requests that are missing in the recording, by reason.", "reason")
-	v := &Recording{
-		written: newCounter("recording_requests_total", "Requests that were written to the recording."),
-		lost:    newCounters(lost, recorder.Losses()...),
+	own := ownMetrics(r)
+	return &Recording{
+		written: own.newCounter("recording_requests_total", "Requests that were written to the recording."),
+		lost: newCounters(own, "recording_lost_requests_total", "Picked requests that are missing in the recording, by reason.", "reason",
+			recorder.Losses()...),
 	}
-	r.MustRegister(v.written, lost)
-	return v
 }
 
 // RequestsRecorded counts requests that were written.

@@ -55,7 +55,7 @@ type series struct {
 	perToken, streamed                  prometheus.Observer
 	gaps                                *gaps
 	firstToken                          [2]lazy[prometheus.Observer] // for whole and for streamed answers
-	errors                              [errorCodes]lazy[prometheus.Counter]
+	errors                              [len(errorCodes)]lazy[prometheus.Counter]
 	rewrite                             atomic.Pointer[rewrite] // the last rewrite with these labels
 }
 
@@ -66,26 +66,18 @@ type rewrite struct {
 }
 
 func newRequests(r prometheus.Registerer) *requests {
+	theirs := upstreamMetrics(r)
 	common := []string{labelModel, labelTarget, labelFairness, labelPriority}
 	histograms := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
-		return upstreamHistograms(name, help, buckets, append(common[:len(common):len(common)], more...)...)
+		return theirs.newHistogramVec(name, help, buckets, append(common[:len(common):len(common)], more...)...)
 	}
-	scheduler := upstreamHistograms("scheduler_e2e_duration_seconds", "Time to choose an endpoint.", schedulerBuckets)
-	processing := upstreamHistograms("request_processing_duration_seconds",
-		"Time from the start of a request to the choice of its endpoint, including the arrival of its body.", processingBuckets)
-	ratio := upstreamHistograms("prefix_indexer_hit_ratio", "Expected share of a prompt in the cache of the picked endpoint.",
-		hitRatioBuckets, labelPlugin, labelPluginType)
-	hits := upstreamHistograms("prefix_indexer_hit_bytes", "Expected length of a prompt's prefix in the cache of the picked endpoint.",
-		hitBytesBuckets, labelPlugin, labelPluginType)
 	q := &requests{
-		total: upstreamCounters("request_total", "Requests sent to an endpoint.", common...),
-		errors: upstreamCounters("request_error_total", "Requests that failed in the picker or at the model server.",
+		total: theirs.newCounterVec("request_total", "Requests sent to an endpoint.", common...),
+		errors: theirs.newCounterVec("request_error_total", "Requests that failed in the picker or at the model server.",
 			append(common[:len(common):len(common)], labelErrorCode)...),
-		rewrites: upstreamCounters("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite selected.",
+		rewrites: theirs.newCounterVec("model_rewrite_decisions_total", "Requests whose model an InferenceModelRewrite selected.",
 			"model_rewrite_name", labelModel, "target_model"),
-		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "request_running", Help: "Unfinished requests with an endpoint.",
-		}, common),
+		running: theirs.newGaugeVec("request_running", "Unfinished requests with an endpoint.", common...),
 		duration: histograms("request_duration_seconds", "Time from the start of a request to the end of its response.",
 			latencyBuckets),
 		requestSize:  histograms("request_size_bytes", "Size of request bodies.", requestSizeBuckets),
@@ -102,17 +94,20 @@ func newRequests(r prometheus.Registerer) *requests {
 			"Time between two chunks of a streamed answer, averaged per answer.", common...)},
 		queued: histograms("flow_control_request_queue_duration_seconds", "Time that a request waited for an endpoint, by outcome.",
 			latencyBuckets, labelOutcome),
-		scheduler:   scheduler.WithLabelValues(),
-		processing:  processing.WithLabelValues(),
-		prefixRatio: ratio.WithLabelValues(prefixProducer, prefixProducer),
-		prefixHits:  hits.WithLabelValues(prefixProducer, prefixProducer),
-		attempts:    newAttempts(),
-		models:      newLimiter(maxValues),
-		fairness:    newLimiter(maxValues),
+		scheduler: theirs.newHistogram("scheduler_e2e_duration_seconds", "Time to choose an endpoint.", schedulerBuckets),
+		processing: theirs.newHistogram("request_processing_duration_seconds",
+			"Time from the start of a request to the choice of its endpoint, including the arrival of its body.", processingBuckets),
+		prefixRatio: theirs.newHistogramVec("prefix_indexer_hit_ratio", "Expected share of a prompt in the cache of the picked endpoint.",
+			hitRatioBuckets, labelPlugin, labelPluginType).WithLabelValues(prefixProducer, prefixProducer),
+		prefixHits: theirs.newHistogramVec("prefix_indexer_hit_bytes",
+			"Expected length of a prompt's prefix in the cache of the picked endpoint.",
+			hitBytesBuckets, labelPlugin, labelPluginType).WithLabelValues(prefixProducer, prefixProducer),
+		attempts: newAttempts(),
+		models:   newLimiter(maxValues),
+		fairness: newLimiter(maxValues),
 	}
 	q.known.Store(&map[labels]*series{})
-	r.MustRegister(q.total, q.errors, q.rewrites, q.running, q.duration, q.requestSize, q.responseSize, q.input, q.output, q.cached,
-		q.perToken, q.firstToken, q.streamed, q.gaps, q.queued, scheduler, processing, ratio, hits)
+	r.MustRegister(q.gaps)
 	return q
 }
 
@@ -145,7 +140,7 @@ func (q *requests) observeRequest(r *request.Record) {
 	}
 	if code := errorOf(r); code != noError {
 		s.errors[code].loadOrCreate(func() prometheus.Counter {
-			return q.errors.WithLabelValues(append(s.labelValues(), code.String())...)
+			return q.errors.WithLabelValues(append(s.labelValues(), errorCodes[code].name)...)
 		}).Inc()
 	}
 	if r.Queue != "" {

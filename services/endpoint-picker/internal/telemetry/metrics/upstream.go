@@ -64,23 +64,18 @@ var (
 // extProc are the metrics of streams.
 type extProc struct {
 	inFlight prometheus.Gauge
-	duration prometheus.Histogram
+	duration prometheus.Observer
 	vec      *prometheus.CounterVec
 	total    [17]lazy[prometheus.Counter] // by gRPC's codes
 }
 
 func newExtProc(r prometheus.Registerer) *extProc {
-	e := &extProc{
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: upstream, Name: "extproc_streams_inflight", Help: "Open ext_proc streams.",
-		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: upstream, Name: "extproc_stream_duration_seconds", Help: "Duration of an ext_proc stream.", Buckets: streamBuckets,
-		}),
-		vec: upstreamCounters("extproc_streams_total", "Finished ext_proc streams, by gRPC status code.", "code"),
+	theirs := upstreamMetrics(r)
+	return &extProc{
+		inFlight: theirs.newGauge("extproc_streams_inflight", "Open ext_proc streams."),
+		duration: theirs.newHistogram("extproc_stream_duration_seconds", "Duration of an ext_proc stream.", streamBuckets),
+		vec:      theirs.newCounterVec("extproc_streams_total", "Finished ext_proc streams, by gRPC status code.", "code"),
 	}
-	r.MustRegister(e.inFlight, e.duration, e.vec)
-	return e
 }
 
 func (e *extProc) observeEnd(r *request.Record) {
@@ -89,14 +84,6 @@ func (e *extProc) observeEnd(r *request.Record) {
 	if int(r.Code) < len(e.total) {
 		e.total[r.Code].loadOrCreate(func() prometheus.Counter { return e.vec.WithLabelValues(r.Code.String()) }).Inc()
 	}
-}
-
-func upstreamCounters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: upstream, Name: name, Help: help}, labels)
-}
-
-func upstreamHistograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: upstream, Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 func upstreamDesc(name, help string, labels ...string) *prometheus.Desc {
