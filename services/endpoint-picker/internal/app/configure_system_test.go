@@ -33,7 +33,7 @@ func TestPickerByAConfigurationAlone(t *testing.T) {
 	_, err = loadConfiguration(t.Context(), cfg)
 	require.NoError(t, err)
 	r.start(t, cfg)
-	require.Eventually(t, func() bool { return len(r.Pools.DebugPools()[0].Snapshots.Snapshot().Endpoints) == 1 }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return len(r.Pools.DebugPools()[0].Snapshot().Endpoints) == 1 }, kubetest.Patience, tick)
 }
 
 // TestConfigurationReachesEveryPart checks that a configuration which one part cannot use changes no part.
@@ -45,7 +45,7 @@ func TestConfigurationReachesEveryPart(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	require.Eventually(t, func() bool { return len(p.Pools.DebugPools()[0].Snapshots.Snapshot().Endpoints) > 0 }, kubetest.Patience, tick)
+	require.Eventually(t, func() bool { return len(p.Pools.DebugPools()[0].Snapshot().Endpoints) > 0 }, kubetest.Patience, tick)
 	capacity := func() string { // of the only endpoint, in the index of prefixes
 		return regexp.MustCompile(`"cacheBlocks": ?\d+`).FindString(p.get(t, p.HTTP.MetricsAddress(), "/debug/pools.json"))
 	}

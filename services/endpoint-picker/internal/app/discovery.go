@@ -67,7 +67,7 @@ type poolParts struct {
 func newPools(p poolParts) (*pools.Registry, error) {
 	return pools.New(pools.Params{
 		Config: p.Config, Log: p.Log, Clock: p.Clock, Registry: p.Registry, Clients: p.Clients.Clients, Events: p.Events,
-		Configs: p.Reloader,
+		Plugins: p.Reloader.Current,
 		Tracer:  p.Tracer, Recorder: p.Recorder, Replicas: p.Replicas, State: p.State,
 	})
 }

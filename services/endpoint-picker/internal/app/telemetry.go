@@ -56,8 +56,8 @@ func newGatherer(cfg *config.Config, r prometheus.Gatherer) prometheus.Gatherer 
 }
 
 func newDebugPage(cfg *config.Config, log *zap.Logger, r *pools.Registry, c clock.RealClock) *debugpage.Page {
-	return debugpage.New(debugpage.Params{
+	return &debugpage.Page{
 		Log: log.Named("debugpage"), Version: version.String(), Pools: r.DebugPools, StaleAfter: cfg.Scraping.StaleAfter,
 		KeepsPicks: cfg.Telemetry.DebugPicks > 0, Clock: c,
-	})
+	}
 }

@@ -10,7 +10,7 @@
 // JSON works as well. Parsing is strict: unknown and duplicate fields are errors with their line.
 //
 // An unusable file at the start is an error. Later the file is followed (package follow): a file that becomes unusable, or is
-// deleted, changes nothing. The last valid endpoints stay, and the observer and the log report it.
+// deleted, changes nothing. The last valid endpoints stay, and the caller and the log hear of it.
 
 package discovery
 
@@ -27,38 +27,33 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/follow"
-	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 const defaultInterval = 500 * time.Millisecond
-
-// observer receives the result of reading each new state of the file.
-type observer interface {
-	ObserveEndpointsFile(err error)
-}
 
 // FileParams are the parameters of NewFileSource.
 type FileParams struct {
 	Log      *zap.Logger
 	Path     string
-	Once     bool          // read the file only at the start
-	Interval time.Duration // between two reads, half a second if zero
-	Observer observer
+	Once     bool            // read the file only at the start
+	Interval time.Duration   // between two reads, half a second if zero
+	Observe  func(err error) // receives the result of reading each new state of the file
 }
 
 // FileSource is a file of endpoints.
 type FileSource struct {
-	log      *zap.Logger
-	path     string
-	observer observer
-	changed  []func()
-	pool     atomic.Pointer[pool.SourceState]
-	follower *follow.Follower[[]byte]
+	log       *zap.Logger
+	path      string
+	observe   func(err error)
+	changed   func()
+	endpoints atomic.Pointer[[]endpoint.Description]
+	follower  *follow.Follower[[]byte]
 }
 
 // NewFileSource reads the file. An error means that the file is unusable.
 func NewFileSource(p FileParams) (*FileSource, error) {
-	s := &FileSource{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, observer: p.Observer}
+	s := &FileSource{log: p.Log.With(zap.String("path", p.Path)), path: p.Path, observe: p.Observe, changed: func() {}}
 	data, err := readFile(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
@@ -66,7 +61,7 @@ func NewFileSource(p FileParams) (*FileSource, error) {
 	if err := s.setEndpoints(data); err != nil {
 		return nil, fmt.Errorf("read endpoints of %s: %w", p.Path, err)
 	}
-	p.Observer.ObserveEndpointsFile(nil)
+	p.Observe(nil)
 	interval := cmp.Or(p.Interval, defaultInterval)
 	if p.Once {
 		interval = 0
@@ -75,10 +70,8 @@ func NewFileSource(p FileParams) (*FileSource, error) {
 	return s, nil
 }
 
-// OnChange registers a function to call when the endpoints change. Call it before Run.
-func (s *FileSource) OnChange(changed func()) {
-	s.changed = append(s.changed, changed)
-}
+// OnChange registers the function to call when the endpoints change. Call it before Run.
+func (s *FileSource) OnChange(changed func()) { s.changed = changed }
 
 // Run follows the file until ctx ends.
 func (s *FileSource) Run(ctx context.Context) { s.follower.Run(ctx) }
@@ -87,7 +80,7 @@ func (s *FileSource) Run(ctx context.Context) { s.follower.Run(ctx) }
 func (s *FileSource) WaitForSync(context.Context) bool { return true }
 
 // ReadPool returns the last valid endpoints. They must not be changed.
-func (s *FileSource) ReadPool() *pool.SourceState { return s.pool.Load() }
+func (s *FileSource) ReadPool() ([]endpoint.Description, error) { return *s.endpoints.Load(), nil }
 
 // setEndpoints makes these the endpoints.
 func (s *FileSource) setEndpoints(data []byte) error {
@@ -95,7 +88,7 @@ func (s *FileSource) setEndpoints(data []byte) error {
 	if err != nil {
 		return err
 	}
-	s.pool.Store(&pool.SourceState{Endpoints: endpoints})
+	s.endpoints.Store(&endpoints)
 	return nil
 }
 
@@ -113,17 +106,15 @@ func (f *fileFollower) Apply(data []byte) error {
 	if err := f.setEndpoints(data); err != nil {
 		return err
 	}
-	f.observer.ObserveEndpointsFile(nil)
-	f.log.Info("Reloaded endpoints file", zap.Int("endpoints", len(f.pool.Load().Endpoints)))
-	for _, changed := range f.changed {
-		changed()
-	}
+	f.observe(nil)
+	f.log.Info("Reloaded endpoints file", zap.Int("endpoints", len(*f.endpoints.Load())))
+	f.changed()
 	return nil
 }
 
 // Reject reports that the last endpoints stay.
 func (f *fileFollower) Reject(err error) {
-	f.observer.ObserveEndpointsFile(err)
+	f.observe(err)
 	f.log.Warn("Could not reload endpoints file, kept the last endpoints", zap.Error(err))
 }
 

@@ -30,7 +30,7 @@ type outcomes struct {
 	list []string
 }
 
-func (o *outcomes) ObserveEndpointsFile(err error) {
+func (o *outcomes) observe(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -80,14 +80,15 @@ func newBench(t *testing.T, content string) *bench {
 	core, logs := zaptest.New(zap.InfoLevel)
 	b.logs = logs
 	var err error
-	b.source, err = NewFileSource(FileParams{Log: zap.New(core), Path: b.path, Interval: time.Millisecond, Observer: &b.outcomes})
+	b.source, err = NewFileSource(FileParams{Log: zap.New(core), Path: b.path, Interval: time.Millisecond, Observe: b.outcomes.observe})
 	require.NoError(t, err)
 	return b
 }
 
 func (b *bench) names() []string {
 	var names []string
-	for _, d := range b.source.ReadPool().Endpoints {
+	endpoints, _ := b.source.ReadPool()
+	for _, d := range endpoints {
 		names = append(names, d.Pod)
 	}
 	return names
@@ -211,7 +212,7 @@ func TestBadEditsKeepTheLastEndpoints(t *testing.T) {
 func TestStartRefusesABadFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
-	params := FileParams{Log: zap.NewNop(), Path: path, Observer: &outcomes{}}
+	params := FileParams{Log: zap.NewNop(), Path: path, Observe: (&outcomes{}).observe}
 	_, err := NewFileSource(params)
 	require.ErrorContains(t, err, "read endpoints: stat "+path)
 	write(t, path, "endpoints: {}\n")
@@ -290,7 +291,7 @@ func TestSymbolicLinkThatIsTurned(t *testing.T) {
 		require.NoError(t, os.Symlink(filepath.Join("..data", "endpoints.yaml"), path))
 		b := &bench{path: path}
 		var err error
-		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &b.outcomes})
+		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observe: b.outcomes.observe})
 		require.NoError(t, err)
 		store := b.run(t)
 		roles(t, store, map[string]string{"a": "one"})
@@ -309,12 +310,12 @@ func TestFileThatIsReadOnce(t *testing.T) {
 		write(t, path, file("a 10.0.0.1"))
 		b := &bench{path: path}
 		var err error
-		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observer: &b.outcomes})
+		b.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Once: true, Interval: time.Millisecond, Observe: b.outcomes.observe})
 		require.NoError(t, err)
 		store := b.run(t)
 		roles(t, store, map[string]string{"a": ""})
 		other := &bench{path: path}
-		other.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observer: &other.outcomes})
+		other.source, err = NewFileSource(FileParams{Log: zap.NewNop(), Path: path, Interval: time.Millisecond, Observe: other.outcomes.observe})
 		require.NoError(t, err)
 		follower := other.run(t)
 		roles(t, follower, map[string]string{"a": ""})

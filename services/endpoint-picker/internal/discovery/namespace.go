@@ -16,6 +16,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
 
+	"fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 )
 
@@ -46,14 +47,13 @@ type Namespace struct {
 	pools   *kube.OptionalInformer // nil if there is none
 	changed func()
 
-	mu      sync.RWMutex
-	sources map[*PodSource]bool
+	sources sync.Map // of *PodSource: nil
 }
 
 // NewNamespace returns the caches of a namespace. Run starts them.
 func NewNamespace(p NamespaceParams) (*Namespace, error) {
 	n := &Namespace{
-		log: p.Log, name: p.Namespace, changed: p.Changed, sources: map[*PodSource]bool{},
+		log: p.Log, name: p.Namespace, changed: p.Changed,
 		pods: kube.NewInformer(p.Core, p.Core.CoreV1().Pods(p.Namespace), &corev1.Pod{}, kube.InformerOptions{Transform: stripPod}),
 	}
 	registration, err := n.pods.AddEventHandler(onChange(n.podChanged, samePod))
@@ -99,7 +99,18 @@ func (n *Namespace) HasSynced() bool { return n.synced() && (n.pools == nil || n
 
 // AllPools returns the InferencePools. They must not be changed.
 func (n *Namespace) AllPools() []*inferencev1.InferencePool {
-	return objectsOf[*inferencev1.InferencePool](n.pools.List())
+	return informers.CastObjects[*inferencev1.InferencePool](n.pools.List())
+}
+
+// PoolReference returns the reference to an InferencePool for Events, without a UID if it does not exist.
+func (n *Namespace) PoolReference(name string) corev1.ObjectReference {
+	reference := corev1.ObjectReference{
+		APIVersion: inferencev1.GroupVersion.String(), Kind: "InferencePool", Namespace: n.name, Name: name,
+	}
+	if found := n.poolNamed(name); found != nil {
+		reference.UID, reference.ResourceVersion = found.UID, found.ResourceVersion
+	}
+	return reference
 }
 
 // poolNamed returns an InferencePool, or nil if it does not exist.
@@ -110,26 +121,15 @@ func (n *Namespace) poolNamed(name string) *inferencev1.InferencePool {
 }
 
 // listPods returns all pods. They must not be changed.
-func (n *Namespace) listPods() []*corev1.Pod { return objectsOf[*corev1.Pod](n.pods.GetStore().List()) }
-
-// objectsOf returns the objects of a type.
-func objectsOf[T any](objects []any) []T {
-	typed := make([]T, 0, len(objects))
-	for _, object := range objects {
-		if t, ok := object.(T); ok {
-			typed = append(typed, t)
-		}
-	}
-	return typed
+func (n *Namespace) listPods() []*corev1.Pod {
+	return informers.CastObjects[*corev1.Pod](n.pods.GetStore().List())
 }
 
 // podChanged notifies the sources that select a pod, in its old or its new state. If neither is known, it notifies all.
 func (n *Namespace) podChanged(before, after *corev1.Pod) {
 	unknown := before == nil && after == nil
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	for s := range n.sources {
-		if unknown || s.selectsPod(before) || s.selectsPod(after) {
+	for source := range n.sources.Range {
+		if s := source.(*PodSource); unknown || s.selectsPod(before) || s.selectsPod(after) {
 			s.changed()
 		}
 	}
@@ -138,26 +138,12 @@ func (n *Namespace) podChanged(before, after *corev1.Pod) {
 // poolChanged notifies the source of an InferencePool. If neither state is known, it notifies all.
 func (n *Namespace) poolChanged(before, after *inferencev1.InferencePool) {
 	known := cmp.Or(after, before)
-	n.mu.RLock()
-	for s := range n.sources {
-		if known == nil || s.name.Name == known.Name {
+	for source := range n.sources.Range {
+		if s := source.(*PodSource); known == nil || s.name.Name == known.Name {
 			s.changed()
 		}
 	}
-	n.mu.RUnlock()
 	if n.changed != nil {
 		n.changed()
 	}
-}
-
-func (n *Namespace) addSource(s *PodSource) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.sources[s] = true
-}
-
-func (n *Namespace) removeSource(s *PodSource) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.sources, s)
 }

@@ -269,9 +269,10 @@ func TestPoolsOfANamespaceShareItsPods(t *testing.T) {
 		w.follow(t, n, one)
 		w.serves(t, "start", "10.0.0.1:8000")
 		require.True(t, two.WaitForSync(t.Context()))
-		second := two.ReadPool()
-		require.Len(t, second.Endpoints, 1)
-		assert.Equal(t, "10.0.0.2:9000", second.Endpoints[0].Address.String())
+		second, err := two.ReadPool()
+		require.NoError(t, err)
+		require.Len(t, second, 1)
+		assert.Equal(t, "10.0.0.2:9000", second[0].Address.String())
 		lists := 0
 		for _, action := range w.core.Actions() {
 			if action.GetVerb() == "list" {
@@ -304,8 +305,9 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		require.True(t, one.WaitForSync(ctx))
 		assert.Len(t, n.AllPools(), 2)
 		for _, s := range []*PodSource{one, two} {
-			p := s.ReadPool()
-			require.Len(t, p.Endpoints, 1)
+			endpoints, err := s.ReadPool()
+			require.NoError(t, err)
+			require.Len(t, endpoints, 1)
 		}
 		time.Sleep(moment)
 		require.EqualValues(t, 2, pools.Load())
@@ -324,7 +326,8 @@ func TestNamespace_EventsReachThePoolsThatTheyConcern(t *testing.T) {
 		require.NoError(t, w.inference.InferenceV1().InferencePools("ns").Delete(ctx, "second", metav1.DeleteOptions{}))
 		time.Sleep(moment)
 		require.Equal(t, []int64{2, 3}, []int64{others.Load(), pools.Load()}, "the second pool was deleted")
-		assert.Nil(t, two.ReadPool())
+		_, err = two.ReadPool()
+		require.ErrorIs(t, err, pool.ErrNoPool)
 		assert.EqualValues(t, 2, first.Load())
 
 		one.Close()

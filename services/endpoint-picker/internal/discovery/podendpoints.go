@@ -16,6 +16,7 @@ package discovery
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -52,17 +53,10 @@ type podProblem struct {
 	Message string // how the annotation is interpreted
 }
 
-// owner is the pod of an address.
-type owner struct {
-	pod     *corev1.Pod
-	rank    int
-	metrics uint16 // port of the page; 0 if the pod names none
-}
-
 // buildEndpoints returns the endpoints of the selected pods, sorted by address. If two pods have the same address, as they may while
 // an address is reassigned, the younger one gets it.
 func buildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []podProblem) {
-	byAddress := map[netip.AddrPort]owner{}
+	endpoints, owners := map[netip.AddrPort]endpoint.Description{}, map[netip.AddrPort]*corev1.Pod{}
 	var problems []podProblem
 	for _, pod := range pods {
 		if s.Selector == nil || !s.Selector.Matches(labels.Set(pod.Labels)) || !isReady(pod) {
@@ -85,12 +79,16 @@ func buildEndpoints(s Selection, pods []*corev1.Pod) ([]endpoint.Description, []
 				continue
 			}
 			address := netip.AddrPortFrom(ip.Unmap(), port)
-			if other := byAddress[address].pod; other == nil || isYounger(pod, other) {
-				byAddress[address] = owner{pod, rank, metrics}
+			if other := owners[address]; other == nil || isYounger(pod, other) {
+				id := endpoint.Identity{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Address: address}
+				owners[address] = pod
+				endpoints[address] = endpoint.Description{Identity: id, Rank: rank, Labels: pod.Labels, MetricsPort: metrics}
 			}
 		}
 	}
-	return describeEndpoints(byAddress), problems
+	all := slices.AppendSeq(make([]endpoint.Description, 0, len(endpoints)), maps.Values(endpoints))
+	slices.SortFunc(all, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
+	return all, problems
 }
 
 // annotatedPorts returns the pod's annotation of its ports, and whether it exists.
@@ -100,16 +98,6 @@ func annotatedPorts(pod *corev1.Pod) (value string, said bool) {
 	}
 	value, said = pod.Annotations[legacyPortsAnnotation]
 	return value, said
-}
-
-func describeEndpoints(byAddress map[netip.AddrPort]owner) []endpoint.Description {
-	all := make([]endpoint.Description, 0, len(byAddress))
-	for address, o := range byAddress {
-		id := endpoint.Identity{Namespace: o.pod.Namespace, Pod: o.pod.Name, UID: string(o.pod.UID), Address: address}
-		all = append(all, endpoint.Description{Identity: id, Rank: o.rank, Labels: o.pod.Labels, MetricsPort: o.metrics})
-	}
-	slices.SortFunc(all, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
-	return all
 }
 
 // activePorts returns those of the pool's ports that are active by the pod's annotation.

@@ -12,6 +12,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
@@ -40,27 +41,27 @@ func (n *Namespace) SelectionSource(s Selection) *PodSource {
 // OnChange registers the function to call when the endpoints may have changed. Close ends the calls.
 func (s *PodSource) OnChange(changed func()) {
 	s.changed = changed
-	s.namespace.addSource(s)
+	s.namespace.sources.Store(s, nil)
 }
 
 // Close ends the calls of the registered function.
-func (s *PodSource) Close() { s.namespace.removeSource(s) }
+func (s *PodSource) Close() { s.namespace.sources.Delete(s) }
 
 // WaitForSync returns true when the caches are complete, or false when ctx ends first.
 func (s *PodSource) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.namespace.HasSynced)
 }
 
-// ReadPool returns the pool, or nil if it does not exist. Only one goroutine may call it.
-func (s *PodSource) ReadPool() *pool.SourceState {
+// ReadPool returns the endpoints, or pool.ErrNoPool. Only one goroutine may call it.
+func (s *PodSource) ReadPool() ([]endpoint.Description, error) {
 	current := s.currentSelection()
 	s.last.Store(current) // before the list, so that podChanged covers all pods that the list lacks
 	if current == nil {
-		return nil
+		return nil, pool.ErrNoPool
 	}
 	endpoints, problems := buildEndpoints(*current, s.namespace.listPods())
 	s.reportProblems(problems)
-	return &pool.SourceState{Endpoints: endpoints}
+	return endpoints, nil
 }
 
 func (s *PodSource) currentSelection() *Selection {
@@ -92,21 +93,6 @@ func (s *PodSource) reportProblems(problems []podProblem) {
 				zap.String("value", p.Value), zap.String("reason", p.Message))
 		}
 	}
-}
-
-// Reference returns the reference to the InferencePool for Events, without a UID if it does not exist. It returns false if
-// the selection is fixed.
-func (s *PodSource) Reference() (corev1.ObjectReference, bool) {
-	reference := corev1.ObjectReference{
-		APIVersion: inferencev1.GroupVersion.String(), Kind: "InferencePool", Namespace: s.name.Namespace, Name: s.name.Name,
-	}
-	if s.fixed != nil {
-		return reference, false
-	}
-	if found := s.namespace.poolNamed(s.name.Name); found != nil {
-		reference.UID, reference.ResourceVersion = found.UID, found.ResourceVersion
-	}
-	return reference, true
 }
 
 // toSelection converts a pool. A pool without a selector, which the API refuses, selects nothing instead of everything.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
@@ -22,34 +22,28 @@ type ruleKind[T any] struct {
 	resource        string
 	current, legacy *kube.OptionalInformer
 	convert         func(pool.RuleObject) (converted *T, note string, err error)
-	observer        rulesObserver
+	observe         func(resource string, read, malformed int)
 
 	last     map[string][]T       // by pool
 	reported map[types.UID]string // versions of objects
 	ignored  bool                 // objects of the old group are ignored, and this was logged
 }
 
-func newRuleKind[T any](p RulesParams, changed func(), resource string, convert func(pool.RuleObject) (*T, string, error)) *ruleKind[T] {
+// newRuleKind adds the informers of a kind: of all objects of the namespace, because only their spec names their pool.
+func newRuleKind[T any](r *Rules, resource string, convert func(pool.RuleObject) (*T, string, error)) *ruleKind[T] {
+	p := &r.params
 	watch := func(group string) *kube.OptionalInformer {
-		gvr := schema.GroupVersionResource{Group: group, Version: rulesVersion, Resource: resource}
-		o := kube.NewOptionalInformer(kube.OptionalInformerParams{
-			Log:          p.Log,
-			Discovery:    p.Discovery,
-			Resource:     gvr,
-			New:          func() cache.SharedIndexInformer { return newRuleInformer(p, gvr) },
-			PollInterval: p.PollInterval,
+		o := r.informers.Add(informers.Kind{
+			Resource:  schema.GroupVersionResource{Group: group, Version: rulesVersion, Resource: resource},
+			Namespace: p.Namespace, Transform: stripRule,
 		})
-		o.AddEventHandler(onChange(func(_, _ *unstructured.Unstructured) { changed() }, sameRule))
+		o.AddEventHandler(onChange(func(_, _ *unstructured.Unstructured) { r.markChanged() }, sameRule))
 		return o
 	}
 	return &ruleKind[T]{
-		log: p.Log.With(zap.String(logging.KeyKind, resource)), resource: resource, convert: convert, observer: p.Observer,
+		log: p.Log.With(zap.String(logging.KeyKind, resource)), resource: resource, convert: convert, observe: p.Observe,
 		current: watch(rulesGroup), legacy: watch(legacyRulesGroup),
 	}
-}
-
-func (k *ruleKind[T]) optionalInformers() []*kube.OptionalInformer {
-	return []*kube.OptionalInformer{k.current, k.legacy}
 }
 
 // readObjects reads the objects of the given pools. During the initial list it keeps the last reading, because a partial list has no
@@ -64,7 +58,7 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 	}
 	k.reportIgnored(from)
 	byPool, read, malformed, reported := map[string][]T{}, 0, 0, map[types.UID]string{}
-	for _, object := range objectsOf[*unstructured.Unstructured](from.List()) {
+	for _, object := range informers.CastObjects[*unstructured.Unstructured](from.List()) {
 		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
@@ -82,7 +76,7 @@ func (k *ruleKind[T]) readObjects(pools map[string]*poolRules) bool {
 		}
 	}
 	k.last, k.reported = byPool, reported
-	k.observer.ObserveRules(k.resource, read, malformed)
+	k.observe(k.resource, read, malformed)
 	return true
 }
 
@@ -126,13 +120,6 @@ func (k *ruleKind[T]) reportIgnored(from *kube.OptionalInformer) {
 			zap.String("oldGroup", legacyRulesGroup), zap.String("newGroup", rulesGroup), zap.Int("objects", n))
 	}
 	k.ignored = n > 0
-}
-
-// newRuleInformer watches all objects of the namespace, because only their spec names their pool.
-func newRuleInformer(p RulesParams, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-	return kube.NewInformer(p.Dynamic, p.Dynamic.Resource(gvr).Namespace(p.Namespace), &unstructured.Unstructured{}, kube.InformerOptions{
-		Description: gvr.String(), Transform: stripRule,
-	})
 }
 
 // stripRule keeps the identity and the needed fields of a rule.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
@@ -33,18 +34,13 @@ const listInterval = time.Second
 // ErrRulesNotRead means that the picker is not ready for requests yet.
 var ErrRulesNotRead = errors.New("objectives and rewrites have not been read yet")
 
-// rulesObserver receives the numbers of valid and of unreadable objects of a kind.
-type rulesObserver interface {
-	ObserveRules(resource string, read, malformed int)
-}
-
 // RulesParams are the parameters of NewRules.
 type RulesParams struct {
 	Log       *zap.Logger
 	Discovery kube.ResourceDiscovery
 	Dynamic   dynamic.Interface
 	Namespace string
-	Observer  rulesObserver
+	Observe   func(resource string, read, malformed int) // receives the numbers of valid and of unreadable objects of a kind
 	// Patience is the maximum time, from Run, that the picker is unready because it has not read the objects: no rule would
 	// apply to earlier requests. After that it works without rules, as it does without permission to read them.
 	Patience time.Duration
@@ -57,6 +53,7 @@ type RulesParams struct {
 // its versions, and does not affect the others.
 type Rules struct {
 	params     RulesParams
+	informers  *informers.Group
 	objectives *ruleKind[pool.Objective]
 	rewrites   *ruleKind[pool.RewriteObject]
 	dirty      chan struct{}
@@ -76,11 +73,12 @@ type poolRules struct {
 // NewRules returns informers. Run starts them.
 func NewRules(p RulesParams) *Rules {
 	r := &Rules{params: p, dirty: make(chan struct{}, 1), ready: make(chan struct{}), pools: map[string]*poolRules{}}
-	r.objectives = newRuleKind(p, r.markChanged, objectivesResource, func(o pool.RuleObject) (*pool.Objective, string, error) {
+	r.informers = informers.NewGroup(informers.Params{Log: p.Log, Client: p.Dynamic, Discovery: p.Discovery, Interval: p.PollInterval})
+	r.objectives = newRuleKind(r, objectivesResource, func(o pool.RuleObject) (*pool.Objective, string, error) {
 		objective, err := pool.ReadObjective(o)
 		return objective, "", err
 	})
-	r.rewrites = newRuleKind(p, r.markChanged, rewritesResource, pool.ReadRewrite)
+	r.rewrites = newRuleKind(r, rewritesResource, pool.ReadRewrite)
 	return r
 }
 
@@ -119,11 +117,7 @@ func (r *Rules) CheckReady() error {
 func (r *Rules) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	var synced []cache.InformerSynced
-	for _, o := range append(r.objectives.optionalInformers(), r.rewrites.optionalInformers()...) {
-		running.Go(func() { o.Run(ctx) })
-		synced = append(synced, o.HasSynced)
-	}
+	running.Go(func() { r.informers.Run(ctx) })
 	impatient := time.AfterFunc(r.params.Patience, func() {
 		r.readyOnce.Do(func() {
 			r.params.Log.Warn("Could not read objectives and rewrites in time, continued without them")
@@ -131,7 +125,7 @@ func (r *Rules) Run(ctx context.Context) {
 		})
 	})
 	defer impatient.Stop()
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return len(r.informers.Unsynced()) == 0 }) {
 		return
 	}
 	r.followChanges(ctx)

@@ -54,7 +54,7 @@ type counted struct {
 	figures map[string][2]int
 }
 
-func (c *counted) ObserveRules(resource string, read, malformed int) {
+func (c *counted) observe(resource string, read, malformed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.figures[resource] = [2]int{read, malformed}
@@ -97,7 +97,7 @@ func newRulesWorld(t *testing.T, groups ...string) *rulesWorld {
 	}
 	w.watcher = NewRules(RulesParams{
 		Log: zap.New(core), Discovery: w.served, Dynamic: w.client, Namespace: "ns",
-		Observer: &w.counted, Patience: time.Hour, PollInterval: time.Second,
+		Observe: w.counted.observe, Patience: time.Hour, PollInterval: time.Second,
 	})
 	w.watcher.AddPool("pool", w.rules, func(...string) {})
 	return w

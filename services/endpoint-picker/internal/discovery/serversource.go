@@ -24,7 +24,6 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
-	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 const (
@@ -56,7 +55,7 @@ type ServerSource struct {
 	servers []Server
 	secure  []*tls.Config // of each server, nil without TLS
 	lookup  lookup
-	changed []func()
+	changed func()
 
 	mu        sync.Mutex
 	addresses [][]netip.Addr // of each server
@@ -67,7 +66,7 @@ type ServerSource struct {
 func NewServerSource(p ServerParams) *ServerSource {
 	s := &ServerSource{
 		log: p.Log, servers: p.Servers, secure: make([]*tls.Config, len(p.Servers)), lookup: net.DefaultResolver.LookupNetIP,
-		addresses: make([][]netip.Addr, len(p.Servers)),
+		addresses: make([][]netip.Addr, len(p.Servers)), changed: func() {},
 	}
 	for i, server := range p.Servers {
 		if server.TLS {
@@ -83,8 +82,8 @@ func NewServerSource(p ServerParams) *ServerSource {
 	return s
 }
 
-// OnChange registers a function to call when the endpoints change. Call it before Run.
-func (s *ServerSource) OnChange(changed func()) { s.changed = append(s.changed, changed) }
+// OnChange registers the function to call when the endpoints change. Call it before Run.
+func (s *ServerSource) OnChange(changed func()) { s.changed = changed }
 
 // Run resolves the names until ctx ends.
 func (s *ServerSource) Run(ctx context.Context) {
@@ -113,7 +112,7 @@ func (s *ServerSource) WaitForSync(ctx context.Context) bool {
 }
 
 // ReadPool returns the endpoints of all addresses, sorted by address.
-func (s *ServerSource) ReadPool() *pool.SourceState {
+func (s *ServerSource) ReadPool() ([]endpoint.Description, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var endpoints []endpoint.Description
@@ -130,9 +129,7 @@ func (s *ServerSource) ReadPool() *pool.SourceState {
 		}
 	}
 	slices.SortStableFunc(endpoints, func(a, b endpoint.Description) int { return a.Address.Compare(b.Address) })
-	return &pool.SourceState{
-		Endpoints: slices.CompactFunc(endpoints, func(a, b endpoint.Description) bool { return a.Address == b.Address }),
-	}
+	return slices.CompactFunc(endpoints, func(a, b endpoint.Description) bool { return a.Address == b.Address }), nil
 }
 
 // followName resolves the name of a server until ctx ends.
@@ -200,11 +197,8 @@ func (s *ServerSource) setAddresses(i int, addresses []netip.Addr) bool {
 	same := slices.Equal(s.addresses[i], addresses)
 	s.addresses[i] = addresses
 	s.mu.Unlock()
-	if same {
-		return false
+	if !same {
+		s.changed()
 	}
-	for _, changed := range s.changed {
-		changed()
-	}
-	return true
+	return !same
 }

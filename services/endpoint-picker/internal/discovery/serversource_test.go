@@ -94,7 +94,8 @@ func (b *serverBench) run(t *testing.T) {
 
 // list returns the endpoints as "name address".
 func (b *serverBench) list() (list []string) {
-	for _, d := range b.ReadPool().Endpoints {
+	endpoints, _ := b.ReadPool()
+	for _, d := range endpoints {
 		list = append(list, d.PodName()+" "+d.Address.String())
 	}
 	return list
@@ -113,7 +114,8 @@ func TestServersOfURLs(t *testing.T) {
 			"default/vllm-10.0.0.2 10.0.0.2:8443", "default/vllm-10.0.0.3 10.0.0.3:8443", "default/10.0.0.9 10.0.0.9:8000",
 			"default/fd00::1 [fd00::1]:8000", "default/six-fd00::6 [fd00::6]:80",
 		}, b.list())
-		endpoints := b.ReadPool().Endpoints
+		endpoints, err := b.ReadPool()
+		require.NoError(t, err)
 		require.NotNil(t, endpoints[0].TLS, "as the first URL with the address says")
 		assert.Equal(t, "vllm", endpoints[0].TLS.ServerName)
 		assert.Equal(t, uint16(tls.VersionTLS12), endpoints[0].TLS.MinVersion)
@@ -130,12 +132,15 @@ func TestNamesAreResolvedAgain(t *testing.T) {
 		b.names.set("vllm", "10.0.0.1")
 		b.run(t)
 		require.True(t, b.WaitForSync(t.Context()))
-		before := b.ReadPool().Endpoints[0]
+		before, err := b.ReadPool()
+		require.NoError(t, err)
 
 		b.names.set("vllm", "10.0.0.2", "10.0.0.1")
 		time.Sleep(refreshInterval + 1)
 		assert.Equal(t, []string{"default/vllm-10.0.0.1 10.0.0.1:8000", "default/vllm-10.0.0.2 10.0.0.2:8000"}, b.list())
-		assert.Equal(t, before.Identity, b.ReadPool().Endpoints[0].Identity, "it keeps its load")
+		after, err := b.ReadPool()
+		require.NoError(t, err)
+		assert.Equal(t, before[0].Identity, after[0].Identity, "it keeps its load")
 		b.names.set("vllm", "10.0.0.1", "10.0.0.2")
 		time.Sleep(refreshInterval)
 		assert.EqualValues(t, 2, b.changes.Load(), "the order means nothing")

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -10,7 +9,7 @@ import (
 type abandonedLease struct {
 	acquired int64 // its place in the order of acquisition
 	at       time.Time
-	from     origin
+	remote   int64 // see Lease
 }
 
 // addAbandoned keeps a lease until a sample has its request, or its time is over.
@@ -18,7 +17,7 @@ func (e *Endpoint) addAbandoned(l abandonedLease) {
 	e.leases.Lock()
 	defer e.leases.Unlock()
 	if e.sample.Load().Acquired >= l.acquired {
-		e.closeLease(l.from) // the last sample contains the request
+		e.closeLease(l.remote) // the last sample contains the request
 		return
 	}
 	e.abandoned = append(e.abandoned, l)
@@ -32,7 +31,7 @@ func (e *Endpoint) replaceSample(next *Sample, acquired int64) {
 	remaining := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.acquired <= acquired {
-			e.closeLease(l.from)
+			e.closeLease(l.remote)
 		} else {
 			remaining = append(remaining, l)
 		}
@@ -47,7 +46,7 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 	remaining := e.abandoned[:0]
 	for _, l := range e.abandoned {
 		if l.at.Before(before) {
-			e.countReleased(l.from)
+			e.countReleased(l.remote)
 		} else {
 			remaining = append(remaining, l)
 		}
@@ -59,21 +58,9 @@ func (e *Endpoint) ExpireAbandoned(before time.Time) {
 // minute unless configured.
 const expiryInterval = time.Second
 
-// An Expirer ends the abandoned leases of a pool that no sample replaces in time, and leases of failed requests that no pick ends. It
-// does not depend on scrapes: without them, leases of gateways that close streams early would be load forever.
-type Expirer struct {
-	limit     time.Duration
-	endpoints atomic.Pointer[[]*Endpoint]
-}
-
-// NewExpirer returns an Expirer without endpoints, with the time limit of an abandoned lease. Run starts it.
-func NewExpirer(limit time.Duration) *Expirer { return &Expirer{limit: limit} }
-
-// SetEndpoints sets the list of endpoints.
-func (x *Expirer) SetEndpoints(endpoints []*Endpoint) { x.endpoints.Store(&endpoints) }
-
-// Run ends leases until ctx ends.
-func (x *Expirer) Run(ctx context.Context) {
+// ExpireLeases ends the abandoned leases of a pool that no sample replaces within the limit, and leases of failed requests that no pick
+// ends, until ctx ends. It does not depend on scrapes: without them, leases of gateways that close streams early would be load forever.
+func ExpireLeases(ctx context.Context, limit time.Duration, endpoints func() []*Endpoint) {
 	ticker := time.NewTicker(expiryInterval)
 	defer ticker.Stop()
 	for {
@@ -81,11 +68,9 @@ func (x *Expirer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			if endpoints := x.endpoints.Load(); endpoints != nil {
-				for _, e := range *endpoints {
-					e.ExpireAbandoned(now.Add(-x.limit))
-					e.ExpireFailed(now, 0)
-				}
+			for _, e := range endpoints() {
+				e.ExpireAbandoned(now.Add(-limit))
+				e.ExpireFailed(now, 0)
 			}
 		}
 	}

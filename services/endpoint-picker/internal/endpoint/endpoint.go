@@ -87,10 +87,16 @@ type Estimates struct {
 
 // PrefixTokens are sums of prompt tokens.
 type PrefixTokens struct {
-	Prompt   int64
-	Expected int64 // in the cache when the request was placed
-	Reported int64 // by the server
+	Prompt   int64 `json:"prompt"`
+	Expected int64 `json:"expected"` // in the cache when the request was placed
+	Reported int64 `json:"reported"` // by the server
 }
+
+// ExpectedRate returns the hit rate that the picker expected.
+func (t PrefixTokens) ExpectedRate() float64 { return float64(t.Expected) / float64(max(t.Prompt, 1)) }
+
+// ReportedRate returns the hit rate that the server reported.
+func (t PrefixTokens) ReportedRate() float64 { return float64(t.Reported) / float64(max(t.Prompt, 1)) }
 
 // description is a Description and values derived from it.
 type description struct {

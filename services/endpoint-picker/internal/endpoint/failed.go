@@ -23,7 +23,7 @@ func (l *Lease) FailUntil(s LoadSpan, now time.Time) {
 	if l.isEnded {
 		return
 	}
-	l.endpoint.countReleased(l.from)
+	l.endpoint.countReleased(l.remote)
 	if l.tracker != nil {
 		l.tracker.OnFailure()
 	}

@@ -16,7 +16,7 @@ import (
 //	                        |  ^|
 //	                 MoveTo +--+| Abandon           newer sample
 //	                        |   +-------> abandoned ------->  (nothing)   the sample has it
-//	                        |                 |  time limit (Expirer)
+//	                        |                 |  time limit (ExpireLeases)
 //	                        |                 +----------->  (nothing)   counts as released
 //	                        | FailUntil         time limit (ExpireFailed)
 //	                        +-----------> failed --------->  (nothing)   counts as released since FailUntil
@@ -32,20 +32,12 @@ type Lease struct {
 	endpoint *Endpoint
 	tracker  Tracker // may be nil
 	acquired int64   // its place in the order of acquisition
+	remote   int64   // 1 if another replica placed the request, else 0
 	probe    bool    // the endpoint is ejected, and this request probes it
-	from     origin
-	first    bool // the answer has begun
+	first    bool    // the answer has begun
 	isEnded  bool
 	over     bool // it failed, and its time is over
 }
-
-// origin is who placed a request.
-type origin uint8
-
-const (
-	thisReplica origin = iota
-	otherReplica
-)
 
 // A Tracker follows the request of a lease. Its methods are called one at a time: OnFirstToken at most once, OnMove before it
 // if at all, OnMoreContent only after it, OnFailure at most once, OnMissedFirst only after that, OnEnd last.
@@ -92,7 +84,7 @@ func (e *Endpoint) AcquireRemote(l *Lease, t Tracker) {
 	e.open.Add(1)
 	e.remoteOpen.Add(1)
 	e.remote.Add(1)
-	l.endpoint, l.tracker, l.acquired, l.from = e, t, e.acquired.Add(1), otherReplica
+	l.endpoint, l.tracker, l.acquired, l.remote = e, t, e.acquired.Add(1), 1
 }
 
 // Endpoint returns the endpoint that the lease is on.
@@ -133,11 +125,9 @@ func (l *Lease) MoveTo(served *Endpoint, now time.Time) {
 		return
 	}
 	l.endProbe()
-	l.endpoint.countReleased(l.from)
+	l.endpoint.countReleased(l.remote)
 	served.open.Add(1)
-	if l.from == otherReplica {
-		served.remoteOpen.Add(1)
-	}
+	served.remoteOpen.Add(l.remote)
 	served.arrived.Add(1)
 	l.endpoint, l.acquired = served, served.acquired.Add(1)
 	if l.tracker != nil {
@@ -150,7 +140,7 @@ func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.endOnce(Finished) {
-		l.endpoint.countReleased(l.from)
+		l.endpoint.countReleased(l.remote)
 	}
 }
 
@@ -159,7 +149,7 @@ func (l *Lease) Abandon(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.endOnce(Unobserved) {
-		l.endpoint.addAbandoned(abandonedLease{acquired: l.acquired, at: now, from: l.from})
+		l.endpoint.addAbandoned(abandonedLease{acquired: l.acquired, at: now, remote: l.remote})
 	}
 }
 
@@ -185,15 +175,13 @@ func (l *Lease) endProbe() {
 }
 
 // countReleased counts the end of one request.
-func (e *Endpoint) countReleased(from origin) {
+func (e *Endpoint) countReleased(remote int64) {
 	e.released.Add(1)
-	e.closeLease(from)
+	e.closeLease(remote)
 }
 
 // closeLease ends the count of an open lease.
-func (e *Endpoint) closeLease(from origin) {
+func (e *Endpoint) closeLease(remote int64) {
 	e.open.Add(-1)
-	if from == otherReplica {
-		e.remoteOpen.Add(-1)
-	}
+	e.remoteOpen.Add(-remote)
 }

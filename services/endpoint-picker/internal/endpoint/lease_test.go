@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,22 +109,23 @@ func TestLeaseIsSafeForConcurrentCalls(t *testing.T) {
 }
 
 // Without scrapes, abandoned leases end by their own clock.
-func TestExpirer(t *testing.T) {
+func TestExpireLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, gone := newEndpoint(t), newEndpoint(t)
-		x := NewExpirer(time.Minute)
+		var endpoints atomic.Pointer[[]*Endpoint]
+		endpoints.Store(&[]*Endpoint{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { x.Run(ctx) })
+		running.Go(func() { ExpireLeases(ctx, time.Minute, func() []*Endpoint { return *endpoints.Load() }) })
 		time.Sleep(10 * time.Second)
-		x.SetEndpoints([]*Endpoint{e, gone})
+		endpoints.Store(&[]*Endpoint{e, gone})
 		e.Acquire().Abandon(time.Now())
 		time.Sleep(30 * time.Second)
 		e.Acquire().Abandon(time.Now())
 		open := e.Acquire()
 		gone.Acquire().Abandon(time.Now())
-		x.SetEndpoints([]*Endpoint{e})
+		endpoints.Store(&[]*Endpoint{e})
 
 		time.Sleep(29 * time.Second)
 		assert.EqualValues(t, 3, e.StatsAt(noon).InFlight)

@@ -223,7 +223,7 @@ func TestFit_PromptInProgressIsNoEvidence(t *testing.T) {
 	first := k.expectation(p())
 	for range 100 {
 		e := k.expectation(p())
-		assert.EqualValues(t, 128, e.cached, "whole blocks of 128")
+		assert.Equal(t, 128, e.cached, "whole blocks of 128")
 		assert.Zero(t, e.settled)
 		k.RecordUsage(&e, 170, 0)
 	}

@@ -6,8 +6,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
-// Costs are the learned costs of a pool's model: seconds per unit, and hit rates of cached tokens that are only expected. The debug page shows
-// them.
+// Costs are the learned costs of a pool's model, which the debug page shows: seconds per unit, and hit rates of cached tokens that are only
+// expected.
 type Costs struct {
 	Base            float64 `json:"baseSeconds"`        // minimum TTFT
 	PerDecoding     float64 `json:"perDecodingSeconds"` // increase per decoding request

@@ -36,11 +36,6 @@ func DefaultOptions() Options {
 	}
 }
 
-// observer receives the measurements of every scrape. Refused connections are errRefused.
-type observer interface {
-	ObserveScrape(d time.Duration, err error)
-}
-
 // outliers is notified of refused and of successful scrapes.
 type outliers interface {
 	OnScrapeRefused(e *endpoint.Endpoint)
@@ -62,13 +57,16 @@ type Scraper struct {
 
 // ScraperParams are the parameters of NewScraper.
 type ScraperParams struct {
-	Options    Options
-	Budget     *Budget // of Options.Budget, shared by all scrapers
-	Log        *zap.Logger
-	Observer   observer
-	Outliers   outliers
-	Tokenizers tokenizers // nil without Options.ProbeTokenizers
-	Clock      clock.Clock
+	Options  Options
+	Budget   *Budget // of Options.Budget, shared by all scrapers
+	Log      *zap.Logger
+	Outliers outliers
+	Clock    clock.Clock
+	// ObserveScrape receives the measurements of every scrape. Refused connections are errRefused.
+	ObserveScrape func(d time.Duration, err error)
+	// RecordSampleCount receives the tokens that a server counted in a text. It returns false if no tokenizer makes so few or so many of
+	// it. It is nil without Options.ProbeTokenizers.
+	RecordSampleCount func(model string, bytes, tokens int) bool
 }
 
 // NewScraper returns a Scraper without endpoints and with the default settings. Run starts it.

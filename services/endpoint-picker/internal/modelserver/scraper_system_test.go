@@ -19,7 +19,7 @@ import (
 // refusals counts refused connections.
 type refusals int
 
-func (r *refusals) ObserveScrape(_ time.Duration, err error) {
+func (r *refusals) observe(_ time.Duration, err error) {
 	if errors.Is(err, errRefused) {
 		*r++
 	}
@@ -31,7 +31,7 @@ func TestSocketsOfAModelServer(t *testing.T) {
 	var observed refusals
 	o := quick()
 	o.Timeout = kubetest.Patience
-	s := NewScraper(ScraperParams{Options: o, Budget: NewBudget(o.Budget), Log: zap.NewNop(), Observer: &observed, Outliers: deaf{}, Clock: clock.RealClock{}})
+	s := NewScraper(ScraperParams{Options: o, Budget: NewBudget(o.Budget), Log: zap.NewNop(), ObserveScrape: observed.observe, Outliers: deaf{}, Clock: clock.RealClock{}})
 	server := httptest.NewServer(text("vllm:num_requests_running 1\n"))
 	e := endpointAt(server.Listener.Addr().String())
 	w := newWorker(t, s, e)

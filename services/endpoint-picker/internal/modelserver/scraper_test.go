@@ -2,14 +2,12 @@ package modelserver
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
@@ -45,13 +43,14 @@ func inMemory(p ScraperParams) *Scraper {
 	return s
 }
 
+// unobserved forgets the measurements of a scrape.
+func unobserved(time.Duration, error) {}
+
 // start runs a scraper until the test ends.
 func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, *zaptest.ObservedLogs) {
 	t.Helper()
 	core, logs := zaptest.New(zap.InfoLevel)
-	observed := newMockObserver(t)
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
-	s := inMemory(ScraperParams{Options: o, Log: zap.New(core), Observer: observed, Outliers: deaf{}})
+	s := inMemory(ScraperParams{Options: o, Log: zap.New(core), ObserveScrape: unobserved, Outliers: deaf{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -182,7 +181,7 @@ func TestScraperFollowsTheSetOfEndpoints(t *testing.T) {
 func TestSetEndpointsBeforeRunKeepsTheLastSet(t *testing.T) {
 	t.Parallel()
 	server := newModelServer(t, text(samplePage(1, 0, 0)))
-	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: newMockObserver(t), Outliers: deaf{}})
+	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Outliers: deaf{}})
 	s.SetEndpoints([]*endpoint.Endpoint{server.endpoint(), server.endpoint()})
 	s.SetEndpoints(nil)
 	assert.Empty(t, <-s.wanted)
@@ -193,17 +192,19 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	good, bad := newModelServer(t, text(samplePage(1, 0, 0))), newModelServer(t, status(http.StatusNotFound))
 	refused := good.endpoint()
 	nobody := endpointAt("127.0.0.1:1") // no server has this port
-	observed := newMockObserver(t)
-	observed.EXPECT().ObserveScrape(mock.Anything, nil).Once()
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return err != nil && !errors.Is(err, errRefused) })).Once()
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.MatchedBy(func(err error) bool { return errors.Is(err, errRefused) })).Once()
+	var observed []error
 	told := newMockOutliers(t)
 	told.EXPECT().OnScrapeRefused(nobody).Once()
 	told.EXPECT().OnScrape(refused).Once()
-	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Observer: observed, Outliers: told})
+	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Outliers: told, ObserveScrape: func(_ time.Duration, err error) { observed = append(observed, err) }})
 	for _, e := range []*endpoint.Endpoint{refused, bad.endpoint(), nobody} {
 		newWorker(t, s, e).scrapeOnce(time.Now())
 	}
+	require.Len(t, observed, 3)
+	require.NoError(t, observed[0])
+	require.Error(t, observed[1])
+	require.NotErrorIs(t, observed[1], errRefused)
+	require.ErrorIs(t, observed[2], errRefused)
 	assert.EqualValues(t, 1, nobody.StatsAt(time.Now()).ScrapeFailures)
 	assert.Zero(t, refused.StatsAt(time.Now()).ScrapeFailures)
 }

@@ -32,11 +32,6 @@ const (
 // errNoTokenizer means that a server counts no tokens for us, so it need not be asked again.
 var errNoTokenizer = errors.New("server does not count tokens")
 
-// tokenizers receives the tokens that a server counted in a text. It returns false if no tokenizer makes so few or so many of it.
-type tokenizers interface {
-	RecordSampleCount(model string, bytes, tokens int) bool
-}
-
 // sampling is the state of asking one endpoint for the tokens of the sample. It belongs to the worker's scrape, except while busy.
 //
 //	a page names a model         ask for it
@@ -89,7 +84,7 @@ func (w *worker) askSample(q *sampleQuestion) bool {
 	case err != nil:
 		w.params.Log.Debug("Could not count tokens of the sample text on endpoint, used those of answers", append(fields, zap.Error(err))...)
 		return errors.Is(err, errNoTokenizer)
-	case !w.params.Tokenizers.RecordSampleCount(q.model, sampleBytes, tokens):
+	case !w.params.RecordSampleCount(q.model, sampleBytes, tokens):
 		w.params.Log.Debug("Ignored impossible count of tokens of endpoint, used those of answers", append(fields, zap.Int("tokens", tokens))...)
 	default:
 		w.params.Log.Debug("Counted tokens of the sample text on endpoint",

@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -77,11 +76,10 @@ func newTokenServer(t *testing.T, page, tokenize http.HandlerFunc) *tokenServer 
 // newProbingWorker returns a worker of a scraper that does not run, and the counts that it passes on.
 func newProbingWorker(t *testing.T, e *endpoint.Endpoint, timeout time.Duration) (*worker, *counts) {
 	t.Helper()
-	observed, got := newMockObserver(t), &counts{}
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
+	got := &counts{}
 	o := quick()
 	o.ProbeTokenizers, o.Timeout = true, timeout
-	s := inMemory(ScraperParams{Options: o, Log: zap.NewNop(), Observer: observed, Outliers: deaf{}, Tokenizers: got})
+	s := inMemory(ScraperParams{Options: o, Log: zap.NewNop(), ObserveScrape: unobserved, Outliers: deaf{}, RecordSampleCount: got.RecordSampleCount})
 	return newWorker(t, s, e), got
 }
 

@@ -47,7 +47,7 @@ func (w *worker) scrapeOnce(began time.Time) {
 	if w.ctx.Err() != nil {
 		return // the endpoint was removed
 	}
-	w.params.Observer.ObserveScrape(w.params.Clock.Now().Sub(began), err)
+	w.params.ObserveScrape(w.params.Clock.Now().Sub(began), err)
 	if err != nil {
 		w.recordFailure(mark, began, err)
 		return

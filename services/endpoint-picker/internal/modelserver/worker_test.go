@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
@@ -24,10 +23,8 @@ import (
 // newScraper returns one that does not run, and what it logs.
 func newScraper(t *testing.T) (*Scraper, *zaptest.ObservedLogs) {
 	t.Helper()
-	observed := newMockObserver(t)
-	observed.EXPECT().ObserveScrape(mock.Anything, mock.Anything).Maybe()
 	core, logs := zaptest.New(zap.InfoLevel)
-	return inMemory(ScraperParams{Options: quick(), Log: zap.New(core), Observer: observed, Outliers: deaf{}}), logs
+	return inMemory(ScraperParams{Options: quick(), Log: zap.New(core), ObserveScrape: unobserved, Outliers: deaf{}}), logs
 }
 
 // relabel describes an endpoint anew.

@@ -26,16 +26,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
-// snapshots provides the endpoints.
-type snapshots interface {
-	Snapshot() *pool.Snapshot
-}
-
-// configs provides the configuration of the plugins, which may change between picks.
-type configs interface {
-	Current() *pluginconfig.Config
-}
-
 // observer receives the measurements of every request.
 type observer interface {
 	StreamStarted()
@@ -55,15 +45,7 @@ type outliers interface {
 
 // Balancer picks endpoints.
 type Balancer struct {
-	options      Options
-	snapshots    snapshots
-	configs      configs
-	rules        *pool.Rules
-	estimator    *estimate.Estimator
-	outliers     outliers
-	observer     observer
-	clock        clock.PassiveClock
-	random       func() uint64
+	params       Params
 	pickPool     sync.Pool
 	lastEligible atomic.Pointer[eligibleEndpoints]
 	meanDuration averageDuration
@@ -83,8 +65,8 @@ type Options struct {
 // Params are the parameters of New.
 type Params struct {
 	Options   Options
-	Snapshots snapshots
-	Configs   configs
+	Snapshot  func() *pool.Snapshot
+	Config    func() *pluginconfig.Config // of the plugins, which may change between picks
 	Rules     *pool.Rules
 	Estimator *estimate.Estimator
 	Outliers  outliers
@@ -95,33 +77,21 @@ type Params struct {
 
 // New returns a Balancer.
 func New(p Params) *Balancer {
-	return &Balancer{
-		options:   p.Options,
-		snapshots: p.Snapshots,
-		configs:   p.Configs,
-		rules:     p.Rules,
-		estimator: p.Estimator,
-		outliers:  p.Outliers,
-		observer:  p.Observer,
-		clock:     p.Clock,
-		random:    p.Random,
-		pickPool:  sync.Pool{New: func() any { return &pickState{} }},
-		queue:     pool.NewQueue(p.Clock),
-	}
+	return &Balancer{params: p, pickPool: sync.Pool{New: func() any { return &pickState{} }}, queue: pool.NewQueue(p.Clock)}
 }
 
 // OnRequestStart counts a request.
-func (b *Balancer) OnRequestStart() { b.observer.StreamStarted() }
+func (b *Balancer) OnRequestStart() { b.params.Observer.StreamStarted() }
 
 // PlaceRequest picks the endpoint of a request and counts the request there. It may wait for an endpoint until ctx ends.
 func (b *Balancer) PlaceRequest(ctx context.Context, in *request.PickInput) (request.PickResult, *request.Refusal) {
 	p, _ := b.pickPool.Get().(*pickState)
-	p.balancer, p.input, p.config, p.random = b, in, b.configs.Current(), b.random()
+	p.balancer, p.input, p.config, p.random = b, in, b.params.Config(), b.params.Random()
 	err := p.placeRequest(ctx)
 	p.clearDispatched()
 	p.input = nil
-	p.result.PickDuration = b.clock.Now().Sub(in.ArrivalTime.Add(p.result.QueueTime))
-	b.observer.ObservePick(p.result.PickDuration, err)
+	p.result.PickDuration = b.params.Clock.Now().Sub(in.ArrivalTime.Add(p.result.QueueTime))
+	b.params.Observer.ObservePick(p.result.PickDuration, err)
 	result := p.result
 	if err != nil {
 		p.DiscardPick()
@@ -133,7 +103,7 @@ func (b *Balancer) PlaceRequest(ctx context.Context, in *request.PickInput) (req
 
 // OnRequestEnd records a finished request, and lets waiting requests take its place.
 func (b *Balancer) OnRequestEnd(r *request.Record) {
-	b.observer.ObserveRequest(r)
+	b.params.Observer.ObserveRequest(r)
 	b.dispatchWaiting()
 }
 

@@ -44,25 +44,25 @@ func snapshotOf(endpoints ...*endpoint.Endpoint) *pool.Snapshot {
 func running(n float64) endpoint.Gauges { return endpoint.Gauges{Running: n} }
 
 // always is a configuration that does not change.
-type always struct{ config *pluginconfig.Config }
-
-func (a always) Current() *pluginconfig.Config { return a.config }
-
-func soonestFirst() always {
-	return always{pluginconfig.Default(pluginconfig.Options{StaleAfter: time.Minute})}
+func always(c *pluginconfig.Config) func() *pluginconfig.Config {
+	return func() *pluginconfig.Config { return c }
 }
 
-func leastLoaded(t testing.TB) always {
+func soonestFirst() func() *pluginconfig.Config {
+	return always(pluginconfig.Default(pluginconfig.Options{StaleAfter: time.Minute}))
+}
+
+func leastLoaded(t testing.TB) func() *pluginconfig.Config {
 	t.Helper()
 	return configured(t, "plugins: [{type: active-request-scorer, parameters: {maxBusyScore: 0.9}}]\nflowControl: {noEndpointRequestTTL: 0s}")
 }
 
 // configured is a configuration by its text.
-func configured(t testing.TB, text string) always {
+func configured(t testing.TB, text string) func() *pluginconfig.Config {
 	t.Helper()
 	c, err := pluginconfig.Load([]byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"+text), pluginconfig.Options{StaleAfter: time.Minute})
 	require.NoError(t, err)
-	return always{c}
+	return always(c)
 }
 
 // counter is a source of random numbers that counts up.
@@ -82,11 +82,9 @@ type rig struct {
 
 func newRig(t *testing.T, s *pool.Snapshot) *rig {
 	t.Helper()
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(s).Maybe()
 	r := &rig{endpoints: s.Endpoints, outliers: newMockOutliers(t), observed: newMockObserver(t)}
 	r.Balancer = New(Params{
-		Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Configs: leastLoaded(t), Rules: pool.NewRules(),
+		Snapshot: func() *pool.Snapshot { return s }, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Config: leastLoaded(t), Rules: pool.NewRules(),
 		Outliers: r.outliers, Observer: r.observed, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 	r.outliers.EXPECT().EndpointsLacking(mock.Anything).Return(nil).Maybe()
@@ -185,11 +183,6 @@ func (r *rig) refused(t *testing.T, rc *request.Context, err error) *request.Ref
 	return refusal
 }
 
-// replaced is a source of snapshots that a test replaces.
-type replaced struct{ now *pool.Snapshot }
-
-func (r *replaced) Snapshot() *pool.Snapshot { return r.now }
-
 // TestPickFollowsTheLabels checks that a decision by the labels of a server holds until the snapshot or the configuration changes.
 func TestPickFollowsTheLabels(t *testing.T) {
 	t.Parallel()
@@ -197,10 +190,10 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	role := func(e *endpoint.Endpoint, role string) {
 		e.UpdateDescription(endpoint.Description{Identity: e.Identity(), Labels: map[string]string{"llm-d.ai/role": role}})
 	}
-	source := &replaced{}
+	var snapshot *pool.Snapshot
 	r := newRig(t, snapshotOf())
-	r.snapshots = source
-	with := func(filter string) always {
+	r.params.Snapshot = func() *pool.Snapshot { return snapshot }
+	with := func(filter string) func() *pluginconfig.Config {
 		return configured(t, "plugins: [{type: "+filter+"}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: "+filter+"}]}]")
 	}
 	picks := func() *endpoint.Endpoint {
@@ -210,16 +203,16 @@ func TestPickFollowsTheLabels(t *testing.T) {
 	}
 	role(a, "prefill")
 	role(b, "decode")
-	source.now, r.configs = snapshotOf(a, b), with("decode-filter")
+	snapshot, r.params.Config = snapshotOf(a, b), with("decode-filter")
 	assert.Same(t, b, picks())
-	r.configs = with("prefill-filter")
+	r.params.Config = with("prefill-filter")
 	assert.Same(t, a, picks(), "another configuration")
 	r.refused(t, &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.2:8000"})}}, scheduling.ErrFiltered)
 	r.refused(t, &request.Context{Input: request.PickInput{Subset: scheduling.ParseSubset([]string{"10.0.0.3:8000"})}}, scheduling.ErrNoneInSubset)
 
 	role(a, "decode")
 	role(b, "prefill")
-	source.now = snapshotOf(a, b)
+	snapshot = snapshotOf(a, b)
 	assert.Same(t, b, picks(), "another snapshot")
 }
 
@@ -267,22 +260,17 @@ func (silent) ObserveRequest(*request.Record)                    {}
 func (silent) ObserveResponse(*endpoint.Endpoint, pool.Response) {}
 func (silent) EndpointsLacking(uint64) pool.Lacks                { return nil }
 
-// fixed is a snapshot that never changes.
-type fixed struct{ snapshot *pool.Snapshot }
-
-func (f fixed) Snapshot() *pool.Snapshot { return f.snapshot }
-
 func BenchmarkPick(b *testing.B) { benchmarkPick(b, soonestFirst()) }
 
 // BenchmarkPickWithoutEstimates has a profile that reads no estimates.
 func BenchmarkPickWithoutEstimates(b *testing.B) {
-	c := *leastLoaded(b).config
+	c := *leastLoaded(b)()
 	profile := *c.Profile
 	profile.WithoutEstimates, c.Profile = true, &profile
-	benchmarkPick(b, always{&c})
+	benchmarkPick(b, always(&c))
 }
 
-func benchmarkPick(b *testing.B, configs always) {
+func benchmarkPick(b *testing.B, config func() *pluginconfig.Config) {
 	for _, n := range []int{8, 64, 256} {
 		for _, size := range []int{0, 5_000, 67_000} {
 			b.Run(fmt.Sprintf("endpoints=%d/body=%d", n, size), func(b *testing.B) {
@@ -297,7 +285,7 @@ func benchmarkPick(b *testing.B, configs always) {
 					snapshot.Endpoints = append(snapshot.Endpoints, e)
 				}
 				balancer := New(Params{
-					Snapshots: fixed{snapshot}, Estimator: estimator, Configs: configs, Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
+					Snapshot: func() *pool.Snapshot { return snapshot }, Estimator: estimator, Config: config, Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: rand.Uint64,
 				})
 				in := api.Incoming{Path: "/v1/chat/completions"}
 				if size > 0 {
@@ -321,7 +309,7 @@ func benchmarkPick(b *testing.B, configs always) {
 // newSoonestFirst returns a Balancer of the default configuration, at noon.
 func newSoonestFirst(snapshot *pool.Snapshot, estimator *estimate.Estimator) *Balancer {
 	return New(Params{
-		Snapshots: fixed{snapshot}, Estimator: estimator, Configs: soonestFirst(), Rules: pool.NewRules(),
+		Snapshot: func() *pool.Snapshot { return snapshot }, Estimator: estimator, Config: soonestFirst(), Rules: pool.NewRules(),
 		Outliers: silent{}, Observer: silent{}, Clock: clocktesting.NewFakePassiveClock(noon), Random: counter(),
 	})
 }
@@ -422,7 +410,7 @@ func TestPickLeavesABodyThatItCannotReadToTheServerUnlessARuleNeedsTheModel(t *t
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules.SetSnapshot(pool.CompileRules(nil, tt.rewrites))
+			r.params.Rules.SetSnapshot(pool.CompileRules(nil, tt.rewrites))
 			in := api.Incoming{Path: tt.path, Body: []byte(tt.body), Headers: tt.headers}
 			if tt.wantCode == 0 {
 				rc := r.placed(t, in)
@@ -451,7 +439,7 @@ func TestRewriteOfAForm(t *testing.T) {
 	t.Parallel()
 	const model, file = "name=\"model\"\r\n\r\nasked", "name=\"file\"; filename=\"a\"\r\n\r\nx"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules = holds()
+	r.params.Rules = holds()
 	for _, in := range []api.Incoming{formWith(model, file), formWith(file, model)} {
 		rc := r.placed(t, in)
 		assert.Equal(t, "asked", rc.Model)
@@ -463,14 +451,14 @@ func TestRewriteOfAForm(t *testing.T) {
 	broken := formWith(file, model)
 	broken.Body = broken.Body[:len(broken.Body)-len("\r\n--b--\r\n")]
 	assert.Equal(t, 400, r.refused(t, &request.Context{Input: request.PickInput{Incoming: broken}}, api.ErrMalformed).Code)
-	r.rules = pool.NewRules()
+	r.params.Rules = pool.NewRules()
 	assert.Empty(t, r.placed(t, broken).Model)
 }
 
 func TestRewriteOnOtherPathsAndSpellingsOfPaths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules = holds()
+	r.params.Rules = holds()
 	for _, path := range []string{
 		"/v1/rerank", "/v1/score", "/tokenize", "/pooling", "/classify", "/v1/audio/speech", "/v1/responses/compact", "/generative_scoring",
 		"/v1/%63ompletions", "//v1/completions", "/v1/completions/",
@@ -528,7 +516,7 @@ func TestRewriteKnowsAModelHoweverItIsSpelled(t *testing.T) {
 	t.Parallel()
 	const name, target = "org/modèle&1", "org/cible&2"
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules.SetSnapshot(pool.CompileRules(nil, []pool.RewriteObject{
+	r.params.Rules.SetSnapshot(pool.CompileRules(nil, []pool.RewriteObject{
 		{Name: "canary", Rules: []pool.Rule{{Models: []string{name}, Targets: []pool.RewriteTarget{{Model: target, Weight: 1}}}}},
 	}))
 	for _, asked := range []string{`org/modèle&1`, `org\/mod\u00e8le\u00261`, `\u006frg/modèle&1`} {
@@ -565,10 +553,10 @@ func TestMediaTakeTheirTokensInTheIndex(t *testing.T) {
 			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,` + image + `"}}, {"type": "text", "text": "` + question + `"}]}]}`)}
 	}
 	b := replica()
-	before := b.estimator.IndexStats().Blocks
+	before := b.params.Estimator.IndexStats().Blocks
 	rc := b.placed(t, with("What is it?"))
 	assert.InDelta(t, 583, rc.PromptTokens, 5)
-	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.estimator.IndexStats().Blocks-before)
+	assert.Equal(t, rc.PromptTokens/prefixindex.BlockTokens, b.params.Estimator.IndexStats().Blocks-before)
 
 	backlog := rc.Endpoint.StatsAt(noon).Backlog
 	y := &request.Context{Input: request.PickInput{Incoming: with(strings.Repeat("a new and long document ", 2000)),
@@ -670,7 +658,7 @@ func TestClientsThatWaitedInVain(t *testing.T) {
 	r.meanDuration.addSample(time.Second)
 	r.outliers.EXPECT().ObserveResponse(a, failure(request.Doubtful, noon.Add(-time.Second), "no answer")).Once()
 	leave(time.Second, nothing)
-	stalled := r.estimator.Paces().Stall
+	stalled := r.params.Estimator.Paces().Stall
 	sending := func(ago time.Duration) func(rc *request.Context) {
 		return func(rc *request.Context) {
 			rc.Status, rc.FirstContent, rc.LastContent = 200, noon.Add(-ago), noon.Add(-ago)
@@ -751,7 +739,7 @@ func TestSuspectEndpointsGetWhatOthersHaveNoRoomFor(t *testing.T) {
 	a, b := newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")
 	r := newRig(t, snapshotOf(a, b))
 	r.outliers.EXPECT().ObserveResponse(mock.Anything, mock.Anything).Maybe()
-	r.configs = configured(t, `
+	r.params.Config = configured(t, `
 plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
@@ -880,7 +868,7 @@ func TestProfileWithoutEstimatesKeepsNoPrompts(t *testing.T) {
 			estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 			e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 			b := newSoonestFirst(snapshotOf(e), estimator)
-			b.configs = configured(t, `
+			b.params.Config = configured(t, `
 plugins: [{type: `+tt.scorer+`}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: `+tt.scorer+`}]}]`)
 			rc := b.placed(t, chat("one", 1))
@@ -905,8 +893,8 @@ func TestProfileWithoutEstimatesAfterOneWithThem(t *testing.T) {
 	for range 2 {
 		b.placed(t, chat("one", 1)).Placements.AnsweringLease().Release()
 	}
-	b.configs = leastLoaded(t)
-	b.configs.(always).config.Profile.WithoutEstimates = true
+	b.params.Config = leastLoaded(t)
+	b.params.Config().Profile.WithoutEstimates = true
 	rc := b.placed(t, chat("one", 1))
 	assert.Zero(t, rc.MatchedTokens)
 	assert.InDelta(t, rc.PromptTokens, e.StatsAt(noon).Backlog, 0, "the whole prompt")
@@ -952,7 +940,7 @@ func TestRulesHoldUnlessTheClientNamesTheModel(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.rules = holds()
+			r.params.Rules = holds()
 			rc := r.placed(t, api.Incoming{Path: "/v1/completions", Body: []byte(tt.body), Headers: tt.headers})
 			assert.Equal(t, tt.wantTarget, rc.Target)
 			assert.Equal(t, tt.wantRewrite, rc.Rewrite)
@@ -967,7 +955,7 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 	full := newEndpoint("10.0.0.1:8000")
 	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{Waiting: 10, Running: 40, KVUsage: 0.99})
 	r := newRig(t, snapshotOf(full))
-	r.rules = holds()
+	r.params.Rules = holds()
 	with := func(objective string) *request.Context {
 		rc := &request.Context{Input: request.PickInput{Incoming: api.Incoming{Headers: api.Headers{{Name: api.HeaderObjective, Value: objective}}}}}
 		rc.ArrivalTime = noon
@@ -989,8 +977,8 @@ func TestSaturatedPoolShedsWhatCanWait(t *testing.T) {
 func TestSaturationByTokensShedsToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.rules = holds()
-	r.configs = configured(t, `
+	r.params.Rules = holds()
+	r.params.Config = configured(t, `
 plugins:
 - {type: concurrency-detector, parameters: {concurrencyMode: tokens, maxTokenConcurrency: 1000}}
 - {type: queue-scorer}
@@ -1012,7 +1000,7 @@ func TestFilterThatGoesByLoadRefusesWithARetry(t *testing.T) {
 	full := newEndpoint("10.0.0.1:8000")
 	full.RecordSample(full.StartScrape(noon), endpoint.Gauges{Waiting: 10})
 	r := newRig(t, snapshotOf(full))
-	r.configs = configured(t, `
+	r.params.Config = configured(t, `
 plugins:
 - {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 5}]}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}]}]`)
@@ -1037,7 +1025,7 @@ func TestSessionGoesOnWhereItWas(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000")))
-			r.configs = configured(t, `
+			r.params.Config = configured(t, `
 plugins:
 - {type: session-affinity-filter, parameters: `+tt.parameters+`}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: session-affinity-filter}]}]`)
@@ -1055,7 +1043,7 @@ func TestFallbackListIsInOrderAndOnRequest(t *testing.T) {
 	b.RecordSample(b.StartScrape(noon), running(10))
 	c.RecordSample(c.StartScrape(noon), running(5))
 	r := newRig(t, snapshotOf(a, b, c))
-	r.configs = configured(t, `
+	r.params.Config = configured(t, `
 plugins:
 - {type: running-requests-size-scorer}
 - {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}
@@ -1073,7 +1061,7 @@ func TestPickIsExplainedToThoseWhoAsk(t *testing.T) {
 	r := newRig(t, snapshotOf(a, b))
 	assert.Nil(t, r.placed(t, api.Incoming{}).Scores)
 	assert.Nil(t, r.placed(t, api.Incoming{}).Reply)
-	r.options = Options{Scores: true, Explain: true}
+	r.params.Options = Options{Scores: true, Explain: true}
 	rc := r.placed(t, api.Incoming{})
 	require.Len(t, rc.Scores, 2)
 	assert.Same(t, b, rc.Scores[1].Endpoint)
@@ -1093,7 +1081,7 @@ func TestForcedSelectionIsReportedOnlyIfItIsConfigured(t *testing.T) {
 	assert.Same(t, a, rc.Endpoint)
 	assert.False(t, rc.Conformance)
 
-	r.configs = configured(t, `
+	r.params.Config = configured(t, `
 plugins: [{type: header-based-testing-filter}]
 schedulingProfiles: [{name: default, plugins: [{pluginRef: header-based-testing-filter}]}]`)
 	rc = r.placed(t, in)
@@ -1111,7 +1099,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: consistent-hash-score
 		return snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000"), newEndpoint("10.0.0.3:8000"))
 	}
 	one, other := newRig(t, endpoints()), newRig(t, endpoints())
-	one.configs, other.configs = configured(t, text), configured(t, text)
+	one.params.Config, other.params.Config = configured(t, text), configured(t, text)
 	for i := range 20 {
 		beginning := fmt.Sprint("tenant ", i)
 		first := one.placed(t, chat(beginning, 0))
@@ -1127,7 +1115,7 @@ func TestAnswersTakeRoomInTheCache(t *testing.T) {
 	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.estimator, r.configs = estimator, soonestFirst()
+	r.params.Estimator, r.params.Config = estimator, soonestFirst()
 	answer := func(chunks ...string) {
 		rc := r.placed(t, api.Incoming{})
 		rc.OnResponseHeaders(&request.ResponseHeaders{Status: 200, Events: true})
@@ -1152,7 +1140,7 @@ func TestNothingIsRememberedOfRequestsThatGenerateNothing(t *testing.T) {
 	estimator := estimate.New(prefixindex.NewMemoryBudget(1 << 20))
 	e := estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, noon)
 	r := newRig(t, snapshotOf(e))
-	r.estimator = estimator
+	r.params.Estimator = estimator
 	in := chat("text", 0)
 	in.Path = "/v1/messages/count_tokens"
 	rc := r.placed(t, in)

@@ -47,7 +47,7 @@ const (
 // choose. Those that seem to have stopped are candidates only if all others are ejected or lack the model. If none works for the requested
 // model, all of them are candidates.
 func (p *pickState) collectCandidates(endpoints []*endpoint.Endpoint, indexes []int) error {
-	p.lacks, p.paces = p.balancer.outliers.EndpointsLacking(p.subject), p.balancer.estimator.Paces()
+	p.lacks, p.paces = p.balancer.params.Outliers.EndpointsLacking(p.subject), p.balancer.params.Estimator.Paces()
 	for least := working; least > excluded; least-- {
 		if p.addCandidates(endpoints, indexes, least); len(p.candidates) > 0 {
 			return nil

@@ -16,11 +16,6 @@ import (
 	"fairlead.dev/services/endpoint-picker/test/apitest"
 )
 
-// ejections forgets the ejections that it observes.
-type ejections struct{}
-
-func (ejections) ObserveEjection(string) {}
-
 // TestRequestsForAModelThatOneServerLacks has three servers. One of them answers requests for one model with 404.
 func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 	t.Parallel()
@@ -44,9 +39,9 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 			a, b, c := newEndpoint("10.0.0.1:8000"), newEndpoint(without), newEndpoint("10.0.0.3:8000")
 			s := snapshotOf(a, b, c)
 			r := newRig(t, s)
-			detector := pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), ejections{}, clocktesting.NewFakePassiveClock(noon))
+			detector := pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), func(string) {}, clocktesting.NewFakePassiveClock(noon))
 			detector.SetEndpoints(s.Endpoints)
-			r.Balancer.outliers = detector
+			r.params.Outliers = detector
 			refused := 0
 			for i := range requests {
 				for _, model := range []string{"base", "adapter"} {

@@ -70,7 +70,7 @@ func (p *pickState) readRequest() error {
 
 func (p *pickState) scheduleRequest() error {
 	b, result, config, endpoints := p.balancer, &p.result, p.config, p.snapshot.Endpoints
-	p.lookupPrompt(b.estimator, endpoints)
+	p.lookupPrompt(b.params.Estimator, endpoints)
 	chosen, err := p.chooseEndpoint(endpoints, b.eligibleOf(p.snapshot, config.Profile))
 	if err != nil {
 		return err
@@ -109,9 +109,9 @@ func (p *pickState) CommitPick(r *request.Record) request.ResponseObserver {
 	o := &responseObserver{balancer: b, record: r, lease: result.Placements.AnsweringLease(), subject: p.subject, prompt: p.firstHalf(),
 		inference: result.Inference, estimated: p.estimated, stored: p.incoming.Stored != 0, claimed: p.claimed}
 	if p.estimated && len(p.chain.Hashes) > 0 {
-		o.placement = b.estimator.RecordPlacement(&p.prompt, result.Endpoint, &o.expectation)
+		o.placement = b.params.Estimator.RecordPlacement(&p.prompt, result.Endpoint, &o.expectation)
 	}
-	b.observer.RequestPlaced(r)
+	b.params.Observer.RequestPlaced(r)
 	p.DiscardPick()
 	return o
 }

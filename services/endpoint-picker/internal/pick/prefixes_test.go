@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
@@ -26,7 +27,7 @@ func pickedPrompt(t *testing.T, r *rig, prompt string) *request.Context {
 
 func TestRecordsHavePrefixesIfEnabled(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]always{
+	for name, config := range map[string]func() *pluginconfig.Config{
 		"estimates":              soonestFirst(),
 		"no estimates":           leastLoaded(t),
 		"a part is looked up":    configured(t, "plugins: [{type: approx-prefix-cache-producer, parameters: {maxPrefixTokensToMatch: 64}}, {type: predicted-wait-scorer}]"),
@@ -35,7 +36,7 @@ func TestRecordsHavePrefixesIfEnabled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000"), newEndpoint("10.0.0.2:8000")))
-			r.configs, r.options.Prefixes = config, true
+			r.params.Config, r.params.Options.Prefixes = config, true
 			a, b := strings.Repeat("a", prefixBytes), strings.Repeat("b", prefixBytes)
 			of := func(prompt string) []uint64 { return pickedPrompt(t, r, prompt).Prefixes }
 
@@ -57,7 +58,7 @@ func TestRecordsHavePrefixesIfEnabled(t *testing.T) {
 func TestPrefixesEndWhereThePickerDoesNotReadOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.options.Prefixes = true
+	r.params.Options.Prefixes = true
 	rc := pickedPrompt(t, r, strings.Repeat("long ", 1<<20))
 	assert.Greater(t, request.PrefixCount(rc.PromptTokens), 1000)
 	assert.Len(t, rc.Prefixes, maxBlocks/prefixBlocks)
@@ -69,7 +70,7 @@ func TestPrefixesDoNotChangePicks(t *testing.T) {
 	config := configured(t, "plugins: [{type: approx-prefix-cache-producer, parameters: {maxPrefixTokensToMatch: 64}}, {type: predicted-wait-scorer}]")
 	for _, enabled := range []bool{false, true} {
 		b := replica()
-		b.configs, b.options.Prefixes = config, enabled
+		b.params.Config, b.params.Options.Prefixes = config, enabled
 		first := b.placed(t, chat("text", 0))
 		again := &request.Context{Input: request.PickInput{Incoming: chat("text", 0)}}
 		again.Input.Subset = scheduling.ParseSubset([]string{first.Destination})

@@ -46,7 +46,7 @@ func (p *pickState) countTokens() {
 	}
 	p.prompt.Size = estimate.PromptSize{Model: result.Target, Text: r.Text, Other: r.Tokens - r.Text}
 	p.subject = prefixindex.Seed(result.Target, r.PathHash)
-	result.PromptTokens, result.FixedTokens = p.balancer.estimator.Measure(&p.prompt.Size), r.Tokens
+	result.PromptTokens, result.FixedTokens = p.balancer.params.Estimator.Measure(&p.prompt.Size), r.Tokens
 }
 
 // hashedTokens returns the number of prompt tokens to hash; 0 is the default. Without estimates only the beginning counts.
@@ -67,7 +67,7 @@ func lookupBlocks(maxTokens int) int {
 
 // promptBlocks returns the maximum number of blocks of a prompt to read. A record has as many as the default, whatever is looked up.
 func (b *Balancer) promptBlocks(maxTokens int) int {
-	if b.options.Prefixes {
+	if b.params.Options.Prefixes {
 		return max(lookupBlocks(maxTokens), maxBlocks)
 	}
 	return lookupBlocks(maxTokens)
@@ -99,7 +99,7 @@ func (p *pickState) hashPrompt(maxTokens int) {
 		p.writePart(in.Body, part)
 		p.markTurn(i+1, r.Turns)
 	}
-	if p.balancer.options.Prefixes {
+	if p.balancer.params.Options.Prefixes {
 		p.result.Prefixes = appendPrefixes(nil, &p.chain, p.result.FixedTokens)
 		p.truncateBlocks(lookupBlocks(maxTokens))
 	}

@@ -62,10 +62,10 @@ func (o *responseObserver) ObserveResponder() {
 		o.ObserveAttempt(r.Endpoint.Address(), 0, "the gateway sent the request to another endpoint")
 	}
 	if by := b.endpointAt(r.Served); by != nil { // else it has left the pool: what is known of the request stays with the picked endpoint
-		o.lease.MoveTo(by, b.clock.Now())
+		o.lease.MoveTo(by, b.params.Clock.Now())
 		o.expectation.Invalidate()
 		if o.placement != nil {
-			b.estimator.RecordMove(o.placement, by)
+			b.params.Estimator.RecordMove(o.placement, by)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (o *responseObserver) ObserveHealth(h request.HealthReport) (busy time.Time
 	switch {
 	case v == request.Answered:
 		if o.inference {
-			b.meanDuration.addSample(b.clock.Now().Sub(r.DispatchTime()))
+			b.meanDuration.addSample(b.params.Clock.Now().Sub(r.DispatchTime()))
 		}
 		return time.Time{}
 	case v == request.Doubtful && !silent && !h.Refused: // the client has gone, perhaps
@@ -118,9 +118,9 @@ func (o *responseObserver) waitedInVain() bool {
 	b, r := o.balancer, o.record
 	since, patience := r.DispatchTime(), b.meanDuration.average()
 	if !r.LastContent.IsZero() {
-		since, patience = r.LastContent, min(patience, b.estimator.Paces().Stall)
+		since, patience = r.LastContent, min(patience, b.params.Estimator.Paces().Stall)
 	}
-	return b.clock.Now().Sub(since) >= patience && (!o.attemptFailed || r.HasMoved())
+	return b.params.Clock.Now().Sub(since) >= patience && (!o.attemptFailed || r.HasMoved())
 }
 
 // answeringEndpoint returns the endpoint that answers, nil if it has left the pool.
@@ -142,13 +142,13 @@ func (o *responseObserver) ObserveContent() {
 	if by := o.answeringEndpoint(); by != nil {
 		o.reportHealth(by, request.Begun, "")
 	}
-	o.balancer.estimator.RecordFirstContent(&o.expectation)
+	o.balancer.params.Estimator.RecordFirstContent(&o.expectation)
 }
 
 // reportHealth passes the health signal of the request, and what was wrong with the response, to the outlier detection of an endpoint.
 func (o *responseObserver) reportHealth(e *endpoint.Endpoint, v request.HealthSignal, failure string) {
 	r := o.record
-	o.balancer.outliers.ObserveResponse(e, pool.Response{
+	o.balancer.params.Outliers.ObserveResponse(e, pool.Response{
 		Signal: v, Placed: r.DispatchTime(), Subject: o.subject, Model: r.Target, ModelMissing: v == request.Doubtful && o.isModelMissing(),
 		Prompt: o.prompt, HasContent: o.hasContent, Failure: failure,
 	})
@@ -171,7 +171,7 @@ func (o *responseObserver) serverSignal(v request.HealthSignal) request.HealthSi
 // confirmPrompt records that the prompt is computed.
 func (o *responseObserver) confirmPrompt() {
 	if o.placement != nil {
-		o.balancer.estimator.ConfirmPlacement(o.placement)
+		o.balancer.params.Estimator.ConfirmPlacement(o.placement)
 		o.placement = nil
 	}
 }
@@ -179,14 +179,14 @@ func (o *responseObserver) confirmPrompt() {
 // withdrawPrompt records that the prompt is in no cache, as far as is known.
 func (o *responseObserver) withdrawPrompt() {
 	if o.placement != nil {
-		o.balancer.estimator.WithdrawPlacement(o.placement)
+		o.balancer.params.Estimator.WithdrawPlacement(o.placement)
 		o.placement = nil
 	}
 }
 
 // endpointAt returns the endpoint with an address, or nil.
 func (b *Balancer) endpointAt(address string) *endpoint.Endpoint {
-	for _, e := range b.snapshots.Snapshot().Endpoints {
+	for _, e := range b.params.Snapshot().Endpoints {
 		if e.Address() == address {
 			return e
 		}
@@ -208,16 +208,16 @@ func (o *responseObserver) ObserveAnswer() {
 		return
 	}
 	by := o.lease.Endpoint()
-	o.balancer.estimator.RecordAnswer(by, tokens)
+	o.balancer.params.Estimator.RecordAnswer(by, tokens)
 	if began := o.answerStart(); !began.IsZero() {
-		o.balancer.estimator.RecordAnswerTimes(by, began, r.LastContent, r.EndTime)
+		o.balancer.params.Estimator.RecordAnswerTimes(by, began, r.LastContent, r.EndTime)
 	}
 	if r.Status == http.StatusOK && r.Usage.Known {
 		cached := -1
 		if r.Usage.CachedKnown {
 			cached = r.Usage.Cached
 		}
-		o.balancer.estimator.RecordUsage(&o.expectation, r.Usage.Prompt, cached)
+		o.balancer.params.Estimator.RecordUsage(&o.expectation, r.Usage.Prompt, cached)
 	}
 }
 

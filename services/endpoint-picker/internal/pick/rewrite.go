@@ -17,7 +17,7 @@ var encodingHeaders = []string{"accept-encoding"}
 // applyRules applies the rules for the request: its flow, its priority and its target model. A header that names the model is the
 // client's choice and precedes the rules.
 func (p *pickState) applyRules() error {
-	rules, result, headers := p.balancer.rules.CurrentSnapshot(), &p.result, p.input.Incoming.Headers
+	rules, result, headers := p.balancer.params.Rules.CurrentSnapshot(), &p.result, p.input.Incoming.Headers
 	result.Fairness = headers.FirstOf(api.HeaderFairness, api.HeaderFairnessOld)
 	if result.Objective = headers.FirstOf(api.HeaderObjective, api.HeaderObjectiveOld); result.Objective != "" {
 		result.Priority, _ = rules.PriorityOf(result.Objective)
@@ -60,17 +60,12 @@ func (p *pickState) rewriteModel() {
 	if result.Target == result.Model || in.Digest != nil {
 		return
 	}
-	quoted, err := json.Marshal(result.Target)
-	if err != nil {
-		return // unreachable: a string can always be encoded
-	}
+	quoted, _ := json.Marshal(result.Target) // a string can always be encoded
 	target := quoted[1 : len(quoted)-1]
 	span := p.incoming.ModelSpan
 	var asked []byte // in quotes
 	if p.incoming.ModelPlain {
-		if asked, err = json.Marshal(result.Model); err != nil {
-			return // as above
-		}
+		asked, _ = json.Marshal(result.Model) // as above
 		result.Edit = request.Edit{Span: span, Replacement: []byte(result.Target)}
 	} else {
 		asked = bytes.Clone(in.Body[span.From-1 : span.To+1])

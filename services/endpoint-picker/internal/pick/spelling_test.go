@@ -156,7 +156,7 @@ func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-			r.options.Prefixes = true
+			r.params.Options.Prefixes = true
 			want := hashedBody(t, r, tt.path, tt.give[0])
 			assert.Len(t, want.prefixes, want.tokens/512+1)
 			for _, give := range tt.give[1:] {
@@ -169,7 +169,7 @@ func TestEqualPromptsHaveEqualPrefixesHoweverTheyAreSpelled(t *testing.T) {
 func TestDifferentPromptsHaveDifferentPrefixes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, snapshotOf(newEndpoint("10.0.0.1:8000")))
-	r.options.Prefixes = true
+	r.params.Options.Prefixes = true
 	seen := map[string]string{}
 	for _, body := range []string{
 		`{"model":"m","messages":[{"role":"user","content":"a"}]}`,

@@ -19,13 +19,9 @@ const (
 
 // destinationHeader names the chosen endpoint, followed by fallbacks.
 func (p *pickState) destinationHeader(endpoints []*endpoint.Endpoint) string {
-	candidates, places := p.scheduling.Candidates(), p.scheduling.Places()
-	first := endpoints[candidates[places[0]].Index].Address()
-	if len(places) == 1 {
-		return first
-	}
-	list := []string{first}
-	for _, place := range places[1:] {
+	var most [8]string // usually enough: a pick allocates no list
+	list, candidates := most[:0], p.scheduling.Candidates()
+	for _, place := range p.scheduling.Places() {
 		list = append(list, endpoints[candidates[place].Index].Address())
 	}
 	return strings.Join(list, ",")
@@ -42,7 +38,7 @@ func (p *pickState) notifyBinders() {
 
 // recordScores records the scores of the candidates, if enabled.
 func (p *pickState) recordScores(endpoints []*endpoint.Endpoint) {
-	options, result := &p.balancer.options, &p.result
+	options, result := &p.balancer.params.Options, &p.result
 	if n := p.input.RankingSize; n > 0 {
 		result.Ranking = p.rankCandidates(endpoints, n)
 	}

@@ -68,9 +68,9 @@ func (b *Balancer) dispatchWaiting() {
 
 // freeSlots returns how many more requests the endpoints are expected to take at once. Ejected ones take none, unless all are.
 func (b *Balancer) freeSlots() int {
-	s, now := b.snapshots.Snapshot(), b.clock.Now()
+	s, now := b.params.Snapshot(), b.params.Clock.Now()
 	someUsable, usable, all := false, 0.0, 0.0
-	for _, i := range b.eligibleOf(s, b.configs.Current().Profile) {
+	for _, i := range b.eligibleOf(s, b.params.Config().Profile) {
 		e := s.Endpoints[i]
 		batch := estimate.ServerOf(e).BatchCapacity()
 		if batch == 0 {
@@ -101,7 +101,7 @@ func (p *pickState) clearDispatched() {
 // refreshInputs reads the endpoints and the configuration again, as both may have changed while the request waited. It reports whether
 // there are endpoints that the profile may choose.
 func (p *pickState) refreshInputs() (ready bool) {
-	p.snapshot, p.config = p.balancer.snapshots.Snapshot(), p.balancer.configs.Current()
+	p.snapshot, p.config = p.balancer.params.Snapshot(), p.balancer.params.Config()
 	p.estimated = !p.config.Profile.WithoutEstimates
 	return p.snapshot.Err == nil && len(p.balancer.eligibleOf(p.snapshot, p.config.Profile)) > 0
 }
@@ -144,7 +144,7 @@ func (p *pickState) waitInQueue(ctx context.Context, limits pool.QueueLimits) er
 			p.clearDispatched() // the endpoints have gone again
 		}
 	}
-	result.QueueTime = b.clock.Now().Sub(in.ArrivalTime)
+	result.QueueTime = b.params.Clock.Now().Sub(in.ArrivalTime)
 	p.request.Now = in.ArrivalTime.Add(result.QueueTime)
 	if err != nil && (!errors.Is(err, pool.ErrExpired) || !p.refreshInputs()) {
 		result.Queue = queueOutcomeOf(err)
@@ -223,6 +223,6 @@ func (p *pickState) shedIfSaturated() error {
 
 // PoolSaturation returns the saturation of the whole pool, by the detector that sheds requests.
 func (b *Balancer) PoolSaturation() float64 {
-	config := b.configs.Current()
-	return config.Saturation.Saturation(b.clock.Now(), appendLoads(nil, b.snapshots.Snapshot().Endpoints, config))
+	config := b.params.Config()
+	return config.Saturation.Saturation(b.params.Clock.Now(), appendLoads(nil, b.params.Snapshot().Endpoints, config))
 }

@@ -31,16 +31,14 @@ type emptyPool struct {
 	snapshot atomic.Pointer[pool.Snapshot]
 }
 
-func (p *emptyPool) Snapshot() *pool.Snapshot { return p.snapshot.Load() }
-
 // newEmptyPool returns a pool with the limits of a configuration.
 func newEmptyPool(t *testing.T, flowControl string) *emptyPool {
 	t.Helper()
 	p := &emptyPool{}
 	p.snapshot.Store(snapshotOf())
 	p.Balancer = New(Params{
-		Snapshots: p, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
-		Configs: configured(t, "plugins: [{type: predicted-wait-scorer}]\nflowControl: "+flowControl),
+		Snapshot: p.snapshot.Load, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Rules: pool.NewRules(), Outliers: silent{}, Observer: silent{}, Clock: clock.RealClock{}, Random: counter(),
+		Config: configured(t, "plugins: [{type: predicted-wait-scorer}]\nflowControl: "+flowControl),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -187,7 +185,7 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		p := newEmptyPool(t, "{}")
 		s := p.send(api.Incoming{Path: "/v1/completions", Body: []byte(`{"model":"m","prompt":"one two three","stream":true}`)})
 		time.Sleep(20 * time.Second)
-		p.have(p.estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: "a",
+		p.have(p.params.Estimator.NewEndpoint(endpoint.Description{Identity: endpoint.Identity{Pod: "a",
 			Address: netip.MustParseAddrPort("10.0.0.1:8000")}}, time.Now()))
 		synctest.Wait()
 		require.True(t, s.decided.Load())
@@ -196,7 +194,7 @@ func TestWaitIsNoTimeOfTheServer(t *testing.T) {
 		for range 2 { // one piece of content alone says nothing
 			s.OnResponseChunk([]byte("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"))
 		}
-		assert.Equal(t, 100*time.Millisecond, p.estimator.Paces().First)
+		assert.Equal(t, 100*time.Millisecond, p.params.Estimator.Paces().First)
 	})
 }
 
@@ -328,12 +326,12 @@ func TestServerThatComesAndGoes(t *testing.T) {
 func TestReloadWhileRequestsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		wrong := configured(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {role: typo}}}, {type: predicted-wait-scorer}]").config
-		right := configured(t, "plugins: [{type: predicted-wait-scorer}]").config
+		wrong := configured(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {role: typo}}}, {type: predicted-wait-scorer}]")()
+		right := configured(t, "plugins: [{type: predicted-wait-scorer}]")()
 		p := newEmptyPool(t, "{}")
 		var config atomic.Pointer[pluginconfig.Config]
 		config.Store(wrong)
-		p.configs = current{&config}
+		p.params.Config = config.Load
 		p.have(newEndpoint("10.0.0.1:8000"))
 		s := p.send(api.Incoming{})
 		assert.False(t, s.decided.Load())
@@ -351,20 +349,13 @@ func TestReloadWhileRequestsWait(t *testing.T) {
 	})
 }
 
-// current is a configuration that changes.
-type current struct {
-	config *atomic.Pointer[pluginconfig.Config]
-}
-
-func (c current) Current() *pluginconfig.Config { return c.config.Load() }
-
 // TestDisplacedRequest has a full server, and a queue that a request of higher priority fills. The one that loses its place must not
 // overtake it.
 func TestDisplacedRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{maxRequests: 1}")
-		p.rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "high", Priority: 1}}, nil))
+		p.params.Rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "high", Priority: 1}}, nil))
 		low := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), running(usualBatch))
@@ -418,7 +409,7 @@ func TestSheddableRequestDoesNotWaitToBeShed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newEmptyPool(t, "{}")
-		p.rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "batch", Priority: -1}}, nil))
+		p.params.Rules.SetSnapshot(pool.CompileRules([]pool.Objective{{Name: "batch", Priority: -1}}, nil))
 		waiting := p.send(api.Incoming{})
 		full := newEndpoint("10.0.0.1:8000")
 		full.RecordSample(full.StartScrape(time.Now()), endpoint.Gauges{Running: usualBatch, Waiting: 100, KVUsage: 1})

@@ -52,11 +52,6 @@ func DefaultDetectorOptions() DetectorOptions {
 	return DetectorOptions{Failures: 5, BaseEjection: time.Second, MaxEjection: 30 * time.Second}
 }
 
-// ejectionObserver counts ejections.
-type ejectionObserver interface {
-	ObserveEjection(cause string)
-}
-
 // Causes of ejections, as label values of a metric.
 const (
 	causeResponses = "responses"
@@ -67,10 +62,10 @@ const (
 
 // Detector ejects endpoints.
 type Detector struct {
-	options  DetectorOptions
-	log      *zap.Logger
-	observer ejectionObserver
-	clock    clock.PassiveClock
+	options DetectorOptions
+	log     *zap.Logger
+	observe func(cause string) // counts ejections
+	clock   clock.PassiveClock
 
 	mu           sync.Mutex // guards the following, and serializes ejections, so that they are counted correctly
 	endpoints    []*endpoint.Endpoint
@@ -96,10 +91,10 @@ type Response struct {
 	Failure      string    // what was wrong with the response, for the log
 }
 
-// NewDetector returns a Detector without history.
-func NewDetector(o DetectorOptions, log *zap.Logger, observer ejectionObserver, c clock.PassiveClock) *Detector {
+// NewDetector returns a Detector without history. It calls observe with the cause of each ejection.
+func NewDetector(o DetectorOptions, log *zap.Logger, observe func(cause string), c clock.PassiveClock) *Detector {
 	return &Detector{
-		options: o, log: log, observer: observer, clock: c,
+		options: o, log: log, observe: observe, clock: c,
 		histories: map[*endpoint.Endpoint]*history{}, subjects: map[uint64]*subject{},
 	}
 }
@@ -279,7 +274,7 @@ func (d *Detector) ejectEndpoint(e *endpoint.Endpoint, cause, reason string) {
 	}
 	h.ExplainEjection(reason)
 	h.EjectUntil(cause, past.until)
-	d.observer.ObserveEjection(cause)
+	d.observe(cause)
 }
 
 // onTrial counts the answer of a probe. It reports whether the endpoint needs more of them.

@@ -108,7 +108,7 @@ func (d *Detector) countRefusal(e *endpoint.Endpoint, r *Response, ejected bool)
 	case h.lack == nil && lacks && !ejected:
 		h.lack, h.refusals.failures = newLack(s.lastRefused, d.options.BaseEjection), 0
 		d.publishLacks()
-		d.observer.ObserveEjection(causeModel)
+		d.observe(causeModel)
 		d.log.Warn("Endpoint refused all requests for a model: from now on the other endpoints, which answer them, get these requests. "+
 			"Check that the model server has loaded the model", append(endpointFields(e), zap.String(logging.KeyModel, r.Model),
 			zap.String("failure", r.Failure))...)

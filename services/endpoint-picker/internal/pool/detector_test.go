@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
@@ -38,9 +37,8 @@ func newRig(t *testing.T, n int) *rig {
 		id := endpoint.Identity{Namespace: "ns", Pod: fmt.Sprint("pod-", i), Address: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:8000", i+1))}
 		r.endpoints = append(r.endpoints, endpoint.New(endpoint.Description{Identity: id}, detectorStart, nil))
 	}
-	observed := newMockEjectionObserver(t)
-	observed.EXPECT().ObserveEjection(mock.Anything).Run(func(cause string) { r.causes = append(r.causes, cause) }).Maybe()
-	r.Detector = NewDetector(DetectorOptions{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, zap.New(core), observed, r.clock)
+	observe := func(cause string) { r.causes = append(r.causes, cause) }
+	r.Detector = NewDetector(DetectorOptions{Failures: 3, BaseEjection: time.Second, MaxEjection: 4 * time.Second}, zap.New(core), observe, r.clock)
 	r.SetEndpoints(r.endpoints)
 	return r
 }

@@ -5,6 +5,7 @@ package pool
 import (
 	context "context"
 
+	endpoint "fairlead.dev/services/endpoint-picker/internal/endpoint"
 	mock "github.com/stretchr/testify/mock"
 )
 
@@ -22,23 +23,33 @@ func (_m *mockEndpointSource) EXPECT() *mockEndpointSource_Expecter {
 }
 
 // ReadPool provides a mock function with no fields
-func (_m *mockEndpointSource) ReadPool() *SourceState {
+func (_m *mockEndpointSource) ReadPool() ([]endpoint.Description, error) {
 	ret := _m.Called()
 
 	if len(ret) == 0 {
 		panic("no return value specified for ReadPool")
 	}
 
-	var r0 *SourceState
-	if rf, ok := ret.Get(0).(func() *SourceState); ok {
+	var r0 []endpoint.Description
+	var r1 error
+	if rf, ok := ret.Get(0).(func() ([]endpoint.Description, error)); ok {
+		return rf()
+	}
+	if rf, ok := ret.Get(0).(func() []endpoint.Description); ok {
 		r0 = rf()
 	} else {
 		if ret.Get(0) != nil {
-			r0 = ret.Get(0).(*SourceState)
+			r0 = ret.Get(0).([]endpoint.Description)
 		}
 	}
 
-	return r0
+	if rf, ok := ret.Get(1).(func() error); ok {
+		r1 = rf()
+	} else {
+		r1 = ret.Error(1)
+	}
+
+	return r0, r1
 }
 
 // mockEndpointSource_ReadPool_Call is a *mock.Call that shadows Run/Return methods with type explicit version for method 'ReadPool'
@@ -58,12 +69,12 @@ func (_c *mockEndpointSource_ReadPool_Call) Run(run func()) *mockEndpointSource_
 	return _c
 }
 
-func (_c *mockEndpointSource_ReadPool_Call) Return(_a0 *SourceState) *mockEndpointSource_ReadPool_Call {
-	_c.Call.Return(_a0)
+func (_c *mockEndpointSource_ReadPool_Call) Return(_a0 []endpoint.Description, _a1 error) *mockEndpointSource_ReadPool_Call {
+	_c.Call.Return(_a0, _a1)
 	return _c
 }
 
-func (_c *mockEndpointSource_ReadPool_Call) RunAndReturn(run func() *SourceState) *mockEndpointSource_ReadPool_Call {
+func (_c *mockEndpointSource_ReadPool_Call) RunAndReturn(run func() ([]endpoint.Description, error)) *mockEndpointSource_ReadPool_Call {
 	_c.Call.Return(run)
 	return _c
 }

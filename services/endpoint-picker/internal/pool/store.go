@@ -33,11 +33,6 @@ var (
 // rebuildSpacing is the minimum time between two rebuilds.
 const rebuildSpacing = 20 * time.Millisecond
 
-// A SourceState is the state of the pool in a source.
-type SourceState struct {
-	Endpoints []endpoint.Description // of model servers that accept requests; identities are unique
-}
-
 // A Snapshot is the state of the pool at one moment. It is never changed.
 type Snapshot struct {
 	Err       error // reason why there is no pool, nil if there is one
@@ -46,8 +41,8 @@ type Snapshot struct {
 
 // endpointSource provides the pool. It calls Store.MarkChanged after changes.
 type endpointSource interface {
-	// ReadPool returns the pool, or nil if it does not exist.
-	ReadPool() *SourceState
+	// ReadPool returns the model servers that accept requests, each identity once, or ErrNoPool.
+	ReadPool() ([]endpoint.Description, error)
 	// WaitForSync returns true when ReadPool is complete, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 }
@@ -58,18 +53,13 @@ type loadFactory interface {
 	ForgetEndpoint(e *endpoint.Endpoint)
 }
 
-// snapshotObserver receives each new snapshot, from one goroutine.
-type snapshotObserver interface {
-	SetEndpoints(endpoints []*endpoint.Endpoint)
-}
-
 // Store holds the current snapshot.
 type Store struct {
 	log       *zap.Logger
 	pool      string
 	source    endpointSource
 	factory   loadFactory
-	observers []snapshotObserver
+	observers []func(endpoints []*endpoint.Endpoint)
 	clock     clock.PassiveClock
 
 	dirty    chan struct{}
@@ -87,8 +77,10 @@ func NewStore(log *zap.Logger, pool string, source endpointSource, factory loadF
 	return s
 }
 
-// AddObservers adds observers of new snapshots. Call it before Run.
-func (s *Store) AddObservers(added ...snapshotObserver) { s.observers = append(s.observers, added...) }
+// AddObservers adds functions that receive the endpoints of each new snapshot, from one goroutine. Call it before Run.
+func (s *Store) AddObservers(added ...func(endpoints []*endpoint.Endpoint)) {
+	s.observers = append(s.observers, added...)
+}
 
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
@@ -129,21 +121,13 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// rebuild makes a snapshot from the source.
+// rebuild makes a snapshot from the source, and notifies the observers.
 func (s *Store) rebuild() {
-	if pool := s.source.ReadPool(); pool != nil {
-		s.publishSnapshot(pool, nil)
-	} else {
-		s.publishSnapshot(&SourceState{}, ErrNoPool)
-	}
-}
-
-// publishSnapshot replaces the snapshot and notifies the observers.
-func (s *Store) publishSnapshot(pool *SourceState, err error) {
-	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(pool.Endpoints))
-	endpoints := make([]*endpoint.Endpoint, 0, len(pool.Endpoints))
+	described, err := s.source.ReadPool()
+	known := make(map[endpoint.Identity]*endpoint.Endpoint, len(described))
+	endpoints := make([]*endpoint.Endpoint, 0, len(described))
 	added := 0
-	for _, d := range pool.Endpoints {
+	for _, d := range described {
 		e := s.known[d.Identity]
 		if e == nil {
 			e = s.factory.NewEndpoint(d, s.clock.Now())
@@ -164,8 +148,8 @@ func (s *Store) publishSnapshot(pool *SourceState, err error) {
 	s.known = known
 	s.logChanges(last, err, added, removed)
 	if added > 0 || removed > 0 {
-		for _, o := range s.observers {
-			o.SetEndpoints(endpoints)
+		for _, observe := range s.observers {
+			observe(endpoints)
 		}
 	}
 }

@@ -33,7 +33,6 @@ type harness struct {
 	*Store
 
 	source    *mockEndpointSource
-	observer  *mockSnapshotObserver
 	estimator *estimate.Estimator
 	logs      *zaptest.ObservedLogs
 	told      [][]*endpoint.Endpoint
@@ -42,16 +41,19 @@ type harness struct {
 func newHarness(t *testing.T, level zapcore.Level) *harness {
 	t.Helper()
 	core, logs := zaptest.New(level)
-	h := &harness{source: newMockEndpointSource(t), observer: newMockSnapshotObserver(t), estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), logs: logs}
+	h := &harness{source: newMockEndpointSource(t), estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), logs: logs}
 	h.Store = NewStore(zap.New(core), "ns/pool", h.source, h.estimator, clocktesting.NewFakePassiveClock(storeStart))
-	h.AddObservers(h.observer)
-	h.observer.EXPECT().SetEndpoints(mock.Anything).Run(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) }).Maybe()
+	h.AddObservers(func(e []*endpoint.Endpoint) { h.told = append(h.told, e) })
 	return h
 }
 
-// see rebuilds with this pool.
-func (h *harness) see(pool *SourceState) {
-	h.source.EXPECT().ReadPool().Return(pool).Once()
+// see rebuilds with this pool; nil if there is none.
+func (h *harness) see(pool []endpoint.Description) {
+	var err error
+	if pool == nil {
+		err = ErrNoPool
+	}
+	h.source.EXPECT().ReadPool().Return(pool, err).Once()
 	h.rebuild()
 }
 
@@ -63,8 +65,8 @@ func (h *harness) addresses() []string {
 	return list
 }
 
-func somePool(endpoints ...endpoint.Description) *SourceState {
-	return &SourceState{Endpoints: endpoints}
+func somePool(endpoints ...endpoint.Description) []endpoint.Description {
+	return append([]endpoint.Description{}, endpoints...)
 }
 
 type option func(*endpoint.Description)
@@ -164,8 +166,8 @@ func TestRunWaitsForSyncAndFollowsChanges(t *testing.T) {
 		h := newHarness(t, zap.InfoLevel)
 		synced := make(chan struct{})
 		h.source.EXPECT().WaitForSync(mock.Anything).RunAndReturn(func(context.Context) bool { <-synced; return true }).Once()
-		pools := make(chan *SourceState, 1)
-		h.source.EXPECT().ReadPool().RunAndReturn(func() *SourceState { return <-pools })
+		pools := make(chan []endpoint.Description, 1)
+		h.source.EXPECT().ReadPool().RunAndReturn(func() ([]endpoint.Description, error) { return <-pools, nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -201,12 +203,12 @@ func TestRunEndsWhenTheCachesNeverSync(t *testing.T) {
 // fixed is a source without expectations: it counts how often it is asked.
 type fixed struct {
 	asked atomic.Int64
-	pool  atomic.Pointer[SourceState]
+	pool  atomic.Pointer[[]endpoint.Description]
 }
 
-func (f *fixed) ReadPool() *SourceState {
+func (f *fixed) ReadPool() ([]endpoint.Description, error) {
 	f.asked.Add(1)
-	return f.pool.Load()
+	return *f.pool.Load(), nil
 }
 
 func (f *fixed) WaitForSync(context.Context) bool { return true }
@@ -220,7 +222,8 @@ func TestHerdOfChangesGivesFewRebuilds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixed{}
-		f.pool.Store(somePool())
+		none := somePool()
+		f.pool.Store(&none)
 		h := newHarness(t, zap.InfoLevel).follow(f)
 		go h.Run(t.Context())
 		synctest.Wait()
@@ -234,7 +237,7 @@ func TestHerdOfChangesGivesFewRebuilds(t *testing.T) {
 		last := somePool(server("last", "10.0.0.9"))
 		for i := range 10_000 { // in a tenth of a second
 			if i == 9_999 {
-				f.pool.Store(last)
+				f.pool.Store(&last)
 			}
 			h.MarkChanged()
 			time.Sleep(10 * time.Microsecond)
@@ -252,7 +255,7 @@ func TestSnapshotsAreReadWhileTheyAreReplaced(t *testing.T) {
 	odd := somePool(server("a", "10.0.0.1"), server("b", "10.0.0.2", labelled))
 	even := somePool(server("b", "10.0.0.2"), server("c", "10.0.0.3"))
 	f := &fixed{}
-	f.pool.Store(odd)
+	f.pool.Store(&odd)
 	h.follow(f).rebuild()
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -276,7 +279,7 @@ func TestSnapshotsAreReadWhileTheyAreReplaced(t *testing.T) {
 		})
 	}
 	for i := range 2_000 {
-		f.pool.Store([]*SourceState{odd, even}[i%2])
+		f.pool.Store([]*[]endpoint.Description{&odd, &even}[i%2])
 		h.rebuild()
 	}
 	close(stop)

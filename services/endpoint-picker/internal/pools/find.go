@@ -29,12 +29,9 @@ type finder struct {
 
 // lookupTables find pools. They are never changed.
 type lookupTables struct {
-	addresses poolsByAddress
+	addresses map[address]request.Pool // by all forms of their addresses; nil for a form that several pools have
 	titles    map[string]request.Pool
 }
-
-// poolsByAddress finds pools by all forms of their addresses. The pool of an ambiguous form is nil.
-type poolsByAddress map[address]request.Pool
 
 // newFinder returns a finder without members.
 func newFinder(fallback request.Pool, listeners ...int) *finder {
@@ -45,25 +42,21 @@ func newFinder(fallback request.Pool, listeners ...int) *finder {
 
 // replaceMembers replaces the members.
 func (f *finder) replaceMembers(members []member) {
-	next := lookupTables{addresses: poolsByAddress{}, titles: map[string]request.Pool{}}
+	next := lookupTables{addresses: map[address]request.Pool{}, titles: map[string]request.Pool{}}
 	for _, m := range members {
 		next.titles[m.title] = m.pool
 		if m.address == (address{}) {
 			continue
 		}
 		for _, form := range m.address.matchingForms() {
-			next.addresses.addForm(form, m.pool)
+			if _, ambiguous := next.addresses[form]; ambiguous {
+				next.addresses[form] = nil
+			} else {
+				next.addresses[form] = m.pool
+			}
 		}
 	}
 	f.current.Store(&next)
-}
-
-// addForm adds a form of an address. A form that several pools have finds none of them.
-func (t poolsByAddress) addForm(a address, p request.Pool) {
-	if _, ambiguous := t[a]; ambiguous {
-		p = nil
-	}
-	t[a] = p
 }
 
 // matchingForms returns the forms in which gateways may name an address. A form without the port does not find a pool at another

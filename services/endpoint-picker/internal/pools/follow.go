@@ -42,7 +42,7 @@ func (r *Registry) followPools(ctx context.Context, running *sync.WaitGroup) {
 	}
 	r.updatePools(ctx, running)
 	for _, p := range r.sortedPools() {
-		r.starting.addPool(p.title, p)
+		r.starting.addPool(p.title, p.CheckReady)
 	}
 	close(r.read)
 	for {
@@ -163,9 +163,8 @@ func (r *Registry) reportRefused(name types.NamespacedName, reason string) {
 	}
 	r.params.Log.Warn("Pool gets no requests", zap.String(logging.KeyPool, name.String()), zap.String("reason", event),
 		zap.String("message", message))
-	if reference, ok := r.namespaces[name.Namespace].PoolSource(name.Name).Reference(); ok {
-		r.params.Events.reportAbout(&reference, corev1.EventTypeWarning, event, message)
-	}
+	reference := r.namespaces[name.Namespace].PoolReference(name.Name)
+	r.params.Events.reportAbout(&reference, corev1.EventTypeWarning, event, message)
 }
 
 // addressOf returns the address of the picker in a pool's endpointPickerRef, zero if it is not a Service.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
@@ -24,8 +26,8 @@ import (
 type Pool struct {
 	*pick.Balancer
 
-	title     string // for people: namespace/name, the selector of the endpoints, or "servers"
-	source    poolSource
+	title     string               // for people: namespace/name, the selector of the endpoints, or "servers"
+	name      types.NamespacedName // of the InferencePool, if there is one
 	rules     *pool.Rules
 	store     *pool.Store
 	estimator *estimate.Estimator
@@ -33,24 +35,24 @@ type Pool struct {
 	metrics   *metrics.Metrics
 	registry  *prometheus.Registry // of the pool's metrics
 	scraper   *modelserver.Scraper
-	expirer   *endpoint.Expirer
+	timeout   time.Duration    // of abandoned leases
 	member    *replicas.Member // nil without other replicas
 	stop      func()           // ends a pool that streams select
 }
 
 // newPool returns a pool without endpoints. Run starts it.
-func (r *Registry) newPool(title string, from poolSource) *Pool {
+func (r *Registry) newPool(title string, name types.NamespacedName, from endpointSource) *Pool {
 	cfg, log, clock := r.params.Config, r.params.Log, r.params.Clock
 	p := &Pool{
-		title: title, source: from, rules: pool.NewRules(), estimator: estimate.New(r.prefixes),
+		title: title, name: name, rules: pool.NewRules(), estimator: estimate.New(r.prefixes),
 		picks: debugpage.NewPicks(cfg.Telemetry.DebugPicks), registry: prometheus.NewRegistry(),
-		expirer: endpoint.NewExpirer(cfg.Leases.Timeout),
+		timeout: cfg.Leases.Timeout,
 	}
 	p.metrics = metrics.New(p.registry, metrics.Options{Streams: cfg.Telemetry.StreamMetrics})
-	outliers := pool.NewDetector(cfg.Outliers, log.Named("outlier"), p.metrics, clock)
+	outliers := pool.NewDetector(cfg.Outliers, log.Named("outlier"), p.metrics.ObserveEjection, clock)
 	p.scraper = modelserver.NewScraper(modelserver.ScraperParams{
-		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Observer: p.metrics, Outliers: outliers,
-		Tokenizers: p.estimator, Clock: clock,
+		Options: cfg.Scraping, Budget: r.scrapes, Log: log.Named("modelserver"), Outliers: outliers, Clock: clock,
+		ObserveScrape: p.metrics.ObserveScrape, RecordSampleCount: p.estimator.RecordSampleCount,
 	})
 	saved := r.params.State.JoinPool(title, p.estimator)
 	p.store = pool.NewStore(log.Named("datastore"), title, from, saved, clock)
@@ -60,14 +62,13 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 			Scores: cfg.ExtProc.EmitScores || cfg.Telemetry.DebugPicks > 0, Explain: cfg.ExtProc.Explain,
 			Prefixes: r.params.Recorder != nil,
 		},
-		Snapshots: p.store, Configs: r.params.Configs, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
+		Snapshot: p.store.Snapshot, Config: r.params.Plugins, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
 		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,
 	})
-	p.store.AddObservers(p.scraper, outliers, p.expirer, p.Balancer, saved)
-	reference, _ := from.Reference()
-	metrics.RegisterEndpoints(p.store, clock, p.registry)
+	p.store.AddObservers(p.scraper.SetEndpoints, outliers.SetEndpoints, p.Balancer.SetEndpoints, saved.SetEndpoints)
+	metrics.RegisterEndpoints(p.store.Snapshot, clock, p.registry)
 	metrics.RegisterPool(metrics.PoolParams{
-		Pool: reference.Name, Snapshots: p.store, Metrics: p.metrics, Queue: p.Queue(), Estimator: p.estimator,
+		Pool: name.Name, Snapshot: p.store.Snapshot, Metrics: p.metrics, Queue: p.Queue(), Estimator: p.estimator,
 		StaleAfter: cfg.Scraping.StaleAfter, Saturation: p.PoolSaturation, Clock: clock,
 	}, p.registry)
 	if r.params.Replicas != nil {
@@ -77,24 +78,24 @@ func (r *Registry) newPool(title string, from poolSource) *Pool {
 	return p
 }
 
-// enabledObservers returns the enabled observers of a pool's requests, besides the metrics.
-func (r *Registry) enabledObservers(p *Pool) []observer {
-	var enabled []observer
+// enabledObservers returns the enabled observers of a pool's finished requests, besides the metrics.
+func (r *Registry) enabledObservers(p *Pool) []func(*request.Record) {
+	var enabled []func(*request.Record)
 	if r.params.Tracer.IsEnabled() {
-		enabled = append(enabled, r.params.Tracer)
+		enabled = append(enabled, r.params.Tracer.ObserveRequest)
 	}
 	if p.picks.IsEnabled() {
-		enabled = append(enabled, p.picks)
+		enabled = append(enabled, p.picks.ObserveRequest)
 	}
 	if r.params.Config.Telemetry.LogRequests {
-		enabled = append(enabled, recorder.NewLog(r.params.Log.Named("requests")))
+		enabled = append(enabled, recorder.NewLog(r.params.Log.Named("requests")).ObserveRequest)
 	}
 	if r.params.Recorder != nil {
 		title := p.title
 		if !r.params.Config.Pool.IsMultiPool() {
 			title = "" // all lines are of one pool
 		}
-		enabled = append(enabled, r.params.Recorder.ForPool(title))
+		enabled = append(enabled, r.params.Recorder.ForPool(title).ObserveRequest)
 	}
 	return enabled
 }
@@ -120,9 +121,12 @@ func (p *Pool) applyPlan(plan *modelserver.Plan, size estimate.CacheSize) {
 // Run follows the endpoints and their load until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){p.store.Run, p.scraper.Run, p.expirer.Run, p.Balancer.Run} {
+	for _, run := range []func(context.Context){p.store.Run, p.scraper.Run, p.Balancer.Run} {
 		running.Go(func() { run(ctx) })
 	}
+	running.Go(func() {
+		endpoint.ExpireLeases(ctx, p.timeout, func() []*endpoint.Endpoint { return p.store.Snapshot().Endpoints })
+	})
 	if p.member != nil {
 		running.Go(func() { p.member.Run(ctx) })
 	}
@@ -130,22 +134,17 @@ func (p *Pool) Run(ctx context.Context) {
 	p.estimator.ReleaseMemory()
 }
 
-// observer receives the records of finished requests.
-type observer interface {
-	ObserveRequest(r *request.Record)
-}
-
 // observers receive the records of all requests: the metrics, and others that are enabled.
 type observers struct {
 	*metrics.Metrics
 
-	others []observer
+	others []func(*request.Record)
 }
 
 // ObserveRequest passes the record of a finished request to all observers.
 func (o *observers) ObserveRequest(r *request.Record) {
 	o.Metrics.ObserveRequest(r)
-	for _, other := range o.others {
-		other.ObserveRequest(r)
+	for _, observe := range o.others {
+		observe(r)
 	}
 }

@@ -15,22 +15,18 @@ const startLimit = 10 * time.Second
 // startingPools are the pools that the process has found when it started, until each is ready once. It is safe for concurrent use.
 type startingPools struct {
 	mu      sync.Mutex
-	waiting map[string]readyPool // by title
+	waiting map[string]func() error // by title: checks whether the pool is ready
 	until   time.Time
 }
 
-type readyPool interface {
-	CheckReady() error
-}
-
 // addPool adds a pool to wait for.
-func (s *startingPools) addPool(title string, p readyPool) {
+func (s *startingPools) addPool(title string, check func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
-		s.waiting, s.until = map[string]readyPool{}, time.Now().Add(startLimit)
+		s.waiting, s.until = map[string]func() error{}, time.Now().Add(startLimit)
 	}
-	s.waiting[title] = p
+	s.waiting[title] = check
 }
 
 // removePool ends the wait for a pool that is not served anymore.
@@ -44,8 +40,8 @@ func (s *startingPools) removePool(title string) {
 func (s *startingPools) CheckReady() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for title, p := range s.waiting {
-		if err := p.CheckReady(); err != nil && !errors.Is(err, pool.ErrNoPool) && time.Now().Before(s.until) {
+	for title, check := range s.waiting {
+		if err := check(); err != nil && !errors.Is(err, pool.ErrNoPool) && time.Now().Before(s.until) {
 			return err
 		}
 		delete(s.waiting, title)

@@ -39,8 +39,8 @@ func TestStartingPools(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, first, second := &startingPools{}, &fakeReadyPool{}, &fakeReadyPool{err: errCold}
 				require.NoError(t, s.CheckReady(), "nobody waits for no pool")
-				s.addPool("first", first)
-				s.addPool("second", second)
+				s.addPool("first", first.CheckReady)
+				s.addPool("second", second.CheckReady)
 				require.ErrorIs(t, s.CheckReady(), errCold)
 				tt.change(s, second)
 				require.ErrorIs(t, s.CheckReady(), tt.want)

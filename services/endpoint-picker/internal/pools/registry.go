@@ -33,11 +33,6 @@ import (
 
 var errPoolsNotRead = errors.New("InferencePools have not been read yet")
 
-// configs provides the configuration of the plugins.
-type configs interface {
-	Current() *pluginconfig.Config
-}
-
 // Params are the parameters of New.
 type Params struct {
 	Config   *config.Config
@@ -46,7 +41,7 @@ type Params struct {
 	Registry *prometheus.Registry // of the process
 	Clients  Clients
 	Events   *Events
-	Configs  configs
+	Plugins  func() *pluginconfig.Config // their configuration
 	Tracer   *tracing.Tracer
 	Recorder *recorder.Recorder  // nil without a recording
 	Replicas *replicas.Node      // nil: this replica of the picker hears of no other
@@ -159,11 +154,11 @@ func (r *Registry) CloseQueues() {
 	}
 }
 
-// addPool adds a pool. Its title is unique. The caller runs it.
-func (r *Registry) addPool(title string, from poolSource) *Pool {
+// addPool adds a pool. Its title is unique, and it has the name of its InferencePool, if there is one. The caller runs it.
+func (r *Registry) addPool(title string, name types.NamespacedName, from endpointSource) *Pool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	added := r.newPool(title, from)
+	added := r.newPool(title, name, from)
 	if r.plan != nil {
 		added.applyPlan(r.plan, r.cacheSize)
 	}

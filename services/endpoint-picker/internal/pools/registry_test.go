@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -49,18 +50,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fixedConfig is the default configuration of the plugins.
-type fixedConfig struct{}
-
-func (fixedConfig) Current() *pluginconfig.Config {
-	return pluginconfig.Default(pluginconfig.Options{})
-}
-
 // testParams returns the parameters of a Registry without a cluster.
 func testParams(cfg *config.Config) Params {
 	return Params{
-		Config: cfg, Log: zap.NewNop(), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(), Configs: fixedConfig{},
-		Events: NewEvents(nil, nil, nil), Tracer: tracing.New(tracing.Off(), nil, ""),
+		Config: cfg, Log: zap.NewNop(), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
+		Plugins: func() *pluginconfig.Config { return pluginconfig.Default(pluginconfig.Options{}) },
+		Events:  NewEvents(nil, nil, nil), Tracer: tracing.New(tracing.Off(), nil, ""),
 	}
 }
 
@@ -198,10 +193,9 @@ func TestPoolsComeAndGo(t *testing.T) {
 // noEndpoints is the source of an empty pool.
 type noEndpoints struct{}
 
-func (noEndpoints) ReadPool() *pool.SourceState                    { return &pool.SourceState{} }
-func (noEndpoints) WaitForSync(context.Context) bool               { return true }
-func (noEndpoints) OnChange(func())                                {}
-func (noEndpoints) Reference() (o corev1.ObjectReference, ok bool) { return o, false }
+func (noEndpoints) ReadPool() ([]endpoint.Description, error) { return nil, nil }
+func (noEndpoints) WaitForSync(context.Context) bool          { return true }
+func (noEndpoints) OnChange(func())                           {}
 
 // TestPoolsShareTheMemoryForPrefixes fills the indexes of several pools.
 func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
@@ -210,7 +204,7 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 	id := endpoint.Identity{Pod: "model-server", Address: netip.MustParseAddrPort("10.0.0.1:8000")}
 	held := 0
 	for _, name := range []string{"a", "b", "c", "d"} {
-		x := r.addPool("ns/"+name, noEndpoints{}).estimator
+		x := r.addPool("ns/"+name, types.NamespacedName{}, noEndpoints{}).estimator
 		e := x.NewEndpoint(endpoint.Description{Identity: id}, time.Now())
 		for i := range 1000 {
 			p := &estimate.Prompt{Chain: &prefixindex.Chain{}}
@@ -257,8 +251,8 @@ func TestObservers(t *testing.T) {
 			r := newFilePool(t, tt.change, func(p *Params) { p.Log = zap.New(core) })
 			enabled := r.enabledObservers(r.only)
 			assert.Len(t, enabled, tt.wantOthers)
-			for _, o := range enabled {
-				o.ObserveRequest(&request.Record{Outcome: request.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
+			for _, observe := range enabled {
+				observe(&request.Record{Outcome: request.Refused, Status: http.StatusServiceUnavailable, StartTime: time.Now(),
 					EndTime: time.Now()})
 			}
 			assert.Equal(t, tt.wantLines, logs.FilterMessage("Handled request").Len())

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	inferenceclient "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned"
@@ -14,7 +13,7 @@ import (
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/discovery"
-	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/telemetry/metrics"
 )
 
@@ -34,26 +33,13 @@ type Clients struct {
 	Dynamic   dynamic.Interface
 }
 
-// poolSource provides the endpoints of one pool.
-type poolSource interface {
-	endpointSource
-	// Reference returns the reference to the InferencePool, if there is one.
-	Reference() (corev1.ObjectReference, bool)
-}
-
-// localSource is the source of a file or of URLs, which has no InferencePool.
-type localSource struct{ endpointSource }
-
-// endpointSource is a poolSource that knows no InferencePool.
+// endpointSource provides the endpoints of one pool.
 type endpointSource interface {
-	ReadPool() *pool.SourceState
+	ReadPool() ([]endpoint.Description, error)
 	WaitForSync(ctx context.Context) bool
 	// OnChange registers a function to call after changes.
 	OnChange(changed func())
 }
-
-// Reference returns nothing.
-func (localSource) Reference() (corev1.ObjectReference, bool) { return corev1.ObjectReference{}, false }
 
 // poolNamespace contains the caches of one namespace.
 type poolNamespace struct {
@@ -73,17 +59,17 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 			return nil, err
 		}
 		r.sources = append(r.sources, source.Run)
-		return r.addPool(from.String(), localSource{source}), nil
+		return r.addPool(from.String(), types.NamespacedName{}, source), nil
 	case from.File != "":
 		source, err := discovery.NewFileSource(discovery.FileParams{
 			Log: r.params.Log.Named("endpointsfile"), Path: from.File, Once: from.Once,
-			Observer: metrics.NewEndpointsFile(r.params.Registry),
+			Observe: metrics.NewEndpointsFile(r.params.Registry),
 		})
 		if err != nil {
 			return nil, err
 		}
 		r.sources = append(r.sources, source.Run)
-		return r.addPool(from.String(), localSource{source}), nil
+		return r.addPool(from.String(), types.NamespacedName{}, source), nil
 	}
 	caches := discovery.NamespaceParams{Namespace: from.Name.Namespace}
 	if from.Selector.Selector != nil {
@@ -91,8 +77,8 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		return r.addPool(from.String(), n.SelectionSource(discovery.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts})),
-			nil
+		selected := discovery.Selection{Selector: from.Selector.Selector, Ports: from.TargetPorts}
+		return r.addPool(from.String(), types.NamespacedName{}, n.SelectionSource(selected)), nil
 	}
 	caches.Inference, caches.Pool = r.params.Clients.Inference, from.Name.Name
 	if _, err := r.addNamespace(caches, metrics.NewRules(r.params.Registry)); err != nil {
@@ -141,7 +127,7 @@ func (r *Registry) addNamespace(p discovery.NamespaceParams, observer *metrics.R
 	if observer != nil {
 		n.rules = discovery.NewRules(discovery.RulesParams{
 			Log: r.params.Log.Named("rules"), Discovery: clients.Core.Discovery(), Dynamic: clients.Dynamic, Namespace: p.Namespace,
-			Observer: observer.OfNamespace(), Patience: rulePatience, PollInterval: rulePollInterval,
+			Observe: observer.OfNamespace(), Patience: rulePatience, PollInterval: rulePollInterval,
 		})
 		r.sources = append(r.sources, n.rules.Run)
 	}
@@ -153,7 +139,7 @@ func (r *Registry) addNamespace(p discovery.NamespaceParams, observer *metrics.R
 func (r *Registry) addInferencePool(name types.NamespacedName) (added *Pool, release func()) {
 	n := r.namespaces[name.Namespace]
 	source := n.PoolSource(name.Name)
-	added = r.addPool(name.String(), source)
+	added = r.addPool(name.String(), name, source)
 	n.rules.AddPool(name.Name, added.rules, added.metrics.PinModels)
 	return added, func() {
 		source.Close()

@@ -26,7 +26,7 @@ func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
 func (r *Registry) DebugPools() []debugpage.Pool {
 	var views []debugpage.Pool
 	for _, p := range r.sortedPools() {
-		views = append(views, debugpage.Pool{Title: p.title, Snapshots: p.store, Estimator: p.estimator, Picks: p.picks})
+		views = append(views, debugpage.Pool{Title: p.title, Snapshot: p.store.Snapshot, Estimator: p.estimator, Picks: p.picks})
 	}
 	return views
 }
@@ -36,8 +36,8 @@ func (r *Registry) PoolQueues() []pool.NamedQueue {
 	var queues []pool.NamedQueue
 	for _, p := range r.sortedPools() {
 		view := pool.NamedQueue{Name: p.title, Queue: p.Queue()}
-		if reference, ok := p.source.Reference(); ok {
-			view.Namespace, view.Name = reference.Namespace, reference.Name
+		if p.name.Name != "" {
+			view.Namespace, view.Name = p.name.Namespace, p.name.Name
 		}
 		queues = append(queues, view)
 	}
@@ -48,8 +48,8 @@ func (r *Registry) PoolQueues() []pool.NamedQueue {
 func (r *Registry) poolReferences() []corev1.ObjectReference {
 	var found []corev1.ObjectReference
 	for _, p := range r.sortedPools() {
-		if reference, ok := p.source.Reference(); ok {
-			found = append(found, reference)
+		if p.name.Name != "" {
+			found = append(found, r.namespaces[p.name.Namespace].PoolReference(p.name.Name))
 		}
 	}
 	return found

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
+	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
 
@@ -28,26 +29,16 @@ var pageText string
 
 var pageTemplate = debugpage.ParseTemplate(pageText)
 
-// snapshots provides the endpoints.
-type snapshots interface {
-	Snapshot() *pool.Snapshot
-}
-
-// Page shows the pools.
-type Page struct {
-	Params
-}
-
 // A Pool provides the state of one pool.
 type Pool struct {
 	Title     string // namespace/name, the selector of the endpoints, or "servers"
-	Snapshots snapshots
+	Snapshot  func() *pool.Snapshot
 	Estimator *estimate.Estimator
 	Picks     *Picks
 }
 
-// Params are the parameters of New.
-type Params struct {
+// Page shows the pools.
+type Page struct {
 	Log        *zap.Logger
 	Version    string
 	Pools      func() []Pool
@@ -55,9 +46,6 @@ type Params struct {
 	KeepsPicks bool          // Picks are enabled
 	Clock      clock.PassiveClock
 }
-
-// New returns a Page.
-func New(p Params) *Page { return &Page{Params: p} }
 
 // Handlers returns the handlers by pattern of http.ServeMux.
 func (p *Page) Handlers() map[string]http.Handler {
@@ -76,13 +64,13 @@ type state struct {
 }
 
 type poolPage struct {
-	Name      string         `json:"name"`
-	Problem   string         `json:"problem,omitempty"` // why requests cannot be placed
-	Costs     costs          `json:"speed"`
-	Prefixes  prefixes       `json:"prefixIndex"`
-	Endpoints []endpointLine `json:"endpoints"` // ready endpoints, including ejected ones
-	Picks     []pickLine     `json:"lastPicks,omitempty"`
-	Totals    totals         `json:"-"`
+	Name      string            `json:"name"`
+	Problem   string            `json:"problem,omitempty"` // why requests cannot be placed
+	Costs     *estimate.Costs   `json:"speed"`
+	Prefixes  prefixindex.Stats `json:"prefixIndex"`
+	Endpoints []endpointLine    `json:"endpoints"` // ready endpoints, including ejected ones
+	Picks     []pickLine        `json:"lastPicks,omitempty"`
+	Totals    totals            `json:"-"`
 }
 
 // totals are the sums over all endpoints, for the page.
@@ -93,43 +81,26 @@ type totals struct {
 	KVUsage          float64 // mean
 }
 
-// costs contains the learned costs, in seconds, and hit rates.
-type costs struct {
-	Base            float64 `json:"baseSeconds"`
-	PerDecoding     float64 `json:"perDecodingSeconds"`
-	PerOther        float64 `json:"perOtherSeconds"`
-	PerToken        float64 `json:"perTokenSeconds"`
-	PerPair         float64 `json:"perPairSeconds"`
-	ExpectedHitRate float64 `json:"expectedFound"`
-	HistoryHitRate  float64 `json:"historyFound"`
-}
-
-type prefixes struct {
-	Nodes  int `json:"nodes"`
-	Bytes  int `json:"bytes"`
-	Blocks int `json:"blocks"`
-}
-
 type endpointLine struct {
-	Address  string            `json:"address"`
-	Pod      string            `json:"pod"`
-	Rank     int               `json:"rank"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Stale    bool              `json:"stale,omitempty"` // its values are too old to use
-	Ejected  bool              `json:"ejected,omitempty"`
-	Breaker  breaker           `json:"breaker"`
-	Age      float64           `json:"sampleAgeSeconds"`
-	Failures int64             `json:"scrapeFailures"`
-	Waiting  float64           `json:"waiting"`
-	Running  float64           `json:"running"`
-	KVUsage  float64           `json:"kvCacheUsage"`
-	InFlight int64             `json:"requestsInFlight"` // of this picker
-	Tokens   int64             `json:"promptTokensOwed"`
-	Picks    int64             `json:"picks"`
-	Factor   float64           `json:"waitFactor"`
-	Blocks   int               `json:"cacheBlocksHeld"` // estimate of the index
-	Capacity int               `json:"cacheBlocks"`     // on its page, or less if it has shown to keep less
-	Prefix   prefixTokens      `json:"prefixTokens"`
+	Address  string                `json:"address"`
+	Pod      string                `json:"pod"`
+	Rank     int                   `json:"rank"`
+	Labels   map[string]string     `json:"labels,omitempty"`
+	Stale    bool                  `json:"stale,omitempty"` // its values are too old to use
+	Ejected  bool                  `json:"ejected,omitempty"`
+	Breaker  breaker               `json:"breaker"`
+	Age      float64               `json:"sampleAgeSeconds"`
+	Failures int64                 `json:"scrapeFailures"`
+	Waiting  float64               `json:"waiting"`
+	Running  float64               `json:"running"`
+	KVUsage  float64               `json:"kvCacheUsage"`
+	InFlight int64                 `json:"requestsInFlight"` // of this picker
+	Tokens   int64                 `json:"promptTokensOwed"`
+	Picks    int64                 `json:"picks"`
+	Factor   float64               `json:"waitFactor"`
+	Blocks   int                   `json:"cacheBlocksHeld"` // estimate of the index
+	Capacity int                   `json:"cacheBlocks"`     // on its page, or less if it has shown to keep less
+	Prefix   endpoint.PrefixTokens `json:"prefixTokens"`
 }
 
 // A breaker is the ejection of an endpoint as the state of a circuit breaker: closed while it gets requests, open while it gets none, and
@@ -152,19 +123,6 @@ func breakerOf(h *endpoint.Health, now time.Time) breaker {
 	}
 	return b
 }
-
-// prefixTokens are sums of prompt tokens, of requests for which the endpoint reported what it had cached.
-type prefixTokens struct {
-	Prompt   int64 `json:"prompt"`
-	Expected int64 `json:"expected"`
-	Reported int64 `json:"reported"`
-}
-
-// ExpectedRate returns the hit rate that the picker expected.
-func (t prefixTokens) ExpectedRate() float64 { return float64(t.Expected) / float64(max(t.Prompt, 1)) }
-
-// ReportedRate returns the hit rate that the endpoint reported.
-func (t prefixTokens) ReportedRate() float64 { return float64(t.Reported) / float64(max(t.Prompt, 1)) }
 
 type pickLine struct {
 	Time      time.Time   `json:"time"`
@@ -223,11 +181,11 @@ func (p *Page) pageState() state {
 }
 
 func (p *Page) poolState(member Pool, now time.Time) poolPage {
-	snapshot := member.Snapshots.Snapshot()
+	snapshot := member.Snapshot()
 	shown := poolPage{
 		Name:      member.Title,
-		Costs:     costs(*member.Estimator.Costs()),
-		Prefixes:  prefixes(member.Estimator.IndexStats()),
+		Costs:     member.Estimator.Costs(),
+		Prefixes:  member.Estimator.IndexStats(),
 		Endpoints: make([]endpointLine, 0, len(snapshot.Endpoints)),
 	}
 	if snapshot.Err != nil {
@@ -255,7 +213,7 @@ func (p *Page) endpointState(e *endpoint.Endpoint, x *estimate.Estimator, now ti
 		Age: stats.SampleAge.Seconds(), Failures: stats.ScrapeFailures,
 		Waiting: stats.Gauges.Waiting, Running: stats.Gauges.Running, KVUsage: stats.Gauges.KVUsage,
 		InFlight: stats.InFlight, Tokens: stats.Backlog, Picks: stats.Picks, Factor: stats.Slowdown,
-		Blocks: blocks, Capacity: capacity, Prefix: prefixTokens(stats.Prefix),
+		Blocks: blocks, Capacity: capacity, Prefix: stats.Prefix,
 	}
 }
 

@@ -62,15 +62,14 @@ func newPage(t *testing.T) *Page {
 		Outcome: request.Completed, RequestID: "<b>r-1</b>", Path: "/v1/chat/completions", Served: "10.0.0.9:8000", Status: 200, StartTime: after(time.Second), ArrivalTime: after(time.Second),
 		FirstContent: after(1200 * time.Millisecond), EndTime: after(2 * time.Second),
 	})
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}})
-	return New(Params{
+	snapshot := func() *pool.Snapshot { return &pool.Snapshot{Endpoints: []*endpoint.Endpoint{a, b}} }
+	return &Page{
 		Log: zap.NewNop(), Version: "v1.2.3", StaleAfter: 2 * time.Second, KeepsPicks: picks.IsEnabled(),
 		Pools: func() []Pool {
-			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimator, Picks: picks}}
+			return []Pool{{Title: "ns/chat", Snapshot: snapshot, Estimator: estimator, Picks: picks}}
 		},
 		Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
-	})
+	}
 }
 
 func get(t *testing.T, p *Page, path, accept string) *httptest.ResponseRecorder {
@@ -117,14 +116,13 @@ func TestWhatClientsSayIsText(t *testing.T) {
 
 func TestPageWithoutPool(t *testing.T) {
 	t.Parallel()
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Err: pool.ErrNoPool})
-	p := New(Params{
+	snapshot := func() *pool.Snapshot { return &pool.Snapshot{Err: pool.ErrNoPool} }
+	p := &Page{
 		Log: zap.NewNop(), Clock: clocktesting.NewFakePassiveClock(noon),
 		Pools: func() []Pool {
-			return []Pool{{Title: "ns/chat", Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(0)}}
+			return []Pool{{Title: "ns/chat", Snapshot: snapshot, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(0)}}
 		},
-	})
+	}
 	assert.Contains(t, get(t, p, "/debug/pools", "").Body.String(), `"problem": "the InferencePool does not exist"`)
 	assert.Contains(t, get(t, p, "/debug/pools.html", "").Body.String(), `<p class="problem bad">the InferencePool does not exist</p>`)
 }
@@ -142,16 +140,15 @@ func TestEmptyTablesSayWhy(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			source := newMockSnapshots(t)
-			source.EXPECT().Snapshot().Return(&pool.Snapshot{})
-			p := New(Params{
+			snapshot := func() *pool.Snapshot { return &pool.Snapshot{} }
+			p := &Page{
 				Log: zap.NewNop(), KeepsPicks: tt.picks > 0, Clock: clocktesting.NewFakePassiveClock(noon),
 				Pools: func() []Pool {
 					return []Pool{{
-						Title: "ns/chat", Snapshots: source, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(tt.picks),
+						Title: "ns/chat", Snapshot: snapshot, Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)), Picks: NewPicks(tt.picks),
 					}}
 				},
-			})
+			}
 			body := get(t, p, "/debug/pools.html", "").Body.String()
 			assert.Contains(t, body, "No endpoints.")
 			assert.Contains(t, body, tt.wantPicks)

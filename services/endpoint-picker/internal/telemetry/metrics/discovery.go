@@ -8,23 +8,18 @@ const (
 	stateMalformed = "malformed"
 )
 
-// EndpointsFile exports whether the last change of the endpoints file was valid.
-type EndpointsFile struct{ successful prometheus.Gauge }
-
-// NewEndpointsFile creates and registers the gauge. Pickers without such a file must not export it, because its 0 is an
-// alarm.
-func NewEndpointsFile(r prometheus.Registerer) *EndpointsFile {
-	return &EndpointsFile{successful: ownMetrics(r).newGauge("endpoints_file_last_reload_successful",
-		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")}
-}
-
-// ObserveEndpointsFile records the result of reading the file.
-func (f *EndpointsFile) ObserveEndpointsFile(err error) {
-	if err != nil {
-		f.successful.Set(0)
-		return
+// NewEndpointsFile exports whether the last change of the endpoints file was valid. It returns the observer of the result of reading the
+// file. Pickers without such a file must not export it, because its 0 is an alarm.
+func NewEndpointsFile(r prometheus.Registerer) (observe func(err error)) {
+	successful := ownMetrics(r).newGauge("endpoints_file_last_reload_successful",
+		"1 if the last change of the endpoints file was valid, 0 if older endpoints stay.")
+	return func(err error) {
+		if err != nil {
+			successful.Set(0)
+			return
+		}
+		successful.Set(1)
 	}
-	f.successful.Set(1)
 }
 
 // Rules exports the numbers of objects with rules for requests.
@@ -36,27 +31,17 @@ func NewRules(r prometheus.Registerer) *Rules {
 		"InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.", "resource", "state")}
 }
 
-// OfNamespace returns the observer of one namespace. The gauges are the sums of all namespaces.
-func (v *Rules) OfNamespace() *NamespaceRules {
-	return &NamespaceRules{objects: v.objects, last: map[[2]string]int{}}
-}
-
-// NamespaceRules is the part of one namespace in Rules. One goroutine at a time may use it.
-type NamespaceRules struct {
-	objects *prometheus.GaugeVec
-	last    map[[2]string]int // by resource and state
-}
-
-// ObserveRules records the numbers of one kind.
-func (n *NamespaceRules) ObserveRules(resource string, read, malformed int) {
-	n.setCount(resource, stateRead, read)
-	n.setCount(resource, stateMalformed, malformed)
-}
-
-func (n *NamespaceRules) setCount(resource, state string, now int) {
-	key := [2]string{resource, state}
-	n.objects.WithLabelValues(resource, state).Add(float64(now - n.last[key]))
-	n.last[key] = now
+// OfNamespace returns the observer of the numbers of one kind in one namespace, for one goroutine at a time. The gauges are the sums of all
+// namespaces.
+func (v *Rules) OfNamespace() func(resource string, read, malformed int) {
+	last := map[[2]string]int{} // by resource and state
+	return func(resource string, read, malformed int) {
+		for state, now := range map[string]int{stateRead: read, stateMalformed: malformed} {
+			key := [2]string{resource, state}
+			v.objects.WithLabelValues(resource, state).Add(float64(now - last[key]))
+			last[key] = now
+		}
+	}
 }
 
 // Pools exports the numbers of pools of a picker that serves several of them.

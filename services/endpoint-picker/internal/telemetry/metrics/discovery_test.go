@@ -13,11 +13,17 @@ import (
 
 func TestEndpointsFile(t *testing.T) {
 	t.Parallel()
-	f := NewEndpointsFile(prometheus.NewRegistry())
-	f.ObserveEndpointsFile(nil)
-	assert.Equal(t, 1.0, testutil.ToFloat64(f.successful))
-	f.ObserveEndpointsFile(errors.New("line 1"))
-	assert.Equal(t, 0.0, testutil.ToFloat64(f.successful))
+	r := prometheus.NewRegistry()
+	observe := NewEndpointsFile(r)
+	successful := func() float64 {
+		families, err := r.Gather()
+		require.NoError(t, err)
+		return families[0].GetMetric()[0].GetGauge().GetValue()
+	}
+	observe(nil)
+	assert.Equal(t, 1.0, successful())
+	observe(errors.New("line 1"))
+	assert.Equal(t, 0.0, successful())
 }
 
 func TestRules(t *testing.T) {
@@ -25,9 +31,9 @@ func TestRules(t *testing.T) {
 	r := prometheus.NewRegistry()
 	rules := NewRules(r)
 	one, another := rules.OfNamespace(), rules.OfNamespace()
-	one.ObserveRules("inferenceobjectives", 2, 1)
-	another.ObserveRules("inferenceobjectives", 1, 0)
-	one.ObserveRules("inferenceobjectives", 3, 0)
+	one("inferenceobjectives", 2, 1)
+	another("inferenceobjectives", 1, 0)
+	one("inferenceobjectives", 3, 0)
 	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
 # HELP fairlead_picker_rule_objects InferenceObjectives and InferenceModelRewrites of the pool, by whether they are readable.
 # TYPE fairlead_picker_rule_objects gauge

@@ -9,15 +9,10 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/scheduling/plugins"
 )
 
-// snapshots provides the endpoints.
-type snapshots interface {
-	Snapshot() *pool.Snapshot
-}
-
 // endpointCollector exports the endpoints of the pool.
 type endpointCollector struct {
-	snapshots snapshots
-	clock     clock.PassiveClock
+	snapshot func() *pool.Snapshot
+	clock    clock.PassiveClock
 
 	poolFound *prometheus.Desc
 	ready     *prometheus.Desc
@@ -33,9 +28,9 @@ const (
 )
 
 // RegisterEndpoints exports the endpoints of a pool.
-func RegisterEndpoints(s snapshots, c clock.PassiveClock, r prometheus.Registerer) {
+func RegisterEndpoints(snapshot func() *pool.Snapshot, c clock.PassiveClock, r prometheus.Registerer) {
 	r.MustRegister(&endpointCollector{
-		snapshots: s,
+		snapshot:  snapshot,
 		clock:     c,
 		poolFound: newDesc("pool_found", "1 if the InferencePool is known."),
 		ready:     newDesc("endpoints_ready", "Endpoints available for picks."),
@@ -106,7 +101,7 @@ func (c *endpointCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *endpointCollector) Collect(out chan<- prometheus.Metric) {
-	snapshot, now := c.snapshots.Snapshot(), c.clock.Now()
+	snapshot, now := c.snapshot(), c.clock.Now()
 	found := 0.0
 	if snapshot.Err == nil {
 		found = 1

@@ -74,7 +74,8 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 	m := &Metrics{
 		picks: newCounters(own, "picks_total", "Requests that needed an endpoint, by result.", "result",
 			resultPicked, resultNoEndpoints, resultNoneInSubset, resultFiltered, resultMalformed, resultShed, resultNoCapacity),
-		pickDuration:    own.newHistogram("pick_duration_seconds", "Time to choose an endpoint.", prometheus.ExponentialBuckets(1e-6, 4, 10)),
+		pickDuration: own.newHistogram("pick_duration_seconds", "Time to choose an endpoint.",
+			prometheus.ExponentialBuckets(1e-6, 4, 10)),
 		streamsInFlight: own.newGauge("streams_in_flight", "Open ext_proc streams, and open requests at the proxy listener."),
 		streams: newCounters(own, "streams_total", "Finished exchanges, by outcome: ext_proc streams, and requests at the proxy listener.",
 			labelOutcome, request.Outcomes()...),
@@ -86,8 +87,8 @@ func New(r prometheus.Registerer, o Options) *Metrics {
 		scrapeDuration: own.newHistogram("scrape_duration_seconds", "Time to fetch and parse one metrics page.",
 			prometheus.ExponentialBuckets(0.00025, 4, 8)),
 		requests: newRequests(r),
-		pollErrors: upstreamMetrics(r).newCounterVec("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.", "source_type").
-			WithLabelValues(sourceMetrics),
+		pollErrors: upstreamMetrics(r).newCounterVec("datalayer_poll_errors_total", "Failed scrapes of model servers' metrics.",
+			"source_type").WithLabelValues(sourceMetrics),
 	}
 	if o.Streams {
 		m.extProc = newExtProc(r)

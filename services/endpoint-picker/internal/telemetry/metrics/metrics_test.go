@@ -112,11 +112,11 @@ func TestEndpointsOfTheMoment(t *testing.T) {
 		e.CountResult(result)
 	}
 
-	source := newMockSnapshots(t)
+	var snapshot *pool.Snapshot
 	r := prometheus.NewPedanticRegistry()
-	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
+	RegisterEndpoints(func() *pool.Snapshot { return snapshot }, clocktesting.NewFakePassiveClock(noon.Add(3*time.Second)), r)
 
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}}).Once()
+	snapshot = &pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}}
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
 # TYPE fairlead_picker_endpoint_backlog_seconds gauge
@@ -188,7 +188,7 @@ fairlead_picker_pool_requests_running{role=""} 2
 fairlead_picker_pool_requests_waiting{role=""} 1
 `)
 
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Err: pool.ErrNoPool}).Once()
+	snapshot = &pool.Snapshot{Err: pool.ErrNoPool}
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoints_ready Endpoints available for picks.
 # TYPE fairlead_picker_endpoints_ready gauge
@@ -213,16 +213,16 @@ func learnedEndpoint(pod string, of endpoint.Estimates) *endpoint.Endpoint {
 // TestLearnedValuesOfEndpoints: what is not known has no series, as 0 would be a value.
 func TestLearnedValuesOfEndpoints(t *testing.T) {
 	t.Parallel()
-	source := newMockSnapshots(t)
+	var snapshot *pool.Snapshot
 	r := prometheus.NewPedanticRegistry()
-	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{
+	RegisterEndpoints(func() *pool.Snapshot { return snapshot }, clocktesting.NewFakePassiveClock(noon), r)
+	snapshot = &pool.Snapshot{Endpoints: []*endpoint.Endpoint{
 		learnedEndpoint("a", endpoint.Estimates{
 			Slowdown: 2, Backlog: 30_000, PrefillRate: 12_000, BacklogTime: 2500 * time.Millisecond, BatchCapacity: 48,
 			Prefix: endpoint.PrefixTokens{Prompt: 1000, Expected: 800, Reported: 640},
 		}),
 		learnedEndpoint("new", endpoint.Estimates{Slowdown: 1}),
-	}})
+	}}
 	assertMetrics(t, r, `
 # HELP fairlead_picker_endpoint_backlog_seconds Time that the endpoint needs for the prompt tokens that it owes to this picker, at the learned speed.
 # TYPE fairlead_picker_endpoint_backlog_seconds gauge

@@ -31,7 +31,7 @@ type poolCollector struct {
 // PoolParams are the parameters of RegisterPool.
 type PoolParams struct {
 	Pool       string // name of the InferencePool
-	Snapshots  snapshots
+	Snapshot   func() *pool.Snapshot
 	Metrics    *Metrics // source of picks by endpoint, for current endpoints
 	Queue      *pool.Queue
 	Estimator  *estimate.Estimator
@@ -111,7 +111,7 @@ func (c *poolCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	endpoints, now := c.Snapshots.Snapshot().Endpoints, c.Clock.Now()
+	endpoints, now := c.Snapshot().Endpoints, c.Clock.Now()
 	var figures [3]sample // of endpoints with fresh values
 	names := uniqueNames(endpoints)
 	for i, e := range endpoints {

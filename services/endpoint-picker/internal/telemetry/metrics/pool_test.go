@@ -24,11 +24,9 @@ import (
 // poolOf registers all collectors over these endpoints, three seconds after noon.
 func poolOf(t *testing.T, r prometheus.Registerer, endpoints ...*endpoint.Endpoint) *Metrics {
 	t.Helper()
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints})
 	m := New(r, Options{Streams: true})
 	RegisterPool(PoolParams{
-		Pool: "chat", Snapshots: source, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
+		Pool: "chat", Snapshot: func() *pool.Snapshot { return &pool.Snapshot{Endpoints: endpoints} }, Metrics: m, Queue: pool.NewQueue(clocktesting.NewFakePassiveClock(after(3 * time.Second))), Estimator: estimate.New(prefixindex.NewMemoryBudget(1 << 20)),
 		StaleAfter: 2 * time.Second, Saturation: func() float64 { return 0.75 }, Clock: clocktesting.NewFakePassiveClock(after(3 * time.Second)),
 	}, r)
 	return m
@@ -40,9 +38,8 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	e := learnedEndpoint("a", endpoint.Estimates{Slowdown: 1, PrefillRate: 1, BatchCapacity: 1})
 	scrape(e, after(2*time.Second), endpoint.Gauges{Waiting: 1, Running: 1, KVUsage: 0.5})
 	m := poolOf(t, r, e)
-	source := newMockSnapshots(t)
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}})
-	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
+	snapshot := func() *pool.Snapshot { return &pool.Snapshot{Endpoints: []*endpoint.Endpoint{e}} }
+	RegisterEndpoints(snapshot, clocktesting.NewFakePassiveClock(after(3*time.Second)), r)
 	RegisterGateways(r, func() grpcserver.Stats { return grpcserver.Stats{Clients: 1} })
 	RegisterDecisions(r, func() decisionapi.Stats { return decisionapi.Stats{Open: 1} })
 	NewDecisions(r)
@@ -53,7 +50,7 @@ func everything(t *testing.T, r prometheus.Registerer) {
 	RegisterCertificate(r, "ext_proc", time.Now)
 	RegisterReplicas(r, func() replicas.Stats { return replicas.Stats{} })
 	NewEndpointsFile(r)
-	NewRules(r).OfNamespace().ObserveRules("inferenceobjectives", 1, 0)
+	NewRules(r).OfNamespace()("inferenceobjectives", 1, 0)
 	NewPools(r, "conflict")
 	NewRecording(r)
 	m.ObserveEjection("failures")

@@ -29,11 +29,11 @@ func TestSumsByRole(t *testing.T) {
 		roleEndpoint("a", "prefill", slow), roleEndpoint("b", "prefill", fast), roleEndpoint("c", "decode", endpoint.Estimates{Slowdown: 1}),
 		roleEndpoint("d", "a tenant's own", fast), learnedEndpoint("e", slow),
 	}
-	source := newMockSnapshots(t)
+	var snapshot *pool.Snapshot
 	r := prometheus.NewPedanticRegistry()
-	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
+	RegisterEndpoints(func() *pool.Snapshot { return snapshot }, clocktesting.NewFakePassiveClock(noon), r)
 
-	source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: all}).Once()
+	snapshot = &pool.Snapshot{Endpoints: all}
 	assertMetrics(t, r, `
 # HELP fairlead_picker_pool_backlog_seconds Sum over the endpoints of a role: time for the prompt tokens that they owe to this picker.
 # TYPE fairlead_picker_pool_backlog_seconds gauge
@@ -72,11 +72,11 @@ func TestSeriesEndWithPods(t *testing.T) {
 	t.Parallel()
 	estimates := endpoint.Estimates{Slowdown: 1, PrefillRate: 1, BatchCapacity: 1}
 	a, b := roleEndpoint("a", "prefill", estimates), roleEndpoint("b", "decode", estimates)
-	source := newMockSnapshots(t)
+	var snapshot *pool.Snapshot
 	r := prometheus.NewPedanticRegistry()
-	RegisterEndpoints(source, clocktesting.NewFakePassiveClock(noon), r)
+	RegisterEndpoints(func() *pool.Snapshot { return snapshot }, clocktesting.NewFakePassiveClock(noon), r)
 	count := func(endpoints ...*endpoint.Endpoint) int {
-		source.EXPECT().Snapshot().Return(&pool.Snapshot{Endpoints: endpoints}).Once()
+		snapshot = &pool.Snapshot{Endpoints: endpoints}
 		n, err := testutil.GatherAndCount(r)
 		assert.NoError(t, err)
 		return n

@@ -111,11 +111,11 @@ func newReplica(f *fleet, config *pluginconfig.Config, number uint64) *replica {
 		factory:  estimator,
 		snapshot: &pool.Snapshot{},
 	}
-	r.detector = pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), r, f.timeline)
+	r.detector = pool.NewDetector(pool.DefaultDetectorOptions(), zap.NewNop(), func(string) { r.ejections++ }, f.timeline)
 	r.scraping = newScraping(f.timeline, &config.Scraping, r.detector, rand.New(rand.NewPCG(f.seed, scrapes+number)))
 	estimator.SetCacheSize(estimate.CacheSize{Blocks: config.Prefix.CacheBlocks, FromPage: config.Prefix.AutoTune}, nil)
 	r.balancer = pick.New(pick.Params{
-		Snapshots: r, Configs: r, Rules: pool.NewRules(), Estimator: estimator,
+		Snapshot: r.Snapshot, Config: r.Current, Rules: pool.NewRules(), Estimator: estimator,
 		Outliers: r.detector, Observer: unobserved{}, Clock: f.timeline, Random: random.Uint64,
 	})
 	return r
@@ -128,9 +128,6 @@ func (unobserved) StreamStarted()                   {}
 func (unobserved) ObservePick(time.Duration, error) {}
 func (unobserved) RequestPlaced(*request.Record)    {}
 func (unobserved) ObserveRequest(*request.Record)   {}
-
-// ObserveEjection counts an ejection.
-func (r *replica) ObserveEjection(string) { r.ejections++ }
 
 // Snapshot returns the known endpoints.
 func (r *replica) Snapshot() *pool.Snapshot { return r.snapshot }
