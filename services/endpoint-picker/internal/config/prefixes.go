@@ -22,7 +22,7 @@ func (p *Prefixes) addFlags(fs *pflag.FlagSet) {
 		"Memory for the indexes of prefix caches of all pools. The least recently used prefixes are dropped first.")
 	fs.StringVar(&p.StateFile, "state-file", p.StateFile,
 		"File for what the picker knows of prefix caches, so that it knows them after a restart: hashes without text, of at most "+
-			"--"+flagPrefixIndex+". It is written every 10 s and at the end. Empty: none.")
+			"--"+flagPrefixIndex+". It is written every 10 s, at SIGTERM and at the end. Empty: none.")
 }
 
 func (p Prefixes) validateFlags() error {

@@ -43,9 +43,11 @@ var errState = errors.New("cannot use the state")
 
 // StateFile is a file that contains what the pools know of caches, for the next process. A nil StateFile keeps nothing.
 type StateFile struct {
-	log   *zap.Logger
-	path  string
-	limit int // bytes
+	log     *zap.Logger
+	path    string
+	limit   int           // bytes
+	soon    chan struct{} // gets one for a write at once
+	written fs.FileInfo   // what Run has written; nil before
 
 	mu     sync.Mutex
 	pools  map[string]*SavedPool
@@ -55,7 +57,9 @@ type StateFile struct {
 
 // NewStateFile returns a file of at most limit bytes without pools.
 func NewStateFile(log *zap.Logger, path string, limit int) *StateFile {
-	return &StateFile{log: log.With(zap.String("file", path)), path: path, limit: limit, pools: map[string]*SavedPool{}}
+	return &StateFile{
+		log: log.With(zap.String("file", path)), path: path, limit: limit, soon: make(chan struct{}, 1), pools: map[string]*SavedPool{},
+	}
 }
 
 // SavedPool is the Estimator of a pool in a state file: new endpoints have the caches that the last process knew.
@@ -215,7 +219,19 @@ func checksumOf(content []byte) []byte {
 	return sum.Sum(nil)
 }
 
-// Run writes the file until ctx ends, and once more then.
+// WriteSoon makes Run write the file now.
+func (s *StateFile) WriteSoon() {
+	if s == nil {
+		return
+	}
+	select {
+	case s.soon <- struct{}{}:
+	default: // it was not heard yet
+	}
+}
+
+// Run writes the file until ctx ends, and once more then. It ends earlier when another process writes the file: the next one, which may
+// know more than this one when that ends.
 func (s *StateFile) Run(ctx context.Context) {
 	if s == nil {
 		return
@@ -226,7 +242,12 @@ func (s *StateFile) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			ended = true
+		case <-s.soon:
 		case <-time.After(wait):
+		}
+		if s.isTakenOver() {
+			s.log.Info("Left the state file to another process, which writes it")
+			return
 		}
 		began, current := time.Now(), s.countUses()
 		if maps.Equal(current, last) {
@@ -240,6 +261,15 @@ func (s *StateFile) Run(ctx context.Context) {
 		}
 		wait = max(saveInterval, saveRest*time.Since(began))
 	}
+}
+
+// isTakenOver reports whether another process has replaced the file that Run has written.
+func (s *StateFile) isTakenOver() bool {
+	if s.written == nil {
+		return false
+	}
+	now, err := os.Stat(s.path)
+	return err == nil && !(os.SameFile(now, s.written) && now.ModTime().Equal(s.written.ModTime())) // numbers of files are used again
 }
 
 // countUses returns how often the contents of each pool have changed, and drops what no endpoint has taken for too long.
@@ -273,9 +303,11 @@ func (s *StateFile) writeFile(now time.Time) error {
 	if err := errors.Join(writeState(file, caches, now), file.Close()); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
-	if err := os.Rename(next, s.path); err != nil {
+	written, err := os.Stat(next)
+	if err := errors.Join(err, os.Rename(next, s.path)); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
+	s.written = written
 	return nil
 }
 

@@ -164,6 +164,41 @@ func TestStateFile_IsWrittenAfterChanges(t *testing.T) {
 	})
 }
 
+// A process that drains writes at once, and leaves the file to the next one as soon as that has written it.
+func TestStateFile_IsTakenOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		first := startProcess(t, path, "1")
+		first.learnCaches()
+		first.file.WriteSoon()
+		synctest.Wait()
+		require.FileExists(t, path)
+
+		second := startProcess(t, path, "1")
+		assert.Equal(t, []string{"Read contents of caches from the state file"}, second.messages())
+		first.learnCaches()
+		first.file.WriteSoon()
+		synctest.Wait()
+		second.learnCaches()
+		time.Sleep(2 * saveInterval)
+		written, err := os.ReadFile(path)
+		require.NoError(t, err)
+		first.learnCaches()
+		first.stop()
+		assert.Equal(t, "Left the state file to another process, which writes it", first.messages()[1])
+		left, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, written, left)
+		second.learnCaches()
+		second.stop()
+		assert.Len(t, second.messages(), 1)
+		left, err = os.ReadFile(path)
+		require.NoError(t, err)
+		assert.NotEqual(t, written, left)
+	})
+}
+
 // A folder that does not exist is a warning, once.
 func TestStateFile_CannotBeWritten(t *testing.T) {
 	t.Parallel()
