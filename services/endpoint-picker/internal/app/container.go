@@ -185,6 +185,7 @@ func newProxy(p listenerParts) *httpproxy.Server {
 		Options: httpproxy.Options{
 			Options:        p.Request,
 			Address:        cfg.Proxy.Address,
+			SharePort:      len(cfg.Pool.Servers.URLs) > 0, // one process on a machine: nothing else bridges its restart
 			TLS:            p.Certificates.forProxy(cfg.Proxy),
 			MaxRequestBody: int(cfg.ExtProc.MaxRequestBody),
 			BodyTimeout:    cfg.ExtProc.BodyTimeout,

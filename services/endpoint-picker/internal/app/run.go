@@ -168,12 +168,13 @@ const refusalTime = time.Second
 //	cut                      what is open after that
 //
 // From the start, the proxy and the decision API ask their clients to use other connections. The decision API accepts outcomes until the
-// last open pick has its own.
+// last open pick has its own. With --servers, the next process can open the port of the proxy before this one closes it.
 func (p *parts) drainServers(work context.Context) {
 	limits := p.Config.Drain
 	p.Health.SetDraining()
 	p.Proxy.StartDraining()
 	p.Decision.StartDraining()
+	p.State.WriteSoon() // the next process may start before this one ends
 	p.Log.Info("Started draining", zap.Int("streams", p.ExtProc.InFlight()), zap.Int("requests", p.Proxy.InFlight()), zap.Int("picks",
 		p.Decision.PickStats().Open),
 		zap.Duration("delay", limits.Delay), zap.Duration("timeout", limits.Timeout))

@@ -72,38 +72,109 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// startServers runs the command line until the test ends. It returns the addresses of its listeners, and its log.
-func startServers(t *testing.T, args ...string) (addresses map[string]string, written *logText) {
+// commandLine is a command line that runs.
+type commandLine struct {
+	addresses map[string]string // of its listeners
+	written   logText
+	stop      context.CancelFunc
+	ended     chan struct{} // closed at the end
+}
+
+// startServers runs the command line until the test ends.
+func startServers(t *testing.T, args ...string) *commandLine {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "addresses.json")
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	written = &logText{}
+	c := &commandLine{stop: cancel, ended: make(chan struct{})}
+	args = append([]string{"--proxy-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
+		"--drain-delay=0s", "--drain-timeout=1s", "--address-file=" + file}, args...)
 	go func() {
-		ended <- NewCommand(append(args, "--proxy-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0",
-			"--health-probe-bind-address=127.0.0.1:0", "--drain-delay=0s", "--drain-timeout=1s", "--address-file="+file), io.Discard, written).
-			ExecuteContext(ctx)
+		defer close(c.ended)
+		assert.NoError(t, NewCommand(args, io.Discard, &c.written).ExecuteContext(ctx))
 	}()
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-ended)
+		<-c.ended
 	})
 	require.Eventually(t, func() bool {
 		var err error
-		addresses, err = addressfile.Read(file)
+		c.addresses, err = addressfile.Read(file)
 		return err == nil
 	}, kubetest.Patience, tick)
-	return addresses, written
+	return c
 }
 
 // complete sends a request to the proxy listener.
 func complete(t *testing.T, proxy string) (status int) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Post("http://"+proxy+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"p"}`))
+	status, err := send(proxy, "p")
 	require.NoError(t, err)
+	return status
+}
+
+// send sends a request with a prompt.
+func send(proxy, prompt string) (status int, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Post("http://"+proxy+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"`+prompt+`"}`))
+	if err != nil {
+		return 0, err
+	}
 	defer response.Body.Close()
-	return response.StatusCode
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// TestRestartOnOnePort starts the next process while an answer of the first one is open. No request is refused, the next process reads what
+// the first one knew, and the answer completes.
+func TestRestartOnOnePort(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word ", 400)
+	began, release := make(chan struct{}), make(chan struct{})
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, "vllm:num_requests_running 1\n")
+			return
+		}
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), long) {
+			close(began)
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, `{"model":"m","choices":[{"text":"word"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+	}))
+	t.Cleanup(model.Close)
+	state := filepath.Join(t.TempDir(), "state")
+	args := []string{"--servers=" + model.URL, "--state-file=" + state, "--drain-timeout=" + kubetest.Patience.String()}
+	first := startServers(t, args...)
+	proxy := first.addresses["proxy"]
+	answered := make(chan int, 1)
+	go func() {
+		status, err := send(proxy, long)
+		assert.NoError(t, err)
+		answered <- status
+	}()
+	<-began
+	first.stop()
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(state)
+		return err == nil
+	}, kubetest.Patience, tick, "written before the end")
+	next := startServers(t, append(args, "--proxy-bind-address="+proxy)...)
+	assert.Contains(t, next.written.String(), "Read contents of caches from the state file")
+	require.Eventually(t, func() bool {
+		require.Equal(t, http.StatusOK, complete(t, proxy))
+		return !strings.Contains(page(t, "http://"+next.addresses["metrics"]+"/metrics"), `fairlead_picker_proxy_attempts_total{result="answered"} 0`)
+	}, kubetest.Patience, tick)
+	select {
+	case <-first.ended:
+		t.Error("the answer is open")
+	default:
+	}
+	close(release)
+	assert.Equal(t, http.StatusOK, <-answered)
+	<-first.ended
 }
 
 // TestServersOverTLS asks servers with TLS for their metrics and for answers.
@@ -125,20 +196,20 @@ func TestServersOverTLS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			addresses, written := startServers(t, append(tt.args, "--metrics-staleness-threshold=200ms")...)
-			assert.NotContains(t, addresses, "grpc")
-			assert.NotContains(t, addresses, "grpc-health")
+			c := startServers(t, append(tt.args, "--metrics-staleness-threshold=200ms")...)
+			assert.NotContains(t, c.addresses, "grpc")
+			assert.NotContains(t, c.addresses, "grpc-health")
 			require.Eventually(t, func() bool {
-				return strings.Contains(page(t, "http://"+addresses["metrics"]+"/metrics"), `fairlead_picker_endpoints_ready{pool="servers"} 1`)
+				return strings.Contains(page(t, "http://"+c.addresses["metrics"]+"/metrics"), `fairlead_picker_endpoints_ready{pool="servers"} 1`)
 			}, kubetest.Patience, tick)
-			assert.Equal(t, tt.want, complete(t, addresses["proxy"]))
-			assert.Contains(t, written.String(), `"debugPage":"http://`+addresses["metrics"]+`/debug/pools.html"`)
+			assert.Equal(t, tt.want, complete(t, c.addresses["proxy"]))
+			assert.Contains(t, c.written.String(), `"debugPage":"http://`+c.addresses["metrics"]+`/debug/pools.html"`)
 			if tt.log != "" {
-				require.Eventually(t, func() bool { return strings.Contains(written.String(), tt.log) }, kubetest.Patience, tick, "of its page")
+				require.Eventually(t, func() bool { return strings.Contains(c.written.String(), tt.log) }, kubetest.Patience, tick, "of its page")
 				return
 			}
 			require.Eventually(t, func() bool {
-				return !strings.Contains(page(t, "http://"+addresses["metrics"]+"/metrics"), `fairlead_picker_scrapes_total{pool="servers",result="ok"} 0`)
+				return !strings.Contains(page(t, "http://"+c.addresses["metrics"]+"/metrics"), `fairlead_picker_scrapes_total{pool="servers",result="ok"} 0`)
 			}, kubetest.Patience, tick)
 		})
 	}
@@ -148,11 +219,11 @@ func TestServersOverTLS(t *testing.T) {
 func TestServersWithAndWithoutTLS(t *testing.T) {
 	t.Parallel()
 	m := newSecureModel(t)
-	addresses, written := startServers(t, "--servers=http://"+newModel(t)+","+m.url, "--servers-ca-file="+m.file)
+	c := startServers(t, "--servers=http://"+newModel(t)+","+m.url, "--servers-ca-file="+m.file)
 	require.Eventually(t, func() bool {
-		return complete(t, addresses["proxy"]) == http.StatusOK && m.requests.Load() > 0
+		return complete(t, c.addresses["proxy"]) == http.StatusOK && m.requests.Load() > 0
 	}, kubetest.Patience, tick)
-	assert.NotContains(t, written.String(), "Ejected")
+	assert.NotContains(t, c.written.String(), "Ejected")
 }
 
 // page returns a page.

@@ -3,6 +3,7 @@ package httpproxy
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -34,6 +36,7 @@ type Options struct {
 	request.Options
 
 	Address        string        // empty: the listener is off
+	SharePort      bool          // with the next process
 	TLS            *tls.Config   // nil: plain HTTP
 	MaxRequestBody int           // bytes
 	BodyTimeout    time.Duration // maximum time to receive the headers, and to receive the body
@@ -64,6 +67,7 @@ type Server struct {
 	*limits.HTTPListener
 
 	params   Params
+	shared   *sharedPort // nil if the port is not shared
 	upstream *upstream
 	cut      context.CancelFunc // ends the contexts of all requests
 	counters *counters
@@ -101,6 +105,34 @@ func New(p Params) *Server {
 		Server: server,
 	})
 	return s
+}
+
+// OpenListener opens the port. With SharePort, the next process can open it before this one ends, and gets the connections when this one
+// drains or ends.
+func (s *Server) OpenListener() error {
+	o := s.params.Options
+	if !o.SharePort || o.Address == "" {
+		return s.HTTPListener.OpenListener()
+	}
+	port, joined, err := listenShared(o.Address)
+	if err != nil {
+		return fmt.Errorf("listen on --%s %s: %w", flag, o.Address, err)
+	}
+	if joined {
+		s.params.Log.Info("Joined another process on the same port, which gets all connections until it drains or ends",
+			zap.String(logging.KeyAddress, o.Address))
+	}
+	s.shared = port
+	s.AttachListener(port)
+	return nil
+}
+
+// DrainConns hands the port over to the next process if it shares it, and is that of HTTPListener then.
+func (s *Server) DrainConns(ctx context.Context) bool {
+	if s.shared != nil {
+		s.shared.handOver(ctx)
+	}
+	return s.HTTPListener.DrainConns(ctx)
 }
 
 // InFlight returns the number of open requests.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,12 +116,102 @@ func TestRandomFaultsOfConnections(t *testing.T) {
 	testRandomFaults(t, startTCP)
 }
 
-// TestAnotherListens expects an error that names the flag.
+// TestAnotherListens expects an error that names the flag, unless both share the port.
 func TestAnotherListens(t *testing.T) {
 	t.Parallel()
-	used, o := startTCP(t, testOptions(), limits.Limits{}), testOptions()
-	o.Address = used.address
-	require.ErrorContains(t, newRig(t, o, limits.Limits{}).OpenListener(), "listen on --proxy-bind-address "+used.address)
+	for _, shared := range [][2]bool{{false, false}, {true, false}, {false, true}} {
+		o := testOptions()
+		o.SharePort = shared[0]
+		used := startTCP(t, o, limits.Limits{})
+		o.Address, o.SharePort = used.address, shared[1]
+		require.ErrorContains(t, newRig(t, o, limits.Limits{}).OpenListener(), "listen on --proxy-bind-address "+used.address)
+	}
+}
+
+// TestSharedPort replaces a process, twice, while clients open connections without a pause. The next process gets none until the other one
+// drains, no request fails, and a response of the old one outlasts its listener.
+func TestSharedPort(t *testing.T) {
+	t.Parallel()
+	o := testOptions()
+	o.SharePort = true
+	var answers [3]atomic.Int64 // by process
+	began, release := make(chan int, 2), make(chan struct{})
+	open := func(process int) *rig {
+		r := startTCP(t, o, limits.Limits{})
+		o.Address = r.address
+		r.serve(func(_ http.ResponseWriter, q *http.Request) {
+			if q.URL.Path == "/long" {
+				began <- process
+				select {
+				case <-release:
+				case <-q.Context().Done():
+				}
+				return
+			}
+			answers[process].Add(1)
+		})
+		return r
+	}
+	// serves waits until a process has answered some requests, and reports whether the next one has answered none meanwhile.
+	serves := func(process int) bool {
+		before, ofNext := answers[process].Load(), answers[process+1].Load()
+		await(t, func() bool { return answers[process].Load() > before+100 })
+		return ofNext == answers[process+1].Load()
+	}
+	first := open(0)
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop()
+	for range 4 {
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := first.try(t.Context(), c, http.MethodGet, "/", ""); err != nil {
+					t.Errorf("a request failed: %v", err)
+				}
+				time.Sleep(time.Millisecond) // each connection takes a port
+			}
+		})
+	}
+	drained := make(chan bool, 2)
+	old := first
+	for process := range 2 {
+		if process == 1 {
+			time.Sleep(3 * handshakeTime) // after two, it knows that the process before is gone
+		}
+		next := open(process + 1)
+		require.True(t, serves(process))
+		clients.Go(func() {
+			_, err := first.try(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, "/long", "")
+			assert.NoError(t, err)
+		})
+		require.Equal(t, process, <-began)
+		go func(r *rig) { drained <- r.DrainConns(t.Context()) }(old)
+		await(t, func() bool { return answers[process+1].Load() > 0 && old.OpenConns() == 1 })
+		last := answers[process].Load()
+		await(t, func() bool { return answers[process+1].Load() > 500 })
+		assert.InDelta(t, last, answers[process].Load(), 4, "a request of each client that was not accepted yet")
+		assert.Equal(t, 1, old.InFlight())
+		old = next
+	}
+	close(release)
+	for range 2 {
+		assert.True(t, <-drained)
+	}
+}
+
+// TestPortOfACrashedProcess expects that a process that waits for a port gets its connections when the other process ends without a drain.
+func TestPortOfACrashedProcess(t *testing.T) {
+	t.Parallel()
+	o := testOptions()
+	o.SharePort = true
+	first := startTCP(t, o, limits.Limits{})
+	o.Address = first.address
+	second := startTCP(t, o, limits.Limits{})
+	second.serve(echo)
+	first.Close()
+	assert.Equal(t, "GET / ", second.do(second.client(), http.MethodGet, "/", "").body)
 }
 
 // TestDataBetweenTwoRequests has a server that sends something on an idle connection: within TLS, that is the end of the connection.
