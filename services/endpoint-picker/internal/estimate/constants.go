@@ -255,6 +255,16 @@ const (
 	// that keep nothing are expected to be cached. ½ none, ×2 none.
 	noneWeight = 4.0
 
+	// endsMissed is the number of prompts of which nothing was found beyond the last end, so that a server keeps only ends (simulated), and
+	// endsFactor how many times as many they must be as those of which all was found. Clients that bypass caches look like that, but not
+	// for long. ½ none, ×2 none: the servers of these scenarios keep all.
+	endsMissed = 4.0
+	endsFactor = 3.0  // ½ none, ×2 none.
+	endsMemory = 32.0 // prompts of such evidence that count (assumed). ½ none, ×2 none.
+	// reachKeep is what each end that is found leaves of the distance up to which misses count (assumed): the last 100 count.
+	reachKeep   = 0.99
+	reachFactor = 2.0 // times that distance (assumed). ½ none, ×2 none.
+
 	// maxPending is the number of prompts on one server that are remembered as being computed (derived: a batch). Half as many take
 	// some prompts for cached that are not yet. ½ none, ×2 none.
 	maxPending = 32

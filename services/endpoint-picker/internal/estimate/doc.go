@@ -23,6 +23,7 @@
 //	tokens.go    the tokens of a model's texts
 //	report.go    what was expected of a prompt, and what its server reports of it
 //	fit.go       how much a server keeps in its cache
+//	ends.go      whether it keeps only the ends of prompts
 //	reuse.go     how often prompts recur and conversations continue
 //	recent.go    the prompts that this replica placed
 //	traffic.go   the share of the load that other replicas placed

@@ -20,6 +20,7 @@ type Estimator struct {
 	tokenizers *tokenizers
 	placements sync.Pool // of *Placement
 	size       atomic.Pointer[CacheSize]
+	sparse     atomic.Bool // some server has shown that it keeps ends only
 
 	publisher Publisher     // nil: no other replica hears of requests
 	requests  atomic.Uint64 // published so far
@@ -74,7 +75,7 @@ type Placement struct {
 func (x *Estimator) RecordPlacement(p *Prompt, e *endpoint.Endpoint, expected *Expectation) *Placement {
 	s := ServerOf(e)
 	placed := x.placements.Get().(*Placement)
-	placed.endpoint, placed.had = e, p.cachedBlocks(s)
+	placed.endpoint, placed.had = e, p.sentBlocks(s)
 	placed.chain = append(placed.chain[:0], p.Chain.Hashes...)
 	placed.used = x.index.ReuseChain(s.cache, placed.chain, &expected.reuse)
 	expected.setFrom(p, placed)

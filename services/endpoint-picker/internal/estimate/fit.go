@@ -33,6 +33,7 @@ type cacheFit struct {
 
 	computed prefixindex.Stamp // prompts that were placed up to here are computed
 	totals   endpoint.PrefixTokens
+	ends     keptEnds
 }
 
 // unlimited is the size of a cache without evidence against its page.
@@ -63,6 +64,7 @@ type comparisonWindow struct {
 	cached        float64 // expected to be cached, by the index
 	expected      float64 // the same, and at the owner
 	byDistance    weights // tokens of cached that are evidence
+	ends          endTokens
 }
 
 func newCacheFit() *cacheFit { return &cacheFit{size: unlimited, recent: 1} }
@@ -115,6 +117,12 @@ func (f *cacheFit) forgetMisses() {
 	}
 }
 
+// forgetSize forgets all evidence of the size: it came from other expectations than those from now on.
+func (f *cacheFit) forgetSize() {
+	f.hits, f.misses, f.size, f.recent, f.missed = weights{}, weights{}, unlimited, 1, 0
+	f.window.restored = true
+}
+
 // addPending records a prompt whose blocks from some block on are computed from now on.
 func (f *cacheFit) addPending(used prefixindex.Stamp, chain []uint64, from int) {
 	if from < len(chain) {
@@ -147,6 +155,8 @@ type Expectation struct {
 	cached   int   // tokens in the index
 	expected int   // the same, and at the owner
 	history  int   // tokens up to the end of the last answer of its conversation
+	sent     int   // tokens that the server got before
+	ends     int   // the part of sent that it has if it keeps ends only
 	settled  int32 // blocks of it that were computed before
 	reuse    prefixindex.Reuse
 }
@@ -167,10 +177,7 @@ func (e *Expectation) eachSpan(f func(from, to, distance float64)) {
 func (f *cacheFit) recordPlacement(e *Expectation, chain []uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	had := 0
-	if spans := e.reuse.Spans(); len(spans) > 0 {
-		had = int(spans[len(spans)-1].End)
-	}
+	had := e.reuse.Blocks()
 	e.settled = int32(f.settledBlocks(chain, had))
 	f.addPending(e.used, chain, had)
 	w := &f.window
@@ -180,6 +187,7 @@ func (f *cacheFit) recordPlacement(e *Expectation, chain []uint64) {
 	w.other += float64(e.size.Other)
 	w.cached += float64(e.cached)
 	w.expected += float64(e.expected)
+	w.ends.addPrompt(e)
 	e.eachSpan(func(from, to, distance float64) {
 		w.byDistance[bucketOf(int(distance+(to-from)/e.size.PerBlock/2))] += to - from
 	})
@@ -216,7 +224,7 @@ type fitContext struct {
 // has lost what it used, 0 if it has not.
 //
 // Some servers and proxies write cached_tokens: 0 into every answer, whatever is cached. Zeros of a server that never reported
-// anything else are no evidence: its page decides, if that has counters. vLLM omits the field instead of writing 0.
+// anything else are no evidence: its page decides, if that has counters. vLLM omits the field instead of writing 0 (compareOmitted).
 func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext) (lost prefixindex.Stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,6 +240,12 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 	}
 	f.decayEvidence(1)
 	got, total := float64(cached), float64(max(e.tokens, 1))
+	if f.ends.comparePrompt(e, got) {
+		f.forgetSize()
+	}
+	if f.ends.only.Load() && e.cached > e.ends {
+		return 0 // it was expected before that was known
+	}
 	found, expected := 0.0, 0.0
 	e.eachSpan(func(from, to, distance float64) {
 		hit := min(max(got-from, 0), to-from)
@@ -291,6 +305,7 @@ func (f *cacheFit) observePage(next *endpoint.Sample, p fitContext) (r pageResul
 	case !w.counted:
 	case queries < 0 || hits < 0:
 		r.restarted = true
+		f.ends.forget()
 	case w.restored:
 	case !w.isComplete(next.At, queries, hits):
 		return r
@@ -334,6 +349,10 @@ func (f *cacheFit) compareCounters(queries, hits float64, p fitContext) {
 	requests := min(w.requests, maxWindow)
 	f.decayEvidence(requests)
 	mean, evidence := w.prompt/w.requests, 0.0
+	if f.ends.compareWindow(&w.ends, got, mean) {
+		f.forgetSize()
+		return
+	}
 	for _, tokens := range w.byDistance {
 		evidence += tokens
 	}

@@ -25,7 +25,8 @@ type Prompt struct {
 
 	now        endpoint.Monotonic
 	costs      *Costs
-	matched    []int // blocks, indexed by the slot of the cache
+	matched    []int // blocks that were sent there before, indexed by the slot of the cache
+	resumable  []int // the part of them that servers use that keep ends only; empty if there is none
 	last       lastCached
 	placedHere bool               // the last prompt of the conversation was placed by this picker
 	owner      *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning
@@ -35,7 +36,7 @@ type Prompt struct {
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
 	p.now, p.costs, p.last = endpoint.ToMonotonic(now), x.learner.currentCosts(), lastCached{}
-	p.matchCaches(x.index)
+	p.matchCaches(x)
 	x.reuse.observePrompt(p.blocksToTokens(p.longestMatch()), p.blocksToTokens(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
 	if others := x.share.placedByOthers(); others > minOthers {
@@ -46,16 +47,20 @@ func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.T
 
 // SkipLookup replaces Lookup if nobody needs estimates: the prompt counts as uncached wherever it is placed.
 func (p *Prompt) SkipLookup() {
-	p.matched, p.owner, p.placedHere, p.sharing = p.matched[:0], nil, false, 0
+	p.matched, p.resumable, p.owner, p.placedHere, p.sharing = p.matched[:0], p.resumable[:0], nil, false, 0
 }
 
 // matchCaches looks up the prompt in all caches. A pick whose snapshot still has a removed endpoint may, for that endpoint, see the
 // blocks of the cache that got its slot since.
-func (p *Prompt) matchCaches(index *prefixindex.Index) {
-	n := index.Slots()
-	p.matched = slices.Grow(p.matched[:0], n)[:n]
+func (p *Prompt) matchCaches(x *Estimator) {
+	n := x.index.Slots()
+	p.matched, p.resumable = slices.Grow(p.matched[:0], n)[:n], p.resumable[:0]
 	clear(p.matched)
-	index.MatchChain(p.Chain.Hashes, p.matched)
+	if x.sparse.Load() {
+		p.resumable = slices.Grow(p.resumable, n)[:n]
+		clear(p.resumable)
+	}
+	x.index.MatchChain(p.Chain.Hashes, p.matched, p.resumable)
 }
 
 // longestMatch returns the number of the prompt's blocks that are in any cache.
@@ -67,10 +72,20 @@ func (p *Prompt) longestMatch() int {
 	return blocks
 }
 
+// sentBlocks returns the number of the prompt's blocks that were sent to a server before, and that have room in its cache.
+func (p *Prompt) sentBlocks(s *Server) int { return blocksOf(p.matched, s) }
+
 // cachedBlocks returns the number of the prompt's blocks that a server has cached.
 func (p *Prompt) cachedBlocks(s *Server) int {
-	if slot := s.cache.Slot(); slot < len(p.matched) {
-		return p.matched[slot]
+	if s.fit.ends.only.Load() {
+		return blocksOf(p.resumable, s)
+	}
+	return blocksOf(p.matched, s)
+}
+
+func blocksOf(list []int, s *Server) int {
+	if slot := s.cache.Slot(); slot < len(list) {
+		return list[slot]
 	}
 	return 0
 }
@@ -134,20 +149,28 @@ func (p *Prompt) sharedBlocks() int {
 type Estimate struct {
 	TTFT    float64 // expected seconds to first token; above 0
 	Delay   float64 // seconds of delay of this request and those that are there, by each other, as far as they count
-	Cached  int     // tokens of the prompt in its KV cache
+	Cached  int     // tokens of the prompt that were sent there before and have room in its KV cache
 	Backlog float64 // uncached prompt tokens placed there that are not computed yet
 }
 
 // Estimate returns the prediction for an endpoint with the given load, after Lookup.
 func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
 	s := ServerOf(e)
-	cached := p.cachedTokens(s)
+	cached, saved := p.cachedTokens(s), 0.0
 	prefill := p.prefillFor(e, cached)
-	ttft := s.estimateTTFT(p.now, p.costs, prefill, l)
+	ttft, sent := s.estimateTTFT(p.now, p.costs, prefill, l), cached
 	if e == p.owner {
-		ttft = max(ttft-s.slowdownFactor()*p.costs.PerToken*p.sharing*float64(prefill.Tokens), p.costs.Base)
+		saved = p.sharing * float64(prefill.Tokens)
 	}
-	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.now, p.costs, prefill, l), Cached: cached, Backlog: float64(s.Backlog())}
+	if s.fit.ends.only.Load() {
+		// Once computed here again, it is there for the next prompt. Elsewhere it would have to be computed twice.
+		sent = p.toTokens(s, p.sentBlocks(s))
+		saved += float64(sent - cached)
+	}
+	if saved > 0 {
+		ttft = max(ttft-s.slowdownFactor()*p.costs.PerToken*saved, p.costs.Base)
+	}
+	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.now, p.costs, prefill, l), Cached: sent, Backlog: float64(s.Backlog())}
 }
 
 // prefillFor describes the work for the prompt on an endpoint with a part of it in its cache.
@@ -166,10 +189,10 @@ func (p *Prompt) prefillFor(e *endpoint.Endpoint, cached int) Prefill {
 	return f
 }
 
-// answeredLast reports whether a server has computed the last prompt of the conversation, so that the answer is probably in its cache, too.
-// The index contains prompts only.
+// answeredLast reports whether a server has computed the last prompt of the conversation, so that the answer is probably in its cache, too,
+// unless that keeps the ends of prompts only. The index contains prompts only.
 func (p *Prompt) answeredLast(s *Server) bool {
-	return p.History > 0 && p.Asked > 0 && p.cachedBlocks(s) >= p.Asked
+	return p.History > 0 && p.Asked > 0 && p.cachedBlocks(s) >= p.Asked && !s.fit.ends.only.Load()
 }
 
 // AnswerMode is how the answer to a request comes.

@@ -75,7 +75,7 @@ func TestOwner(t *testing.T) {
 	owners := func(r *replica, answers int) (owners []string) {
 		for conversation := range 30 {
 			p := turn(system, conversation, answers)
-			p.matchCaches(r.index)
+			p.matchCaches(r.Estimator)
 			p.findOwner(r.endpoints, 1, &r.reuse, noon)
 			owners = append(owners, p.owner.Address())
 		}
@@ -194,11 +194,11 @@ func TestServed(t *testing.T) {
 		a, b := x.addEndpoint(1), x.addEndpoint(2)
 		x.ConfirmPlacement(x.RecordPlacement(&Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain[:2])}}, a, &Expectation{}))
 		p := &Prompt{Chain: &prefixindex.Chain{Hashes: slices.Clone(chain)}}
-		p.matchCaches(x.index)
+		p.matchCaches(x)
 		placed := x.RecordPlacement(p, a, &Expectation{})
 		matched := func() []int {
 			q := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}
-			q.matchCaches(x.index)
+			q.matchCaches(x)
 			return q.matched
 		}
 		assert.Equal(t, []int{4, 0}, matched(), "it counts from the placement on")

@@ -40,8 +40,13 @@ func (p *Prompt) blocksToTokens(blocks int) int { return int(float64(blocks) * p
 // cachedTokens returns the tokens of the prompt that a server is expected to have cached: whole blocks of its engine, and never
 // the last token, which it computes in any case. What two prompts have in common ends anywhere in a block, so half a block is
 // added.
-func (p *Prompt) cachedTokens(s *Server) int {
-	blocks := p.cachedBlocks(s)
+func (p *Prompt) cachedTokens(s *Server) int { return p.toTokens(s, p.cachedBlocks(s)) }
+
+// CachedOn returns the tokens of the prompt that an endpoint is expected to have cached.
+func (p *Prompt) CachedOn(e *endpoint.Endpoint) int { return p.cachedTokens(ServerOf(e)) }
+
+// toTokens returns the tokens of which a server saves the computation with some cached blocks of the prompt.
+func (p *Prompt) toTokens(s *Server, blocks int) int {
 	if blocks == 0 {
 		return 0
 	}
@@ -66,6 +71,7 @@ func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	e.server, e.used, e.size, e.tokens, e.cached = s, placed.used, p.Size, p.Tokens, cached
 	e.expected, e.history = max(p.Tokens-int(uncached), cached), p.blocksToTokens(p.History)
 	e.size.PerBlock = p.tokensPerBlock()
+	e.sent, e.ends = p.toTokens(s, e.reuse.Blocks()), p.toTokens(s, int(e.reuse.Resumable))
 	s.fit.recordPlacement(e, placed.chain)
 }
 
@@ -95,12 +101,22 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	}
 	s.fit.markUsageReported()
 	if cached < 0 {
+		s.fit.compareOmitted(e, prompt)
+		s.noticeEnds()
 		return
 	}
 	if lost := s.fit.compareUsage(e, prompt, cached, s.newFitContext()); lost > 0 {
 		x.index.ExpireUntil(s.cache, lost)
 	}
+	s.noticeEnds()
 	s.resizeCache(0)
+}
+
+// noticeEnds makes picks look up the ends of prompts, if the server keeps only these.
+func (s *Server) noticeEnds() {
+	if sparse := &s.estimator.sparse; s.fit.ends.only.Load() && !sparse.Load() {
+		sparse.Store(true)
+	}
 }
 
 // RecordSampleCount sets what a model's tokens are before its first answer, from the tokens that a server counted in a text of prompts, of
@@ -134,5 +150,6 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 		x.tokenizers.observePrompts(r.text, r.textCount)
 		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
+	s.noticeEnds()
 	s.resizeCache(next.Blocks)
 }

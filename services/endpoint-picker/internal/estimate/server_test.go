@@ -67,7 +67,7 @@ func TestServer_SeesOurRequests(t *testing.T) {
 // matchedBlocks returns the blocks of a chain that are expected on the endpoint.
 func (x *Estimator) matchedBlocks(e *endpoint.Endpoint, chain ...uint64) int {
 	p := &Prompt{Chain: &prefixindex.Chain{Hashes: chain}}
-	p.matchCaches(x.index)
+	p.matchCaches(x)
 	return p.cachedBlocks(ServerOf(e))
 }
 

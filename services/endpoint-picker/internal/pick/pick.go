@@ -75,7 +75,8 @@ func (p *pickState) scheduleRequest() error {
 	if err != nil {
 		return err
 	}
-	result.Endpoint, result.MatchedTokens, result.PoolSize = endpoints[chosen.Index], chosen.Matched, len(endpoints)
+	result.Endpoint, result.PoolSize = endpoints[chosen.Index], len(endpoints)
+	result.MatchedTokens = p.prompt.CachedOn(result.Endpoint)
 	result.Placements[request.Decode] = p.acquireLease(result.Endpoint)
 	p.lacks.MarkPlaced(result.Endpoint, p.request.Now)
 	result.Destination = p.destinationHeader(endpoints)

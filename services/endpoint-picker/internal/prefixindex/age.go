@@ -79,12 +79,21 @@ type Span struct {
 
 // A Reuse describes the part of a chain that a cache had when the chain was used, from the start of the chain.
 type Reuse struct {
-	spans [maxSpans]Span
-	count int32
+	spans     [maxSpans]Span
+	count     int32
+	Resumable int32 // blocks at the start of the chain from whose end the cache was resumable, as for MatchChain
 }
 
 // Spans returns the parts in order. Each was used at the same time as the part before it, or earlier.
 func (r *Reuse) Spans() []Span { return r.spans[:r.count] }
+
+// Blocks returns the length of the parts.
+func (r *Reuse) Blocks() int {
+	if r.count == 0 {
+		return 0
+	}
+	return int(r.spans[r.count-1].End)
+}
 
 func (r *Reuse) addSpan(s Span) {
 	if r.count == maxSpans {
@@ -92,12 +101,6 @@ func (r *Reuse) addSpan(s Span) {
 	}
 	r.spans[r.count] = s
 	r.count++
-}
-
-// ReuseChain is UseChain, and describes the part of the chain that the cache had before.
-func (x *Index) ReuseChain(c Handle, chain []uint64, r *Reuse) Stamp {
-	r.count = 0
-	return x.useChain(c, chain, r)
 }
 
 // ExpireUntil removes all blocks of a cache whose last use is not after a time. The cache has shown that it lost them.

@@ -64,15 +64,17 @@ type run struct {
 	residencies []residency
 }
 
-// A residency says that the cache in a slot has the first blocks of a run.
+// A residency says that the cache in a slot has the first blocks of a run. At their end it is resumable if a prompt of the cache ended
+// there, or left the others there: all blocks of the run are then in the cache.
 type residency struct {
-	slot   uint32
-	blocks uint32
+	slot      uint32
+	blocks    uint32
+	resumable bool
 }
 
 // runBytes returns the approximate memory of a run, including its node and its places in the table and in the queues.
 func runBytes(hashes, residencies int) int {
-	const fixed, perHash, perResidency = 160, 8, 40
+	const fixed, perHash, perResidency = 160, 8, 44
 	return fixed + perHash*hashes + perResidency*residencies
 }
 
@@ -180,9 +182,11 @@ func (x *Index) CacheSize(c Handle) (blocks, capacity int) {
 	return 0, 0
 }
 
-// MatchChain sets, for each cache by its slot, the number of blocks that it has from the start of the chain. matched must be
-// zero; caches with slots beyond its end are skipped.
-func (x *Index) MatchChain(chain []uint64, matched []int) {
+// MatchChain sets, for each cache by its slot, the number of blocks that it has from the start of the chain, and the number of them from
+// whose end an engine can continue that keeps the state of some layers (of a sliding window, or recurrent ones) only where that is
+// known to be of use: at the end of each prompt, and where a prompt left an earlier one, for those that come after it. matched and
+// resumable must be zero; caches with slots beyond their ends are skipped.
+func (x *Index) MatchChain(chain []uint64, matched, resumable []int) {
 	t := x.table.Load()
 	for at := 0; at < len(chain); {
 		n := t.findNode(chain[at])
@@ -200,10 +204,22 @@ func (x *Index) MatchChain(chain []uint64, matched []int) {
 			matched[h.slot] = at + got
 			matchedAll = matchedAll || got == same
 		}
+		if len(resumable) > 0 {
+			r.markResumable(at, matched, resumable)
+		}
 		if !matchedAll || same < len(r.hashes) {
 			return
 		}
 		at += same
+	}
+}
+
+// markResumable sets resumable for a run at a place of a chain, after matched.
+func (r *run) markResumable(at int, matched, resumable []int) {
+	for _, h := range r.residencies {
+		if slot := int(h.slot); h.resumable && slot < min(len(matched), len(resumable)) && matched[slot] == at+int(h.blocks) {
+			resumable[slot] = matched[slot]
+		}
 	}
 }
 
@@ -229,10 +245,11 @@ func commonLength(a, b []uint64) int {
 type Stamp uint64
 
 // UseChain records that a cache has, and has just used, all blocks of the chain.
-func (x *Index) UseChain(c Handle, chain []uint64) Stamp { return x.useChain(c, chain, nil) }
+func (x *Index) UseChain(c Handle, chain []uint64) Stamp { return x.ReuseChain(c, chain, &Reuse{}) }
 
-// useChain is UseChain. It describes the part of the chain that the cache had before, unless r is nil.
-func (x *Index) useChain(c Handle, chain []uint64, r *Reuse) Stamp {
+// ReuseChain is UseChain, and describes the part of the chain that the cache had before.
+func (x *Index) ReuseChain(c Handle, chain []uint64, r *Reuse) Stamp {
+	r.count, r.Resumable = 0, 0
 	if len(chain) == 0 {
 		return 0
 	}
@@ -247,39 +264,50 @@ func (x *Index) useChain(c Handle, chain []uint64, r *Reuse) Stamp {
 	if h == nil {
 		return 0 // the cache was removed while the request was on its way
 	}
-	var path []*node
-	h.ages.startMark(x.clock)
-	for at := 0; at < len(chain); {
-		rest := chain[at:]
-		n := x.table.Load().findNode(rest[0])
-		if n == nil {
-			n = x.addNode(&run{hashes: slices.Clone(rest)})
-		}
-		same := commonLength(n.run.Load().hashes, rest)
-		if same < len(n.run.Load().hashes) {
-			x.splitNode(n, same)
-		}
-		had, last := n.cachedBlocks(c.slot)
-		if r != nil && had > 0 {
-			r.addSpan(Span{End: int32(at + had), Distance: int32(min(h.ages.distanceOf(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
-		}
-		if had < same {
-			r = nil
-		}
-		h.ages.countUsed(had, last)
-		h.ages.countUsed(same-had, 0)
-		x.addResidency(n, c.slot, same)
-		path = append(path, n)
-		at += same
-	}
 	// The end of a prefix is evicted before its start: it is older in the queue.
-	for _, n := range slices.Backward(path) {
+	for _, n := range slices.Backward(x.useNodes(c.slot, chain, r)) {
 		x.recordUse(n, c.slot)
 	}
 	stamp := Stamp(x.clock)
 	x.evictBlocks(c.slot, h.blocks-h.capacity)
 	x.enforceLimit()
 	return stamp
+}
+
+// useNodes makes a cache a holder of the nodes of a chain, and returns them. The cache is then resumable at the end of the chain, and at
+// the end of the part that it had before.
+func (x *Index) useNodes(slot uint32, chain []uint64, r *Reuse) (path []*node) {
+	h := x.holders[slot]
+	whole := 0 // nodes that the cache had, of the first ones
+	h.ages.startMark(x.clock)
+	for at := 0; at < len(chain); {
+		n := x.nodeOf(chain[at:])
+		same := len(n.run.Load().hashes)
+		held, last := n.residencyOf(slot)
+		had := int(held.blocks)
+		if whole == len(path) && had > 0 {
+			r.addSpan(Span{End: int32(at + had), Distance: int32(min(h.ages.distanceOf(last, x.clock), math.MaxInt32)), Last: Stamp(last)})
+			if held.resumable {
+				r.Resumable = int32(at + had)
+			}
+			if had == same {
+				whole++
+			}
+		}
+		h.ages.countUsed(had, last)
+		h.ages.countUsed(same-had, 0)
+		held.blocks, held.resumable = uint32(same), held.resumable || at+same == len(chain)
+		x.setResidency(n, held)
+		path = append(path, n)
+		at += same
+	}
+	if whole > 0 {
+		n := path[whole-1]
+		held, _ := n.residencyOf(slot)
+		held.resumable = true
+		x.setResidency(n, held)
+	}
+	return path
 }
 
 // WithdrawUse takes back a use: the cache did not get the chain. Its first blocks, which it had before, stay, and so do blocks

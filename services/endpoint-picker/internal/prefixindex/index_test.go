@@ -117,7 +117,7 @@ func chains(r *rand.Rand, n int) [][]uint64 {
 
 func match(x *Index, chain []uint64) []int {
 	matched := make([]int, x.Slots())
-	x.MatchChain(chain, matched)
+	x.MatchChain(chain, matched, nil)
 	return matched
 }
 
@@ -302,10 +302,10 @@ func TestIndex_EmptyChainsAndShortResults(t *testing.T) {
 	x.UseChain(a, nil)
 	assert.Equal(t, Stats{}, x.Stats())
 	x.UseChain(a, []uint64{1, 2, 3})
-	x.MatchChain([]uint64{1, 2, 3}, nil)
+	x.MatchChain([]uint64{1, 2, 3}, nil, nil)
 	matched := make([]int, 1)
 	x.UseChain(b, []uint64{1, 2})
-	x.MatchChain([]uint64{1, 2}, matched)
+	x.MatchChain([]uint64{1, 2}, matched, nil)
 	assert.Equal(t, []int{2}, matched, "others are left out")
 }
 
@@ -324,7 +324,7 @@ func TestIndex_IsReadWhileItChanges(t *testing.T) {
 			for range 2000 {
 				c := list[r.IntN(len(list))]
 				matched := make([]int, 8)
-				x.MatchChain(c, matched)
+				x.MatchChain(c, matched, nil)
 				for _, n := range matched {
 					assert.LessOrEqual(t, n, len(c))
 				}
@@ -367,7 +367,7 @@ func BenchmarkIndex(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			clear(matched)
-			x.MatchChain(c, matched)
+			x.MatchChain(c, matched, nil)
 		}
 	})
 	b.Run("use", func(b *testing.B) {

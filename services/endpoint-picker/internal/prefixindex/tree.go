@@ -4,6 +4,18 @@ import "slices"
 
 // The methods of this file change the tree and the holders. Callers hold Index.mu.
 
+// nodeOf returns the node that the rest of a chain begins with, all blocks of which are the chain's. It adds or splits one if necessary.
+func (x *Index) nodeOf(rest []uint64) *node {
+	n := x.table.Load().findNode(rest[0])
+	if n == nil {
+		return x.addNode(&run{hashes: slices.Clone(rest)})
+	}
+	if same := commonLength(n.run.Load().hashes, rest); same < len(n.run.Load().hashes) {
+		x.splitNode(n, same)
+	}
+	return n
+}
+
 // addNode adds a node for a run.
 func (x *Index) addNode(r *run) *node {
 	n := &node{first: r.hashes[0]}
@@ -24,9 +36,9 @@ func (x *Index) splitNode(n *node, at int) {
 	head, tail := &run{hashes: r.hashes[:at:at]}, &run{hashes: r.hashes[at:]}
 	var lastUses []uint64 // of the tail; those of the head stay as they are
 	for i, h := range r.residencies {
-		head.residencies = append(head.residencies, residency{h.slot, min(h.blocks, uint32(at))})
+		head.residencies = append(head.residencies, residency{slot: h.slot, blocks: min(h.blocks, uint32(at))})
 		if h.blocks > uint32(at) {
-			tail.residencies = append(tail.residencies, residency{h.slot, h.blocks - uint32(at)})
+			tail.residencies = append(tail.residencies, residency{h.slot, h.blocks - uint32(at), h.resumable})
 			lastUses = append(lastUses, n.lastUses[i])
 		}
 	}
@@ -39,21 +51,21 @@ func (x *Index) splitNode(n *node, at int) {
 	x.bytes -= runBytes(len(tail.hashes), 0) - runBytes(0, 0)
 }
 
-// addResidency makes a cache a holder of the first blocks of a node.
-func (x *Index) addResidency(n *node, slot uint32, blocks int) {
+// setResidency makes a cache a holder of the first blocks of a node, or of more of them.
+func (x *Index) setResidency(n *node, h residency) {
 	r := n.run.Load()
-	i := r.findResidency(slot)
-	if i >= 0 && int(r.residencies[i].blocks) >= blocks {
+	i := r.findResidency(h.slot)
+	if i >= 0 && r.residencies[i] == h {
 		return
 	}
 	next := &run{hashes: r.hashes, residencies: slices.Clone(r.residencies)}
 	if i >= 0 {
-		x.holders[slot].blocks += blocks - int(r.residencies[i].blocks)
-		next.residencies[i].blocks = uint32(blocks)
+		x.holders[h.slot].blocks += int(h.blocks) - int(r.residencies[i].blocks)
+		next.residencies[i] = h
 	} else {
-		x.holders[slot].blocks += blocks
+		x.holders[h.slot].blocks += int(h.blocks)
 		x.bytes += runBytes(0, 1) - runBytes(0, 0)
-		next.residencies = append(next.residencies, residency{slot, uint32(blocks)})
+		next.residencies = append(next.residencies, h)
 		n.lastUses = append(n.lastUses, 0)
 	}
 	n.run.Store(next)
@@ -64,13 +76,13 @@ func (r *run) findResidency(slot uint32) int {
 	return slices.IndexFunc(r.residencies, func(h residency) bool { return h.slot == slot })
 }
 
-// cachedBlocks returns the number of blocks of the node that a cache has, and the time of their last use.
-func (n *node) cachedBlocks(slot uint32) (blocks int, last uint64) {
+// residencyOf returns the residency of a cache in the node, without blocks if it has none, and the time of its last use.
+func (n *node) residencyOf(slot uint32) (h residency, last uint64) {
 	r := n.run.Load()
 	if i := r.findResidency(slot); i >= 0 {
-		return int(r.residencies[i].blocks), n.lastUses[i]
+		return r.residencies[i], n.lastUses[i]
 	}
-	return 0, 0
+	return residency{slot: slot}, 0
 }
 
 // recordUse records that a holder has just used a node.
@@ -127,7 +139,7 @@ func (x *Index) cutResidency(n *node, i, blocks int) int {
 		return has
 	}
 	next := &run{hashes: r.hashes, residencies: slices.Clone(r.residencies)}
-	next.residencies[i].blocks -= uint32(blocks)
+	next.residencies[i] = residency{slot: r.residencies[i].slot, blocks: uint32(has - blocks)}
 	n.run.Store(next)
 	return blocks
 }
