@@ -38,11 +38,13 @@ type CacheKind struct {
 	Off       bool // nothing is kept
 	Part      int  // factor by which the page claims more blocks, if above 1: layers of other kinds keep less
 	Alignment int  // blocks of which a hit is a multiple, if above 1
+	Ends      bool // a hit ends where a prompt ended, or left an earlier one
 }
 
 // Reports is where a server reports the cached tokens of prompts.
 type Reports struct {
 	Usage  bool // in the usage of answers, of which streams have one, too
+	NoZero bool // not there if there are none, as vLLM does
 	NoPage bool // not on its page
 }
 

@@ -14,6 +14,7 @@ type block struct {
 	content        int32 // or nothing
 	holders        int
 	previous, next int32 // in the ring, if free
+	end            bool  // a prompt ended with it, or left an earlier one after it
 }
 
 const (
@@ -41,6 +42,23 @@ func (c *blockCache) matchChain(chain []int32) int {
 		}
 	}
 	return len(chain)
+}
+
+// lastEnd returns the number of cached blocks up to the last end of a prompt.
+func (c *blockCache) lastEnd(cached []int32) int {
+	for i, content := range slices.Backward(cached) {
+		if c.blocks[c.places[content]].end {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// keepEnd records that a prompt ended with cached blocks, or left an earlier one after them.
+func (c *blockCache) keepEnd(cached []int32) {
+	if n := len(cached); n > 0 && c.places[cached[n-1]] != nowhere {
+		c.blocks[c.places[cached[n-1]]].end = true
+	}
 }
 
 // acquireBlocks allocates blocks for a request with this prompt chain. It returns the blocks, and how many of them already had the
@@ -113,6 +131,6 @@ func (c *blockCache) setContent(at, content int32) {
 
 func (c *blockCache) clearContent(at int32) {
 	if content := c.blocks[at].content; content != nothing {
-		c.places[content], c.blocks[at].content = nowhere, nothing
+		c.places[content], c.blocks[at].content, c.blocks[at].end = nowhere, nothing, false
 	}
 }

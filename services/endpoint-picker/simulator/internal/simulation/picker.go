@@ -229,7 +229,7 @@ func (p *placedRequest) onEnd(j *job) {
 // sendLastPiece passes the last piece of an answer.
 func (p *placedRequest) sendLastPiece(j *job) {
 	usage, details := "", ""
-	if p.on.server.Reports.Usage {
+	if r := p.on.server.Reports; r.Usage && (j.hit > 0 || !r.NoZero) {
 		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, j.hit)
 	}
 	if p.on.server.Reports.Usage || !j.stream {

@@ -37,16 +37,22 @@ func (s *server) allJobs() []*job { return slices.Concat(s.running, s.waiting) }
 
 // uncachedTokens returns the tokens of a prompt that its cache does not have.
 func (s *server) uncachedTokens(a *arrival) int {
-	return a.prompt - s.usableBlocks(s.cache.matchChain(a.promptChain()))*a.blockTokens
+	return a.prompt - s.usableBlocks(a, s.cache.matchChain(a.promptChain()))*a.blockTokens
 }
 
 // usableBlocks returns how many cached blocks at the start of a prompt save computation.
-func (s *server) usableBlocks(blocks int) int {
+func (s *server) usableBlocks(a *arrival, blocks int) int {
 	if s.Cache.Off {
 		return 0
 	}
-	return blocks - blocks%max(s.Cache.Alignment, 1)
+	if s.Cache.Ends {
+		blocks = s.cache.lastEnd(a.promptChain()[:blocks])
+	}
+	return s.alignBlocks(blocks)
 }
+
+// alignBlocks returns a number of blocks that a hit can have.
+func (s *server) alignBlocks(blocks int) int { return blocks - blocks%max(s.Cache.Alignment, 1) }
 
 // address returns its address.
 func (s *server) address() netip.AddrPort {
@@ -117,7 +123,7 @@ func (s *server) nextFailure() *Failure {
 // setCost sets the current cost of a job.
 func (s *server) setCost(j *job) {
 	hit := s.cache.matchChain(j.promptChain())
-	j.setWork(s.usableBlocks(hit))
+	j.setWork(s.usableBlocks(j.arrival, hit))
 	j.need = j.blockCount() - hit
 }
 
@@ -181,11 +187,13 @@ func (s *server) notifyAt(at *time.Duration, tell func()) {
 
 // reserveBlocks reserves memory for a job, or returns false. The cache may differ from the time of its arrival.
 func (s *server) reserveBlocks(j *job) bool {
-	held, hit, ok := s.cache.acquireBlocks(j.promptChain(), j.blockCount())
+	chain := j.promptChain()
+	held, hit, ok := s.cache.acquireBlocks(chain, j.blockCount())
 	if ok {
-		hit = s.usableBlocks(hit)
 		j.heldBlocks = held
-		j.setWork(hit)
+		j.setWork(s.usableBlocks(j.arrival, hit))
+		s.cache.keepEnd(chain[:s.alignBlocks(hit)])
+		s.cache.keepEnd(chain[:s.alignBlocks(len(chain))])
 		s.queries += j.prompt
 		s.hits += j.hit
 	}
