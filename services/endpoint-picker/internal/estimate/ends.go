@@ -50,7 +50,7 @@ func (f *cacheFit) compareOmitted(e *Expectation, prompt int) {
 		return
 	}
 	f.addTotals(e, prompt, 0)
-	if e.isComplete && f.ends.comparePrompt(e, 0) {
+	if e.size.ChainComplete && f.ends.comparePrompt(e, 0) {
 		f.forgetSize()
 	}
 }
@@ -58,7 +58,7 @@ func (f *cacheFit) compareOmitted(e *Expectation, prompt int) {
 // addTotals adds the tokens of a prompt to the sums for metrics.
 func (f *cacheFit) addTotals(e *Expectation, prompt, cached int) {
 	f.totals.Prompt += int64(prompt)
-	f.totals.Expected += int64(min(int(e.expected), prompt))
+	f.totals.Expected += int64(min(e.expected, prompt))
 	f.totals.Reported += int64(min(cached, prompt))
 }
 
