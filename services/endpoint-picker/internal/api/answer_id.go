@@ -44,7 +44,11 @@ func (r *ResponseIDReader) scanBody(text []byte) bool {
 		r.scanResponse(&s)
 		return r.done || s.Err() == nil
 	}
-	return r.scanEvents(&s, text)
+	if r.scanEvents(&s, text) {
+		return true
+	}
+	joined := bytes.ReplaceAll(text, []byte("\ndata:"), []byte("\n")) // an object may have several lines
+	return len(joined) < len(text) && r.scanEvents(&s, joined)
 }
 
 // scanEvents looks for the identifier in events, each an object behind other text.
@@ -63,12 +67,8 @@ func (r *ResponseIDReader) scanEvents(s *Scanner, text []byte) bool {
 				s.SkipValue()
 			}
 		})
-		switch {
-		case r.done:
-			return true
-		case s.Err() != nil:
-			joined := bytes.ReplaceAll(text, []byte("\ndata:"), []byte("\n")) // an object of several lines
-			return len(joined) < len(text) && r.scanEvents(s, joined)
+		if r.done || s.Err() != nil {
+			return r.done
 		}
 		text = text[s.Offset():]
 	}
