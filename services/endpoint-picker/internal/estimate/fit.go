@@ -232,9 +232,7 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 		return 0
 	}
 	f.window.reported = true
-	f.totals.Prompt += int64(prompt)
-	f.totals.Expected += int64(min(e.expected, prompt))
-	f.totals.Reported += int64(min(cached, prompt))
+	f.addTotals(e, prompt, cached)
 	if !e.size.ChainComplete {
 		return 0
 	}

@@ -28,7 +28,7 @@
 //
 // A picker that restarts alone hears from no other replica. A StateFile has the contents of all caches, as frames, for the next process:
 // a line with the versions of the file and of the protocol, a State, a SavedCache for each endpoint (state.proto), and a checksum. It is
-// written every 10 s after changes, and at the begin and the end of the drain, until the next process has written it. The next process
+// written every 10 s after changes, and at the beginning and the end of the drain, until the next process has written it. The next process
 // ignores a file that is damaged, larger than the limit of the index, older than 10 min, or of another version or other hashes of prompts.
 // It gives an endpoint its cache before a request can come to it. An endpoint with another address or UID is another one. A server with
 // lower counters of cache queries has restarted, and its cache is empty.
