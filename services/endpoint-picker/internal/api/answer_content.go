@@ -331,7 +331,7 @@ func (r *AnswerReader) readData(text []byte) {
 	}
 	var e event
 	e.readMembers(s)
-	r.known, r.finished = r.known || e.known, r.finished || e.hasEnd || e.name == lastEvent
+	r.known, r.finished = r.known || e.known, r.finished || e.isLast()
 	r.unknown, r.comments = r.unknown || !e.known, r.comments || e.name == pingEvent
 	if e.failed {
 		r.countError(&e)

@@ -231,6 +231,9 @@ func (e *event) readParts(s *Scanner) {
 	}
 }
 
+// isLast reports whether the event says that the stream is complete.
+func (e *event) isLast() bool { return e.hasEnd || e.name == lastEvent }
+
 // hasContent reports whether the event carries content.
 func (e *event) hasContent() bool {
 	switch string(e.typ) {
