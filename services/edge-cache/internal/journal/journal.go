@@ -32,7 +32,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/wake"
+	"fairlead.dev/pkg/wake"
 )
 
 // Bounds of a record. The API server accepts objects of 1.5 MiB by default (etcd's limit for a request); a record is refused at about ten

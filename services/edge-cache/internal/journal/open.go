@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/services/edge-cache/internal/wake"
+	"fairlead.dev/pkg/wake"
 )
 
 // Names of the state that a journal starts from.

@@ -26,7 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/services/edge-cache/internal/wake"
+	"fairlead.dev/pkg/wake"
 )
 
 // Reprojector shows slices again, by a call of ReplaceAddresses and a new resourceVersion if they look different. ReplaceAddresses must not

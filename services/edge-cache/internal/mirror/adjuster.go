@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/edge-cache/internal/brownout"
 	"fairlead.dev/services/edge-cache/internal/liveaddress"
-	"fairlead.dev/services/edge-cache/internal/wake"
 )
 
 // Adjuster changes EndpointSlices of the pool before they are shown: it replaces dead addresses (package liveaddress), and keeps endpoints

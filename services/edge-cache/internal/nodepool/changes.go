@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"fairlead.dev/services/edge-cache/internal/wake"
+	"fairlead.dev/pkg/wake"
 )
 
 // Changes collects the names of changed nodes for Run.

@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/edge-cache/internal/store"
-	"fairlead.dev/services/edge-cache/internal/wake"
 	"fairlead.dev/services/edge-cache/internal/wire"
 )
 
