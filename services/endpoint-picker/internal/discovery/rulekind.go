@@ -37,7 +37,7 @@ func newRuleKind[T any](r *Rules, resource string, convert func(pool.RuleObject)
 			Resource:  schema.GroupVersionResource{Group: group, Version: rulesVersion, Resource: resource},
 			Namespace: p.Namespace, Transform: stripRule,
 		})
-		o.AddEventHandler(onChange(func(_, _ *unstructured.Unstructured) { r.markChanged() }, sameRule))
+		o.AddEventHandler(onChange(func(_, _ *unstructured.Unstructured) { r.dirty.Send() }, sameRule))
 		return o
 	}
 	return &ruleKind[T]{

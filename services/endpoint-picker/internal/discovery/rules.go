@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
@@ -56,7 +57,7 @@ type Rules struct {
 	informers  *informers.Group
 	objectives *ruleKind[pool.Objective]
 	rewrites   *ruleKind[pool.RewriteObject]
-	dirty      chan struct{}
+	dirty      wake.Signal // an object has changed
 	ready      chan struct{}
 	readyOnce  sync.Once
 
@@ -72,7 +73,7 @@ type poolRules struct {
 
 // NewRules returns informers. Run starts them.
 func NewRules(p RulesParams) *Rules {
-	r := &Rules{params: p, dirty: make(chan struct{}, 1), ready: make(chan struct{}), pools: map[string]*poolRules{}}
+	r := &Rules{params: p, dirty: wake.NewSignal(), ready: make(chan struct{}), pools: map[string]*poolRules{}}
 	r.informers = informers.NewGroup(informers.Params{Log: p.Log, Client: p.Dynamic, Discovery: p.Discovery, Interval: p.PollInterval})
 	r.objectives = newRuleKind(r, objectivesResource, func(o pool.RuleObject) (*pool.Objective, string, error) {
 		objective, err := pool.ReadObjective(o)
@@ -151,13 +152,6 @@ func (r *Rules) followChanges(ctx context.Context) {
 		case <-r.dirty:
 		case <-time.After(again):
 		}
-	}
-}
-
-func (r *Rules) markChanged() {
-	select {
-	case r.dirty <- struct{}{}:
-	default: // a pending reading will include this change
 	}
 }
 

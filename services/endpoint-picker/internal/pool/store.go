@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -62,7 +63,7 @@ type Store struct {
 	observers []func(endpoints []*endpoint.Endpoint)
 	clock     clock.PassiveClock
 
-	dirty    chan struct{}
+	dirty    wake.Signal
 	snapshot atomic.Pointer[Snapshot]
 	known    map[endpoint.Identity]*endpoint.Endpoint
 }
@@ -71,7 +72,7 @@ type Store struct {
 func NewStore(log *zap.Logger, pool string, source endpointSource, factory loadFactory, c clock.PassiveClock) *Store {
 	s := &Store{
 		log: log.With(zap.String(logging.KeyPool, pool)), pool: pool, source: source, factory: factory, clock: c,
-		dirty: make(chan struct{}, 1), known: map[endpoint.Identity]*endpoint.Endpoint{},
+		dirty: wake.NewSignal(), known: map[endpoint.Identity]*endpoint.Endpoint{},
 	}
 	s.snapshot.Store(&Snapshot{Err: ErrNotSynced})
 	return s
@@ -94,12 +95,7 @@ func (s *Store) CheckReady() error {
 }
 
 // MarkChanged announces a change of the source. It returns at once.
-func (s *Store) MarkChanged() {
-	select {
-	case s.dirty <- struct{}{}:
-	default: // a pending rebuild will include this change
-	}
-}
+func (s *Store) MarkChanged() { s.dirty.Send() }
 
 // Run makes snapshots until ctx ends.
 func (s *Store) Run(ctx context.Context) {

@@ -24,13 +24,6 @@ const (
 
 const kindService = "Service"
 
-func (r *Registry) markChanged() {
-	select {
-	case r.changed <- struct{}{}:
-	default: // a pending reading includes this change
-	}
-}
-
 // followPools starts and stops the pools of InferencePools that come and go, until ctx ends.
 func (r *Registry) followPools(ctx context.Context, running *sync.WaitGroup) {
 	var synced []cache.InformerSynced

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
@@ -67,7 +68,7 @@ type Registry struct {
 
 	// If streams select a pool:
 	observer *metrics.Pools
-	changed  chan struct{}
+	changed  wake.Signal   // InferencePools have changed
 	read     chan struct{} // closed when the InferencePools have been read
 	starting startingPools
 	refused  map[types.NamespacedName]string // used only by followPools
@@ -78,7 +79,7 @@ func New(p Params) (*Registry, error) {
 	r := &Registry{
 		params: p, scrapes: modelserver.NewBudget(p.Config.Scraping.Budget),
 		prefixes:   prefixindex.NewMemoryBudget(int(p.Config.Prefixes.MaxBytes)),
-		namespaces: map[string]*poolNamespace{}, pools: map[string]*Pool{}, changed: make(chan struct{}, 1), read: make(chan struct{}),
+		namespaces: map[string]*poolNamespace{}, pools: map[string]*Pool{}, changed: wake.NewSignal(), read: make(chan struct{}),
 	}
 	if p.Events != nil {
 		p.Events.references = r.poolReferences // pools report Events, and other Events are about all pools

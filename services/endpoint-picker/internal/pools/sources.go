@@ -105,7 +105,7 @@ func (r *Registry) newServerSource(from *config.Servers) (*discovery.ServerSourc
 func (r *Registry) addNamespaces() error {
 	rules := metrics.NewRules(r.params.Registry)
 	for _, name := range namespacesOf(&r.params.Config.Pool) {
-		caches := discovery.NamespaceParams{Namespace: name, Inference: r.params.Clients.Inference, Changed: r.markChanged}
+		caches := discovery.NamespaceParams{Namespace: name, Inference: r.params.Clients.Inference, Changed: r.changed.Send}
 		if _, err := r.addNamespace(caches, rules); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 )
 
@@ -43,7 +44,7 @@ type publisher struct {
 // reader is one reader of the events.
 type reader struct {
 	client netip.Addr
-	wake   chan struct{} // has an element if something is pending
+	wake   wake.Signal // something is pending
 
 	// Guarded by publisher.mu.
 	pending []byte
@@ -70,10 +71,7 @@ func (p *publisher) PublishEvent(e estimate.Event) {
 			p.pending.bytes.Add(int64(len(p.frame)))
 			p.sent.Add(1)
 		}
-		select {
-		case r.wake <- struct{}{}:
-		default: // it will find this event, too
-		}
+		r.wake.Send()
 	}
 }
 
@@ -90,7 +88,7 @@ func (p *publisher) openReader(client netip.Addr) (*reader, bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := &reader{client: client, wake: make(chan struct{}, 1)}
+	r := &reader{client: client, wake: wake.NewSignal()}
 	p.readers[r] = struct{}{}
 	p.pending.readers.Add(1)
 	p.reading.Store(int32(len(p.readers)))

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protodelim"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/prefixindex"
@@ -45,9 +46,9 @@ var errState = errors.New("cannot use the state")
 type StateFile struct {
 	log     *zap.Logger
 	path    string
-	limit   int           // bytes
-	soon    chan struct{} // gets one for a write at once
-	written fs.FileInfo   // what Run has written; nil before
+	limit   int         // bytes
+	soon    wake.Signal // for a write at once
+	written fs.FileInfo // what Run has written; nil before
 
 	mu     sync.Mutex
 	pools  map[string]*SavedPool
@@ -58,7 +59,7 @@ type StateFile struct {
 // NewStateFile returns a file of at most limit bytes without pools.
 func NewStateFile(log *zap.Logger, path string, limit int) *StateFile {
 	return &StateFile{
-		log: log.With(zap.String("file", path)), path: path, limit: limit, soon: make(chan struct{}, 1), pools: map[string]*SavedPool{},
+		log: log.With(zap.String("file", path)), path: path, limit: limit, soon: wake.NewSignal(), pools: map[string]*SavedPool{},
 	}
 }
 
@@ -221,12 +222,8 @@ func checksumOf(content []byte) []byte {
 
 // WriteSoon makes Run write the file now.
 func (s *StateFile) WriteSoon() {
-	if s == nil {
-		return
-	}
-	select {
-	case s.soon <- struct{}{}:
-	default: // it was not heard yet
+	if s != nil {
+		s.soon.Send()
 	}
 }
 

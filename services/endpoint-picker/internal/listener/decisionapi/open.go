@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/api"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/request"
@@ -44,8 +45,8 @@ type openPick struct {
 type openPicks struct {
 	mu    sync.Mutex
 	picks map[id]*openPick
-	calls int           // that may open a pick
-	fewer chan struct{} // has an element after a pick or a call has ended
+	calls int         // that may open a pick
+	fewer wake.Signal // a pick or a call has ended
 }
 
 // addPick adds a pick, and gives it an id that nobody can guess.
@@ -68,7 +69,7 @@ func (o *openPicks) removePick(p *openPick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.picks, p.id)
-	o.signalFewer()
+	o.fewer.Send()
 }
 
 // startCall counts a call that may open a pick, until done is called.
@@ -80,14 +81,7 @@ func (o *openPicks) startCall() (done func()) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.calls--
-		o.signalFewer()
-	}
-}
-
-func (o *openPicks) signalFewer() {
-	select {
-	case o.fewer <- struct{}{}:
-	default:
+		o.fewer.Send()
 	}
 }
 

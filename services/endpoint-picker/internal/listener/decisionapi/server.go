@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/limits"
 	"fairlead.dev/services/endpoint-picker/internal/request"
 )
@@ -94,7 +95,7 @@ type Params struct {
 // New returns a Server. OpenListener opens its port.
 func New(p Params) *Server {
 	p.Options.Ranking = maxEndpoints
-	s := &Server{params: p, openPicks: &openPicks{picks: map[id]*openPick{}, fewer: make(chan struct{}, 1)}}
+	s := &Server{params: p, openPicks: &openPicks{picks: map[id]*openPick{}, fewer: wake.NewSignal()}}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // by HTTP/2, a client beyond its share could report any number of outcomes at a time
 	timeout := p.Options.BodyTimeout
