@@ -14,6 +14,7 @@ import (
 
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
@@ -56,7 +57,7 @@ type Params struct {
 // Follower follows the pickers of all pools with models that may have no replicas, each of their replicas: a request waits in one of them.
 type Follower struct {
 	p       Params
-	changed chan struct{}
+	changed wake.Signal // WatchModels has set models
 
 	mu      sync.Mutex
 	renewed map[snapshot.PoolKey]bool // pools whose streams have to begin anew
@@ -68,7 +69,7 @@ type Follower struct {
 
 // NewFollower returns a Follower. Run follows.
 func NewFollower(p Params) *Follower {
-	return &Follower{p: p, changed: make(chan struct{}, 1), renewed: map[snapshot.PoolKey]bool{}, following: map[picker]*streamReader{}}
+	return &Follower{p: p, changed: wake.NewSignal(), renewed: map[snapshot.PoolKey]bool{}, following: map[picker]*streamReader{}}
 }
 
 // WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
@@ -79,10 +80,7 @@ func (f *Follower) WatchModels(models []snapshot.ModelKey) {
 		f.renewed[pool] = true
 	}
 	f.mu.Unlock()
-	select {
-	case f.changed <- struct{}{}:
-	default: // a change is noted already
-	}
+	f.changed.Send()
 }
 
 // CountWaiting returns how many requests wait for a model, and the most that waited at a time since the pass before the last one. watched

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 )
 
@@ -93,8 +94,8 @@ const backoffKey = "pass"
 // term is the time for which this replica leads.
 type term struct {
 	p       *Params
-	pending chan struct{} // has an element while a pass is requested
-	ended   time.Time     // of the last pass
+	pending wake.Signal // a pass is requested
+	ended   time.Time   // of the last pass
 	backoff workqueue.TypedRateLimiter[string]
 }
 
@@ -104,7 +105,7 @@ func New(p Params) *Trigger { return &Trigger{p: p} }
 // Enqueue requests a pass if this replica leads.
 func (t *Trigger) Enqueue() {
 	if current := t.current.Load(); current != nil {
-		current.requestPass()
+		current.pending.Send()
 	}
 }
 
@@ -162,15 +163,8 @@ func (t *Trigger) Lead(ctx, lease context.Context) {
 
 func newTerm(p *Params) *term {
 	return &term{
-		p: p, pending: make(chan struct{}, 1), ended: time.Now().Add(-passPause),
+		p: p, pending: wake.NewSignal(), ended: time.Now().Add(-passPause),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
-	}
-}
-
-func (t *term) requestPass() {
-	select {
-	case t.pending <- struct{}{}:
-	default: // a pass is requested
 	}
 }
 

@@ -317,7 +317,7 @@ func TestTimerAndEventAtOnce(t *testing.T) {
 				w := newWorld(t)
 				ctx, stop := context.WithCancel(t.Context())
 				current := newTerm(&w.p)
-				current.requestPass()
+				current.pending.Send()
 				go current.runPasses(ctx, ctx)
 				sleep(time.Minute)
 				w.assertStarts(t, 0)
