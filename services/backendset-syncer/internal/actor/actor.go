@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/backendset-syncer/internal/lblayout"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
@@ -71,7 +72,7 @@ type actor struct {
 
 func newActor(p *Params, mu *sync.Mutex, id string) *actor {
 	return &actor{
-		inbox: inbox{mu: mu, sets: map[string]*Wanted{}, reports: map[string]*Report{}, wake: make(chan struct{}, 1)},
+		inbox: inbox{mu: mu, sets: map[string]*Wanted{}, reports: map[string]*Report{}, wake: wake.NewSignal()},
 		p:     p, id: id, log: p.Log.With(zap.String(logging.KeyLoadBalancer, id)), quit: make(chan struct{}), sets: map[string]*set{},
 		layoutWork:          layoutWork{attempts: map[lblayout.Ref]*attempts{}},
 		workRequestsUnknown: true, loadBalancerStale: true, expected: firstPoll,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/backendset-syncer/internal/ociapi"
 	"fairlead.dev/services/backendset-syncer/internal/plan"
 )
@@ -139,7 +140,7 @@ func (a *Actors) tellActor(id string, change func(*inbox) (changed bool)) {
 		current.group.Go(func() { lbActor.runLoop(current.work, current.lease) })
 	}
 	if change(&lbActor.inbox) {
-		lbActor.wakeActor()
+		lbActor.wake.Send()
 	}
 }
 
@@ -161,7 +162,7 @@ func (a *Actors) dropFrom(id string, forget func(*inbox)) {
 		return
 	}
 	forget(&lbActor.inbox)
-	lbActor.wakeActor()
+	lbActor.wake.Send()
 	if len(lbActor.inbox.sets) == 0 && lbActor.layout == nil {
 		delete(a.actors, id)
 		close(lbActor.quit)
@@ -189,7 +190,7 @@ func (a *Actors) RecheckAddresses(addresses []string) {
 	defer a.mu.Unlock()
 	for _, lbActor := range a.actors {
 		if slices.ContainsFunc(addresses, func(ip string) bool { return lbActor.addresses[ip] }) {
-			lbActor.wakeActor()
+			lbActor.wake.Send()
 		}
 	}
 }
@@ -201,7 +202,7 @@ type inbox struct {
 	reports map[string]*Report
 	layout  *WantedLayout // nil: the actor has none
 	report  *LayoutReport
-	wake    chan struct{} // of capacity 1
+	wake    wake.Signal
 
 	addresses map[string]bool // of the backends that the load balancer had when it was read last
 }
@@ -226,13 +227,6 @@ func (i *inbox) watchAddresses(addresses map[string]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.addresses = addresses
-}
-
-func (i *inbox) wakeActor() {
-	select {
-	case i.wake <- struct{}{}:
-	default:
-	}
 }
 
 // backoff is an exponential delay with jitter.
