@@ -22,6 +22,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/pkg/wake"
 )
 
 // Directory knows the cluster's Services and their endpoints.
@@ -29,16 +31,16 @@ type Directory struct {
 	factory  informers.SharedInformerFactory
 	services corelisters.ServiceLister
 	slices   discoverylisters.EndpointSliceLister
-	changed  chan struct{} // holds one token when something changed since it was last taken
+	changed  wake.Signal
 }
 
 // NewDirectory returns a directory that Start fills.
 func NewDirectory(client kubernetes.Interface) (*Directory, error) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	d := &Directory{factory: f, services: f.Core().V1().Services().Lister(), slices: f.Discovery().V1().EndpointSlices().Lister(),
-		changed: make(chan struct{}, 1)}
+		changed: wake.NewSignal()}
 	h := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { d.poke() }, UpdateFunc: func(any, any) { d.poke() }, DeleteFunc: func(any) { d.poke() },
+		AddFunc: func(any) { d.changed.Send() }, UpdateFunc: func(any, any) { d.changed.Send() }, DeleteFunc: func(any) { d.changed.Send() },
 	}
 	for _, i := range []cache.SharedIndexInformer{f.Core().V1().Services().Informer(), f.Discovery().V1().EndpointSlices().Informer()} {
 		if _, err := i.AddEventHandler(h); err != nil {
@@ -46,13 +48,6 @@ func NewDirectory(client kubernetes.Interface) (*Directory, error) {
 		}
 	}
 	return d, nil
-}
-
-func (d *Directory) poke() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Start keeps the directory up to date until ctx ends.

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/deploy/emulators/modelserver/internal/engine"
 	"fairlead.dev/deploy/emulators/modelserver/internal/faults"
 	"fairlead.dev/deploy/emulators/modelserver/internal/tokens"
+	"fairlead.dev/pkg/wake"
 )
 
 const (
@@ -32,8 +33,8 @@ type generation struct {
 
 	verdict faults.Verdict
 	choices []*choice
-	emitted int           // tokens sent to the client, of all choices
-	changed chan struct{} // signals possible progress
+	emitted int         // tokens sent to the client, of all choices
+	changed wake.Signal // of possible progress
 	habits  *Habits
 }
 
@@ -48,7 +49,7 @@ type choice struct {
 func (s *Server) newGeneration(d dialect, options common, prompts [][]uint32, maxTokens *int) (*generation, error) {
 	g := &generation{
 		dialect: d, model: *options.Model, created: time.Now(), options: options,
-		verdict: faults.Verdict{Stretch: 1}, changed: make(chan struct{}, 1),
+		verdict: faults.Verdict{Stretch: 1}, changed: wake.NewSignal(),
 		habits: &s.Habits,
 	}
 	n := 1
@@ -87,7 +88,7 @@ func (s *Server) newRequest(g *generation, prompt []uint32, maxTokens *int) (*en
 	}
 	p := engine.Params{
 		Prompt: prompt, Output: s.Tokenizer.Generate(seed, length), Reason: reason, Salt: g.options.CacheSalt,
-		Choices: 1, Notify: g.notify,
+		Choices: 1, Notify: g.changed.Send,
 	}
 	if g.options.N != nil {
 		p.Choices = *g.options.N
@@ -133,13 +134,6 @@ func (s *Server) naturalLength(seed uint64, limited bool) (int, bool) {
 		return s.Output.Draw(seed), true
 	}
 	return openEndedTokens, !limited
-}
-
-func (g *generation) notify() {
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
 }
 
 // run runs the generation in the engine. After each change it calls onTokens for each choice with new tokens, and then onRound. It

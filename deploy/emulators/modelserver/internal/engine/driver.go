@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"fairlead.dev/pkg/wake"
 )
 
 // maxStall is the maximum delay of a step for which the engine catches up. The engine's time excludes a longer delay, so that a
@@ -16,12 +18,12 @@ type Driver struct {
 	mu     sync.Mutex
 	engine *Engine
 	origin time.Time // start of the engine's time
-	wake   chan struct{}
+	wake   wake.Signal
 }
 
 // NewDriver returns a driver of an idle engine. The engine's time starts now.
 func NewDriver(spec Spec) *Driver {
-	return &Driver{engine: New(spec), origin: time.Now(), wake: make(chan struct{}, 1)}
+	return &Driver{engine: New(spec), origin: time.Now(), wake: wake.NewSignal()}
 }
 
 // Run runs each step when it is due, until ctx ends.
@@ -51,10 +53,7 @@ func (d *Driver) Submit(r *Request) error {
 	err := d.engine.Submit(d.now(), r)
 	d.mu.Unlock()
 	if !wasBusy {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		d.wake.Send()
 	}
 	return err
 }
