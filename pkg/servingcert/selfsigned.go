@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -29,12 +28,7 @@ func SelfSigned(p Params, commonName string, o Options, now time.Time) (*Store, 
 	if err != nil {
 		return nil, fmt.Errorf("generate key: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("generate serial number: %w", err)
-	}
 	template := &x509.Certificate{
-		SerialNumber:          serial,
 		Subject:               pkix.Name{Organization: []string{"Fairlead"}, CommonName: commonName},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(selfSignedLifetime),
