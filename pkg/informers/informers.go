@@ -37,6 +37,8 @@ type Kind struct {
 	Namespace string // empty for the objects of all namespaces
 	Indexers  cache.Indexers
 	Transform cache.TransformFunc
+	// Preferred are other versions of the kind: where one of them is served, this one counts as not served.
+	Preferred []string
 	// Off disables the kind: it is not listed, and counts as not served.
 	Off bool
 	// Required makes a service wait for the permission to list the kind: without its objects the service would assume that
@@ -99,6 +101,7 @@ func NewGroup(p Params) *Group { return &Group{p: p} }
 func (g *Group) Add(k Kind) *kube.OptionalInformer {
 	informer := kube.NewOptionalInformer(kube.OptionalInformerParams{
 		Log: g.p.Log, Discovery: g.p.Discovery, Resource: k.Resource, PollInterval: g.p.Interval, Required: k.Required,
+		Preferred: k.Preferred,
 		New: func() cache.SharedIndexInformer {
 			return kube.NewInformer(g.p.Client, k.In(g.p.Client), &unstructured.Unstructured{}, kube.InformerOptions{
 				Description: k.Resource.String(), LabelSelector: k.Selector, FieldSelector: k.Fields, Indexers: maps.Clone(k.Indexers),

@@ -51,6 +51,8 @@ type OptionalInformerParams struct {
 	// Required keeps HasSynced false while the permission to list the kind is missing. Otherwise, such a kind is treated as
 	// not served.
 	Required bool
+	// Preferred are other versions of the resource: where one of them is served, the informer treats the kind as not served.
+	Preferred []string
 }
 
 // OptionalInformer is an informer for a kind whose CRD may be absent. It uses discovery, and needs no permission to read CRDs:
@@ -60,9 +62,10 @@ type OptionalInformerParams struct {
 //	not served              log once; HasSynced is true    second consecutive time: stop it and delete its objects
 //	error                   retry sooner                   keep the informer and its objects
 //
-// A kind is not served if discovery returns NotFound for its group version, or a response without its resource. If the kind is
-// served, but the permission to list it is missing, the informer logs it once and retries. After ten seconds, HasSynced is true
-// without objects, unless the kind is Required. If the permission is revoked later, the informer keeps its objects.
+// A kind is not served if discovery returns NotFound for its group version, or a response without its resource, or if a preferred
+// version of it is served. If the kind is served, but the permission to list it is missing, the informer logs it once and retries.
+// After ten seconds, HasSynced is true without objects, unless the kind is Required. If the permission is revoked later, the informer
+// keeps its objects.
 type OptionalInformer struct {
 	params   OptionalInformerParams
 	log      *zap.Logger
@@ -203,7 +206,20 @@ func (o *OptionalInformer) pollDiscovery(ctx context.Context) time.Duration {
 }
 
 func (o *OptionalInformer) isServed(ctx context.Context) (bool, error) {
-	list, err := o.params.Discovery.ServerResourcesForGroupVersionWithContext(ctx, o.params.Resource.GroupVersion().String())
+	if served, err := o.isServedIn(ctx, o.params.Resource.Version); !served || err != nil {
+		return false, err
+	}
+	for _, version := range o.params.Preferred {
+		if preferred, err := o.isServedIn(ctx, version); preferred || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (o *OptionalInformer) isServedIn(ctx context.Context, version string) (bool, error) {
+	groupVersion := schema.GroupVersion{Group: o.params.Resource.Group, Version: version}
+	list, err := o.params.Discovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

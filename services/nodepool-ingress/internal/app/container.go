@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/events"
 	"fairlead.dev/pkg/httpserver"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/pkg/leader"
 	"fairlead.dev/pkg/run"
@@ -54,14 +55,13 @@ func constructors(cfg *config.Config, log *zap.Logger) []any {
 
 		// Informers.
 		func(cfg *config.Config, log *zap.Logger, c kube.Clientset, d dynamic.Interface) *informers.Informers {
-			return informers.New(informers.Params{
-				Options: cfg.Policy.InformerOptions(), Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery,
-			})
+			p := kit.Params{Log: log, Client: d, Discovery: c.Discovery(), Interval: cfg.Discovery}
+			return informers.New(p, cfg.Policy.InformerOptions())
 		},
 
 		// The reconciler.
 		func(cfg *config.Config, i *informers.Informers) *observe.Observer {
-			return observe.New(i.Caches(), cfg.Policy.PlanPolicy())
+			return observe.New(i.Caches, cfg.Policy.PlanPolicy())
 		},
 		func() *run.Queue { return &run.Queue{} },
 		func(c dynamic.Interface) *apply.Applier { return apply.New(c, v1alpha1.Manager) },

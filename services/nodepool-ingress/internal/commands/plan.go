@@ -17,7 +17,6 @@ import (
 	"fairlead.dev/pkg/dryrun"
 	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/nodepool-ingress/internal/config"
-	"fairlead.dev/services/nodepool-ingress/internal/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/observe"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
@@ -74,7 +73,7 @@ func (o *planOptions) runPlan(ctx context.Context, in io.Reader, names []string,
 		return err
 	}
 	w.Print(log)
-	caches, err := informers.ReadSnapshot(w.Snapshot, o.policy.InformerOptions())
+	caches, err := o.policy.InformerOptions().Declare().Read(w.Snapshot)
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
@@ -120,7 +119,7 @@ func (o *planOptions) readWorld(ctx context.Context, in io.Reader) (*dryrun.Worl
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return dryrun.ReadCluster(ctx, client, informers.AllKinds(o.policy.InformerOptions()))
+	return dryrun.ReadCluster(ctx, client, o.policy.InformerOptions().Declare().EnabledKinds())
 }
 
 // planner plans YurtIngresses, one at a time.

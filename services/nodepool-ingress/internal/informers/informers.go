@@ -2,25 +2,18 @@
 package informers
 
 import (
-	"context"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	traefik "fairlead.dev/pkg/apis/traefik/v1alpha1"
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
 
@@ -50,198 +43,106 @@ type Options struct {
 	Traefik   bool     // pools may have it
 }
 
-// Set contains a value for each kind. The comments give the types of the cached objects.
-type Set[T any] struct {
-	YurtIngresses  T // *v1alpha1.YurtIngress
-	Nodes          T // *Node
-	IngressClasses T // *unstructured.Unstructured, of any owner
-	Manifests      T // *corev1.ConfigMap
+// Caches contains a cache of each kind. The comments give the types of the objects.
+type Caches struct {
+	YurtIngresses  kit.Informer // *v1alpha1.YurtIngress
+	Nodes          kit.Informer // *Node
+	IngressClasses kit.Informer // *unstructured.Unstructured, of any owner
+	Manifests      kit.Informer // *corev1.ConfigMap
 
-	// NodePools contains a value for each version, in order of preference: *metav1.PartialObjectMetadata.
-	NodePools []T
-	// Definitions contains a value for each custom resource of Traefik: *metav1.PartialObjectMetadata of its definition.
-	Definitions []T
-	// Managed contains a value for each kind that the program writes, except IngressClass: *unstructured.Unstructured.
-	Managed map[schema.GroupVersionResource]T
+	// NodePools contains a cache for each version, of which one has objects: *metav1.PartialObjectMetadata.
+	NodePools []kit.Informer
+	// Definitions contains a cache for each custom resource of Traefik: *metav1.PartialObjectMetadata of its definition.
+	Definitions []kit.Informer
+	// Managed contains a cache for each kind that the program writes, except IngressClass: *unstructured.Unstructured.
+	Managed map[schema.GroupVersionResource]kit.Informer
 }
 
-// values returns the values in any order.
-func (s *Set[T]) values() []T {
-	values := slices.Concat([]T{s.YurtIngresses, s.Nodes, s.IngressClasses, s.Manifests}, s.NodePools, s.Definitions)
-	return slices.AppendSeq(values, maps.Values(s.Managed))
-}
-
-// Kinds declares all kinds.
-func Kinds(o Options) Set[kit.Kind] {
-	kinds := Set[kit.Kind]{
-		YurtIngresses: kit.Kind{
-			Resource: YurtIngresses, Name: "YurtIngress", Required: true,
-			Indexers:  cache.Indexers{indexPool: kit.IndexBy(poolsOf), indexManifest: kit.IndexBy(manifestOf)},
-			Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
-		},
-		Nodes: kit.Kind{
-			Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: kit.IndexBy(labelsOf)},
-			Transform: trimNode(o.LabelKeys),
-		},
-		IngressClasses: kit.Kind{
-			Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields,
-		},
-		Manifests: kit.Kind{
-			Resource: plan.ConfigMaps, Name: "ConfigMap", Namespace: o.Namespace, Selector: v1alpha1.LabelCustomManifest + "=true",
-			Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations, c.BinaryData = nil, nil, nil }),
-		},
-		Managed: map[schema.GroupVersionResource]kit.Kind{},
-	}
-	for _, version := range nodePoolVersions {
-		resource := schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"}
-		kinds.NodePools = append(kinds.NodePools, kit.Kind{Resource: resource, Name: "NodePool", Transform: kit.Metadata()})
-	}
-	for _, definition := range traefik.Definitions() { // one by one: all definitions of a cluster need more memory than all other objects
-		kinds.Definitions = append(kinds.Definitions, kit.Kind{
-			Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(),
-			Off: !o.Traefik,
-		})
-	}
-	for _, k := range plan.Kinds() {
-		if k.Resource == plan.IngressClasses {
-			continue
+// Declare declares all kinds.
+func (o Options) Declare() kit.Declaration[Caches] {
+	return func(add func(kit.Kind) kit.Informer) Caches {
+		caches := Caches{
+			YurtIngresses: add(kit.Kind{
+				Resource: YurtIngresses, Name: "YurtIngress", Required: true,
+				Indexers:  cache.Indexers{indexPool: kit.IndexBy(poolsOf), indexManifest: kit.IndexBy(manifestOf)},
+				Transform: kit.Typed(func(y *v1alpha1.YurtIngress) { y.ManagedFields = nil }),
+			}),
+			Nodes: add(kit.Kind{
+				Resource: nodes, Name: "Node", Required: true, Indexers: cache.Indexers{indexLabel: kit.IndexBy(labelsOf)},
+				Transform: trimNode(o.LabelKeys),
+			}),
+			IngressClasses: add(kit.Kind{
+				Resource: plan.IngressClasses, Name: "IngressClass", Required: true, Indexers: ownerIndexers(), Transform: trimManagedFields,
+			}),
+			Manifests: add(kit.Kind{
+				Resource: plan.ConfigMaps, Name: "ConfigMap", Namespace: o.Namespace, Selector: v1alpha1.LabelCustomManifest + "=true",
+				Transform: kit.Typed(func(c *corev1.ConfigMap) { c.ManagedFields, c.Annotations, c.BinaryData = nil, nil, nil }),
+			}),
+			Managed: map[schema.GroupVersionResource]kit.Informer{},
 		}
-		managed := kit.Kind{
-			Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: ownerIndexers(),
-			Transform: trimManagedFields, Required: true,
+		for i, version := range nodePoolVersions { // all versions contain the same objects
+			caches.NodePools = append(caches.NodePools, add(kit.Kind{
+				Resource: schema.GroupVersionResource{Group: v1alpha1.SchemeGroupVersion.Group, Version: version, Resource: "nodepools"},
+				Name:     "NodePool", Preferred: nodePoolVersions[:i], Transform: kit.Metadata(),
+			}))
 		}
-		if k.Namespaced {
-			managed.Namespace = o.Namespace
+		for _, definition := range traefik.Definitions() { // one by one: all definitions of a cluster need more memory than all other objects
+			caches.Definitions = append(caches.Definitions, add(kit.Kind{
+				Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(),
+				Off: !o.Traefik,
+			}))
 		}
-		kinds.Managed[k.Resource] = managed
+		for _, k := range plan.Kinds() {
+			if k.Resource == plan.IngressClasses {
+				continue
+			}
+			managed := kit.Kind{
+				Resource: k.Resource, Name: k.Kind, Selector: v1alpha1.LabelManagedBy + "=" + v1alpha1.Manager, Indexers: ownerIndexers(),
+				Transform: trimManagedFields, Required: true,
+			}
+			if k.Namespaced {
+				managed.Namespace = o.Namespace
+			}
+			caches.Managed[k.Resource] = add(managed)
+		}
+		return caches
 	}
-	return kinds
 }
-
-// mapSet returns a Set with the results of f for the values of another Set.
-func mapSet[A, B any](set Set[A], f func(A) B) Set[B] {
-	mapped := Set[B]{
-		YurtIngresses: f(set.YurtIngresses), Nodes: f(set.Nodes), IngressClasses: f(set.IngressClasses), Manifests: f(set.Manifests),
-		Managed: map[schema.GroupVersionResource]B{},
-	}
-	for _, a := range set.NodePools {
-		mapped.NodePools = append(mapped.NodePools, f(a))
-	}
-	for _, a := range set.Definitions {
-		mapped.Definitions = append(mapped.Definitions, f(a))
-	}
-	for resource, a := range set.Managed {
-		mapped.Managed[resource] = f(a)
-	}
-	return mapped
-}
-
-// AllKinds returns all kinds, in any order.
-func AllKinds(o Options) []kit.Kind {
-	kinds := Kinds(o)
-	return kinds.values()
-}
-
-// Reader reads the cached objects of one kind.
-type Reader = kit.Reader
-
-// Caches contains a Reader for each kind.
-type Caches = Set[Reader]
 
 // Informers watch all kinds.
 type Informers struct {
 	*kit.Group
-	Set[*kube.OptionalInformer]
-}
-
-// Params holds the dependencies of Informers.
-type Params struct {
-	Options
-
-	Log       *zap.Logger
-	Client    dynamic.Interface
-	Discovery kube.ResourceDiscovery
-	Interval  time.Duration // time between two checks of the kinds that the API server serves
+	Caches
 }
 
 // New returns informers. Run starts them.
-func New(p Params) *Informers {
-	group := kit.NewGroup(kit.Params{Log: p.Log, Client: p.Client, Discovery: preferredVersions{p.Discovery}, Interval: p.Interval})
-	return &Informers{Group: group, Set: mapSet(Kinds(p.Options), group.Add)}
+func New(p kit.Params, o Options) *Informers {
+	group := kit.NewGroup(p)
+	return &Informers{Group: group, Caches: o.Declare().Watch(group)}
 }
-
-// Caches returns the caches of the informers.
-func (i *Informers) Caches() Caches {
-	return mapSet(i.Set, func(o *kube.OptionalInformer) Reader { return o })
-}
-
-// ReadSnapshot returns caches of objects that were read once. It ignores objects of other kinds.
-func ReadSnapshot(world kit.Snapshot, o Options) (Caches, error) {
-	var failed error
-	caches := mapSet(Kinds(o), func(k kit.Kind) Reader {
-		r, err := world.Reader(k)
-		if err != nil {
-			failed = err
-		}
-		return r
-	})
-	return caches, failed
-}
-
-// preferredVersions makes discovery find NodePool only in the preferred version that the API server serves. All versions contain the same
-// objects.
-type preferredVersions struct{ kube.ResourceDiscovery }
-
-// ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (p preferredVersions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string,
-) (*metav1.APIResourceList, error) {
-	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
-	group, parseErr := schema.ParseGroupVersion(groupVersion)
-	if err != nil || parseErr != nil || group.Group != v1alpha1.SchemeGroupVersion.Group {
-		return list, err
-	}
-	for _, version := range nodePoolVersions {
-		if version == group.Version {
-			break
-		}
-		other, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, group.Group+"/"+version)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		case slices.ContainsFunc(other.APIResources, isNodePool):
-			rest := *list
-			rest.APIResources = slices.DeleteFunc(slices.Clone(list.APIResources), isNodePool)
-			return &rest, nil
-		}
-	}
-	return list, nil
-}
-
-func isNodePool(r metav1.APIResource) bool { return r.Name == "nodepools" }
 
 // ByOwner returns the objects that a YurtIngress controls.
-func ByOwner(r Reader, uid string) []*unstructured.Unstructured {
+func ByOwner(r kit.Reader, uid string) []*unstructured.Unstructured {
 	return kit.CastObjects[*unstructured.Unstructured](r.ByIndex(indexOwner, uid))
 }
 
 // ByPoolLabel returns the objects with the label of a pool.
-func ByPoolLabel(r Reader, pool string) []*unstructured.Unstructured {
+func ByPoolLabel(r kit.Reader, pool string) []*unstructured.Unstructured {
 	return kit.CastObjects[*unstructured.Unstructured](r.ByIndex(indexPool, pool))
 }
 
 // ByListedPool returns the YurtIngresses that list a pool.
-func ByListedPool(r Reader, pool string) []*v1alpha1.YurtIngress {
+func ByListedPool(r kit.Reader, pool string) []*v1alpha1.YurtIngress {
 	return kit.CastObjects[*v1alpha1.YurtIngress](r.ByIndex(indexPool, pool))
 }
 
 // ByManifest returns the YurtIngresses that name a ConfigMap.
-func ByManifest(r Reader, configMap string) []*v1alpha1.YurtIngress {
+func ByManifest(r kit.Reader, configMap string) []*v1alpha1.YurtIngress {
 	return kit.CastObjects[*v1alpha1.YurtIngress](r.ByIndex(indexManifest, configMap))
 }
 
 // ByNodeLabel returns the nodes with a label.
-func ByNodeLabel(r Reader, key, value string) []*Node {
+func ByNodeLabel(r kit.Reader, key, value string) []*Node {
 	return kit.CastObjects[*Node](r.ByIndex(indexLabel, key+"="+value))
 }
 

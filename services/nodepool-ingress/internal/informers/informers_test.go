@@ -2,14 +2,20 @@ package informers
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	kit "fairlead.dev/pkg/informers"
@@ -35,55 +41,53 @@ func TestPreferredVersion(t *testing.T) {
 	t.Parallel()
 	group := v1alpha1.SchemeGroupVersion.Group + "/"
 	tests := []struct {
-		name  string
-		apis  served
-		want  string
-		other []string // what is left in v1alpha1
+		name string
+		apis served
+		want []string
 	}{
 		{
 			name: "all versions",
 			apis: served{
 				group + "v1beta2": {"nodepools"}, group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"},
 			},
-			want: "v1beta2", other: []string{"yurtingresses"},
+			want: []string{"v1beta2"},
 		},
 		{
 			name: "two versions", apis: served{group + "v1beta1": {"nodepools"}, group + "v1alpha1": {"yurtingresses", "nodepools"}},
-			want: "v1beta1", other: []string{"yurtingresses"},
+			want: []string{"v1beta1"},
 		},
 		{
 			name: "a newer version of other kinds",
-			apis: served{group + "v1beta2": {"yurtappsets"}, group + "v1alpha1": {"nodepools", "yurtingresses"}}, want: "v1alpha1",
-			other: []string{"nodepools", "yurtingresses"},
+			apis: served{group + "v1beta2": {"yurtappsets"}, group + "v1alpha1": {"nodepools", "yurtingresses"}},
+			want: []string{"v1alpha1"},
 		},
-		{name: "none", apis: served{group + "v1alpha1": {"yurtingresses"}}, other: []string{"yurtingresses"}},
+		{name: "none", apis: served{group + "v1alpha1": {"yurtingresses"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var found []string
-			for _, version := range nodePoolVersions {
-				list, err := preferredVersions{tt.apis}.ServerResourcesForGroupVersionWithContext(t.Context(), group+version)
-				if apierrors.IsNotFound(err) {
-					continue
+			synctest.Test(t, func(t *testing.T) {
+				lists := map[schema.GroupVersionResource]string{}
+				for _, k := range (Options{}).Declare().EnabledKinds() {
+					lists[k.Resource] = k.Name + "List"
 				}
-				require.NoError(t, err)
-				var names []string
-				for _, r := range list.APIResources {
-					names = append(names, r.Name)
-					if r.Name == "nodepools" {
+				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+				i := New(kit.Params{Log: zap.NewNop(), Client: client, Discovery: tt.apis, Interval: time.Minute}, Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { i.Run(ctx) })
+				defer func() { cancel(); running.Wait() }()
+				time.Sleep(2 * time.Minute)
+				require.Empty(t, i.Unsynced())
+				var found []string
+				for n, version := range nodePoolVersions {
+					if i.NodePools[n].Listed() {
 						found = append(found, version)
 					}
 				}
-				if version == "v1alpha1" {
-					assert.Equal(t, tt.other, names)
-				}
-			}
-			if tt.want == "" {
-				assert.Empty(t, found)
-				return
-			}
-			assert.Equal(t, []string{tt.want}, found)
+				assert.Equal(t, tt.want, found)
+				assert.True(t, i.YurtIngresses.Listed())
+			})
 		})
 	}
 }
@@ -113,7 +117,13 @@ func TestNodes(t *testing.T) {
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	for _, traefik := range []bool{false, true} {
-		definitions := Kinds(Options{Traefik: traefik}).Definitions
+		var definitions []kit.Kind
+		Options{Traefik: traefik}.Declare()(func(k kit.Kind) kit.Informer {
+			if k.Name == "CustomResourceDefinition" {
+				definitions = append(definitions, k)
+			}
+			return nil
+		})
 		assert.NotEmpty(t, definitions)
 		for _, kind := range definitions {
 			assert.Equal(t, !traefik, kind.Off, kind.Fields)

@@ -59,7 +59,7 @@ func (o *Observer) Observe(object *v1alpha1.YurtIngress) plan.Input {
 	in := plan.Input{
 		Object: object, Policy: o.policy, Pools: map[string]plan.Observed{}, Live: o.LiveObjects(object.UID),
 		Manifest:     o.observeManifest(object.Spec.CustomManifest),
-		TraefikKinds: !slices.ContainsFunc(o.caches.Definitions, func(r informers.Reader) bool { return len(r.List()) == 0 }),
+		TraefikKinds: !slices.ContainsFunc(o.caches.Definitions, func(r kit.Informer) bool { return len(r.List()) == 0 }),
 	}
 	key := cmp.Or(object.Spec.PoolLabelKey, o.policy.LabelKeys[0])
 	for i := range object.Spec.Pools {

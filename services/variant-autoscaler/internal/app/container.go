@@ -241,18 +241,17 @@ func newPasses(p passParts) *pass.Passes {
 			Writes:  p.Config.Actuator == config.ActuatorScale,
 			Limiter: p.Config.Limiter,
 		}, Log: p.Log,
-		World: p.Informers.Caches(), Scales: p.Scales.BeginPass, LocalQueues: p.Queues.BeginPass, Waits: p.Holds,
+		World: p.Informers.Caches, Scales: p.Scales.BeginPass, LocalQueues: p.Queues.BeginPass, Waits: p.Holds,
 		Configuration: p.Store.Settings, Prometheus: p.Prometheus.Collector, Publisher: p.Publisher, ObservePart: p.Metrics.ObservePart,
 		Now: p.Clock.Now,
 	})
 }
 
 func newTargets(cfg *config.Config, i *informers.Informers, w *scale.Writer, e *leader.Elector) *apply.Targets {
-	caches := i.Caches()
 	return apply.NewTargets(apply.TargetsParams{
 		WriteScale: w.Write, CheckLease: e.Check, Writes: cfg.Actuator == config.ActuatorScale, WakeIdle: cfg.WakeIdle,
 		Ownership: func(namespace string, t snapshot.Target) sources.Ownership {
-			return sources.OwnershipOf(caches, namespace, t)
+			return sources.OwnershipOf(i.Caches, namespace, t)
 		},
 	})
 }
@@ -267,7 +266,7 @@ func newFollower(cfg *config.Config, log *zap.Logger, m *metrics.Metrics, t *hol
 func newTrigger(log *zap.Logger, p *pass.Passes, i *informers.Informers, m *metrics.Metrics) *trigger.Trigger {
 	return trigger.New(trigger.Params{
 		Log: log, RunPass: p.RunPass, Observer: m,
-		CountVariants: func() (total int, first string) { return informers.CountVariants(i.Caches()) },
+		CountVariants: func() (total int, first string) { return informers.CountVariants(i.Caches) },
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"fairlead.dev/pkg/kube"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/run"
 	"fairlead.dev/services/variant-autoscaler/internal/config"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -21,7 +21,7 @@ func Run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Records.Close()) }()
 	handler := p.Trigger.Handler(sources.IsRelevant)
-	for _, i := range []*kube.OptionalInformer{
+	for _, i := range []kit.Informer{
 		p.Informers.VariantAutoscalings, p.Informers.HorizontalPodAutoscalers, p.Informers.ScaledObjects, p.Informers.Namespaces,
 	} {
 		i.AddEventHandler(handler)

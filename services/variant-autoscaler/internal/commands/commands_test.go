@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"fairlead.dev/pkg/dryrun"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/variant-autoscaler/internal/informers"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
@@ -57,27 +60,27 @@ func TestPlanShowsConfigMaps(t *testing.T) {
 // TestPlanReadsInventory: nodes and quotas are read for the limiter alone, and a user who may not list them learns it.
 func TestPlanReadsInventory(t *testing.T) {
 	t.Parallel()
-	nodes := informers.Kinds("").Nodes
+	inventory := slices.DeleteFunc(informers.Declare("").EnabledKinds(), func(k kit.Kind) bool { return k.Required })
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a"}}}
 	queue := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": map[string]any{"name": "a"}}}
 	lists := map[schema.GroupVersionResource]string{}
-	for _, k := range informers.InventoryKinds() {
+	for _, k := range inventory {
 		lists[k.Resource] = k.Name + "List"
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, node, queue)
-	w, err := dryrun.ReadCluster(t.Context(), client, informers.InventoryKinds())
+	w, err := dryrun.ReadCluster(t.Context(), client, inventory)
 	require.NoError(t, err)
-	caches, err := informers.SnapshotCaches(w.Snapshot, "")
+	caches, err := informers.Declare("").Read(w.Snapshot)
 	require.NoError(t, err)
 	assert.True(t, caches.Nodes.Listed())
 	assert.Len(t, caches.Nodes.List(), 1)
 	assert.Len(t, caches.ClusterQueues.List(), 1)
 	assert.False(t, caches.Pods.Listed(), "other kinds were not read")
 
-	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(nodes.Resource.GroupResource(), "", errors.New("no role")))
-	w, err = dryrun.ReadCluster(t.Context(), client, informers.InventoryKinds())
+	kubetest.FailAlways(client, "list", "nodes", apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no role")))
+	w, err = dryrun.ReadCluster(t.Context(), client, inventory)
 	require.NoError(t, err)
-	caches, err = informers.SnapshotCaches(w.Snapshot, "")
+	caches, err = informers.Declare("").Read(w.Snapshot)
 	require.NoError(t, err)
 	assert.False(t, caches.Nodes.Listed())
 	assert.Contains(t, w.Skipped[0], "nodes: skipped, because this user may not list them")

@@ -162,15 +162,15 @@ func (o *planOptions) readCluster(ctx context.Context, log io.Writer) (*snapshot
 		return nil, err
 	}
 	spectator := &passResult{settings: settingsOf(w, o.Settings(os.Getenv), log)}
-	kinds := informers.KindList(o.Instance)
-	if o.Limiter || spectator.settings.Limiter() {
-		kinds = append(kinds, informers.InventoryKinds()...)
+	kinds := informers.Declare(o.Instance).EnabledKinds()
+	if !o.Limiter && !spectator.settings.Limiter() {
+		kinds = slices.DeleteFunc(kinds, func(k kit.Kind) bool { return !k.Required }) // only the limiter reads them
 	}
 	if w, err = dryrun.ReadCluster(ctx, client, kinds); err != nil {
 		return nil, err
 	}
 	w.Print(log)
-	caches, err := informers.SnapshotCaches(w.Snapshot, o.Instance)
+	caches, err := informers.Declare(o.Instance).Read(w.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}

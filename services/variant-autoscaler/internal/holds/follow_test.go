@@ -126,9 +126,11 @@ func (w *world) counted() [2]int {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
+	kinds := informers.Declare("").EnabledKinds()
+	pool := slices.IndexFunc(kinds, func(k kit.Kind) bool { return k.Name == "InferencePool" })
 	w := &world{
 		t: t, table: NewTable(), logs: logs, handlers: map[string]http.Handler{}, dials: map[string]int{},
-		pools: &objects{kind: informers.Kinds("").InferencePools}, endpoints: &objects{kind: informers.EndpointsKind()},
+		pools: &objects{kind: kinds[pool]}, endpoints: &objects{kind: informers.EndpointsKind()},
 	}
 	w.table.OnHold(func(k snapshot.ModelKey) {
 		w.mu.Lock()

@@ -14,7 +14,7 @@ import (
 
 func TestResourceSlice(t *testing.T) {
 	t.Parallel()
-	kind := informers.Kinds("").ResourceSlices
+	kind := kindOf("resourceslices.resource.k8s.io")
 	s := read[informers.DeviceSlice](t, kind, `
 kind: ResourceSlice
 metadata: {name: a-gpu, resourceVersion: "7"}
@@ -46,9 +46,9 @@ spec:
 func TestResourceClaim(t *testing.T) {
 	t.Parallel()
 	const allocated = "kind: ResourceClaim\nstatus: {allocation: {devices: {results: [{driver: d, pool: a, device: x, request: r}, {driver: d, pool: a, device: y, adminAccess: true}, 7]}}}"
-	c := read[informers.DeviceClaim](t, informers.Kinds("").ResourceClaims, allocated)
+	c := read[informers.DeviceClaim](t, kindOf("resourceclaims.resource.k8s.io"), allocated)
 	assert.Equal(t, []inventory.DeviceName{{Driver: "d", Pool: "a", Name: "x"}, {}}, c.Devices, "an administrator takes nothing")
-	assert.Empty(t, read[informers.DeviceClaim](t, informers.Kinds("").ResourceClaims, "kind: ResourceClaim\nspec: {devices: {}}").Devices)
+	assert.Empty(t, read[informers.DeviceClaim](t, kindOf("resourceclaims.resource.k8s.io"), "kind: ResourceClaim\nspec: {devices: {}}").Devices)
 }
 
 func TestSelectorsOfDevices(t *testing.T) {
@@ -72,7 +72,7 @@ func TestSelectorsOfDevices(t *testing.T) {
 	} {
 		class := object(t, "kind: DeviceClass")
 		class.Object["spec"] = map[string]any{"selectors": []any{map[string]any{"cel": map[string]any{"expression": tt.give}}}}
-		obj, err := informers.Kinds("").DeviceClasses.Transform(class)
+		obj, err := kindOf("deviceclasses.resource.k8s.io").Transform(class)
 		require.NoError(t, err)
 		r, _ := obj.(*informers.DeviceRequest)
 		assert.Equal(t, tt.wrong, r.Unsupported != "", tt.give)
@@ -93,7 +93,7 @@ func TestLongExpressions(t *testing.T) {
 		}
 		class := object(t, "kind: DeviceClass")
 		class.Object["spec"] = map[string]any{"selectors": []any{map[string]any{"cel": map[string]any{"expression": strings.Join(all, " && ")}}}}
-		obj, err := informers.Kinds("").DeviceClasses.Transform(class)
+		obj, err := kindOf("deviceclasses.resource.k8s.io").Transform(class)
 		require.NoError(t, err)
 		r, _ := obj.(*informers.DeviceRequest)
 		return r
@@ -108,7 +108,7 @@ func TestLongExpressions(t *testing.T) {
 func TestResourceClaimTemplate(t *testing.T) {
 	t.Parallel()
 	of := func(requests string) *informers.DeviceRequest {
-		return read[informers.DeviceRequest](t, informers.Kinds("").ResourceClaimTemplates, "kind: ResourceClaimTemplate\nspec: {spec: {devices: {"+requests+"}}}")
+		return read[informers.DeviceRequest](t, kindOf("resourceclaimtemplates.resource.k8s.io"), "kind: ResourceClaimTemplate\nspec: {spec: {devices: {"+requests+"}}}")
 	}
 	r := of("requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 4}}]")
 	assert.Equal(t, []any{"gpu.nvidia.com", int64(4), ""}, []any{r.Class, r.Number, r.Unsupported})
@@ -126,7 +126,7 @@ func TestResourceClaimTemplate(t *testing.T) {
 func TestPodClaims(t *testing.T) {
 	t.Parallel()
 	of := func(spec string) *informers.PodClaims {
-		return read[informers.Workload](t, informers.Kinds("").Deployments, "kind: Deployment\nspec: {template: {spec: {nodeSelector: {gpu: H100}, "+spec+"}}}").Claims
+		return read[informers.Workload](t, kindOf("deployments.apps"), "kind: Deployment\nspec: {template: {spec: {nodeSelector: {gpu: H100}, "+spec+"}}}").Claims
 	}
 	assert.Nil(t, of("containers: []"))
 	assert.Equal(t, &informers.PodClaims{Template: "gpus", Pods: 1, Placement: `[{"nodeSelector":{"gpu":"H100"}}]`}, of("resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]"))
@@ -134,11 +134,11 @@ func TestPodClaims(t *testing.T) {
 		assert.NotEmpty(t, of(spec).Unsupported, spec)
 	}
 	const set = "kind: LeaderWorkerSet\nspec: {leaderWorkerTemplate: {size: 3, LEADER workerTemplate: {spec: {resourceClaims: [{resourceClaimTemplateName: gpus}]}}}}"
-	sets := informers.Kinds("").LeaderWorkerSets
+	sets := kindOf("leaderworkersets.leaderworkerset.x-k8s.io")
 	assert.EqualValues(t, 3, read[informers.Workload](t, sets, strings.Replace(set, "LEADER", "", 1)).Claims.Pods)
 	assert.EqualValues(t, 2, read[informers.Workload](t, sets, strings.Replace(set, "LEADER", "leaderTemplate: {spec: {}},", 1)).Claims.Pods)
 	assert.NotEmpty(t, read[informers.Workload](t, sets, strings.Replace(set, "LEADER", "leaderTemplate: {spec: {resourceClaims: [{resourceClaimTemplateName: other}]}},", 1)).Claims.Unsupported)
 
-	p := read[informers.Pod](t, informers.Kinds("").Pods, "kind: Pod\nspec: {nodeName: a, resourceClaims: [{name: gpu}]}")
+	p := read[informers.Pod](t, kindOf("pods"), "kind: Pod\nspec: {nodeName: a, resourceClaims: [{name: gpu}]}")
 	assert.True(t, p.Holding().Claims)
 }

@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
 )
 
@@ -48,50 +47,36 @@ const (
 	byNamespace = "namespace"
 )
 
-// Set has something for each kind.
-type Set[T any] struct {
-	VariantAutoscalings      T
-	HorizontalPodAutoscalers T
-	ScaledObjects            T
-	Deployments              T
-	StatefulSets             T
-	LeaderWorkerSets         T
-	Pods                     T
-	InferencePools           T
-	// AlphaInferencePools are those of the group inference.networking.x-k8s.io.
-	AlphaInferencePools T
-	Namespaces          T
+// Caches are the caches of all kinds.
+type Caches struct {
+	VariantAutoscalings      kit.Informer
+	HorizontalPodAutoscalers kit.Informer
+	ScaledObjects            kit.Informer
+	Namespaces               kit.Informer
+
+	Deployments, StatefulSets, LeaderWorkerSets kit.Reader
+	Pods                                        kit.Reader
+	InferencePools                              kit.Reader
+	AlphaInferencePools                         kit.Reader // of the group inference.networking.x-k8s.io
 
 	// Nodes, and the kinds of Kueue and of dynamic resource allocation, are watched once the limiter is on: see WatchInventory. LocalQueues
 	// are not watched: tenants create them.
-	Nodes                T
-	ClusterQueues        T
-	OlderClusterQueues   T
-	Cohorts              T
-	OlderCohorts         T
-	ResourceFlavors      T
-	OlderResourceFlavors T
-
-	ResourceSlices         T
-	ResourceClaims         T
-	ResourceClaimTemplates T
-	DeviceClasses          T
+	Nodes                                                                 kit.Reader
+	ClusterQueues, Cohorts, ResourceFlavors                               kit.Reader
+	ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses kit.Reader
 }
 
 // Informers are the informers.
 type Informers struct {
 	*kit.Group
-	Set[*kube.OptionalInformer]
+	Caches
 	// Endpoints are those of pickers. Without the permission to list them, no picker is found.
-	Endpoints *kube.OptionalInformer
+	Endpoints kit.Reader
 
 	inventory      *kit.Group // of the kinds that only the limiter reads
 	watchInventory func()
 	inventoryOn    chan struct{} // closed by watchInventory
 }
-
-// Caches are the caches of all kinds.
-type Caches = Set[kit.Reader]
 
 // Params are the parts of Informers.
 type Params struct {
@@ -106,17 +91,15 @@ type Params struct {
 func New(p Params) *Informers {
 	endpoints := EndpointsKind()
 	endpoints.Off = !p.Endpoints
-	group, on := kit.NewGroup(p.Params), make(chan struct{})
-	p.Discovery = preferredVersions{p.Discovery}
-	inventory := kit.NewGroup(p.Params)
-	add := func(k kit.Kind) *kube.OptionalInformer {
+	group, inventory, on := kit.NewGroup(p.Params), kit.NewGroup(p.Params), make(chan struct{})
+	caches := Declare(p.Instance)(func(k kit.Kind) kit.Informer {
 		if k.Required {
 			return group.Add(k)
 		}
 		return inventory.Add(k)
-	}
+	})
 	return &Informers{
-		Group: group, Set: mapSet(Kinds(p.Instance), add), Endpoints: group.Add(endpoints), inventory: inventory,
+		Group: group, Caches: caches, Endpoints: group.Add(endpoints), inventory: inventory,
 		inventoryOn: on, watchInventory: sync.OnceFunc(func() { close(on) }),
 	}
 }
@@ -147,93 +130,62 @@ func (i *Informers) Unsynced() []string {
 	return unsynced
 }
 
-// Caches returns the caches of the informers.
-func (i *Informers) Caches() Caches {
-	return preferNewer(mapSet(i.Set, func(o *kube.OptionalInformer) kit.Reader { return o }))
-}
-
-// SnapshotCaches returns caches with the objects of a snapshot.
-func SnapshotCaches(world kit.Snapshot, instance string) (Caches, error) {
-	var first error
-	read := func(k kit.Kind) kit.Reader {
-		reader, err := world.Reader(k)
-		if err != nil && first == nil {
-			first = err
+// Declare declares the kinds that the program reads. All but those of the limiter are required: without the permission to list one of
+// them, variants would disappear, or groups would change.
+func Declare(instance string) kit.Declaration[Caches] {
+	return func(add func(kit.Kind) kit.Informer) Caches {
+		declarations := func(group, version, resource string, source snapshot.Source) kit.Informer {
+			k := newKind(group, version, resource, string(source),
+				func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
+			k.Indexers = cache.Indexers{byTarget: kit.IndexBy(func(d *Declaration) []string { return d.Scales.indexKeys() })}
+			return add(k)
 		}
-		return reader
-	}
-	return preferNewer(mapSet(Kinds(instance), read)), first
-}
-
-// Kinds returns the kinds that the program reads. All but those of the limiter are required: without the permission to list one of them,
-// variants would disappear, or groups would change.
-func Kinds(instance string) Set[kit.Kind] {
-	pod := newKind("", "v1", "pods", "Pod", readPod)
-	pod.Indexers = cache.Indexers{
-		byTarget: kit.IndexBy(func(p *Pod) []string { return p.Owner().indexKeys() }),
-		byNamespace: kit.IndexBy(func(p *Pod) []string {
-			if p.Labels == nil {
-				return nil
-			}
-			return []string{p.Namespace}
-		}),
-	}
-	declarations := func(group, version, resource string, source snapshot.Source) kit.Kind {
-		k := newKind(group, version, resource, string(source),
-			func(u *unstructured.Unstructured) any { return readDeclaration(source, instance, u) })
-		k.Indexers = cache.Indexers{byTarget: kit.IndexBy(func(d *Declaration) []string { return d.Scales.indexKeys() })}
-		return k
-	}
-	workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
-		k := newKind(group, "v1", resource, name, read)
-		k.Indexers = cache.Indexers{byOwner: kit.IndexBy(func(w *Workload) []string { return w.Owner.indexKeys() })}
-		return k
-	}
-	return Set[kit.Kind]{
-		VariantAutoscalings:      declarations("llmd.ai", "v1alpha1", "variantautoscalings", snapshot.VariantAutoscaling),
-		HorizontalPodAutoscalers: declarations("autoscaling", "v2", "horizontalpodautoscalers", snapshot.HorizontalPodAutoscaler),
-		ScaledObjects:            declarations("keda.sh", "v1alpha1", "scaledobjects", snapshot.ScaledObject),
-		Deployments:              workloads("apps", "deployments", Deployment, readWorkload),
-		StatefulSets:             workloads("apps", "statefulsets", StatefulSet, readWorkload),
-		LeaderWorkerSets:         workloads("leaderworkerset.x-k8s.io", "leaderworkersets", LeaderWorkerSet, readLeaderWorkerSet),
-		Pods:                     pod,
-		InferencePools: newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool",
-			func(u *unstructured.Unstructured) any {
-				return readPool(u, "endpointPickerRef", "spec", "selector", "matchLabels")
+		workloads := func(group, resource, name string, read func(*unstructured.Unstructured) any) kit.Informer {
+			k := newKind(group, "v1", resource, name, read)
+			k.Indexers = cache.Indexers{byOwner: kit.IndexBy(func(w *Workload) []string { return w.Owner.indexKeys() })}
+			return add(k)
+		}
+		kueue := func(resource, name string, read func(*unstructured.Unstructured) any) kit.Reader {
+			newer := optionalKind(groupKueue, kueueVersion, resource, name, read)
+			older := optionalKind(groupKueue, olderKueueVersion, resource, name, read)
+			older.Preferred = []string{kueueVersion} // a cluster that serves both sends objects once
+			return preferredReader{add(newer), add(older)}
+		}
+		pod := newKind("", "v1", "pods", "Pod", readPod)
+		pod.Indexers = cache.Indexers{
+			byTarget: kit.IndexBy(func(p *Pod) []string { return p.Owner().indexKeys() }),
+			byNamespace: kit.IndexBy(func(p *Pod) []string {
+				if p.Labels == nil {
+					return nil
+				}
+				return []string{p.Namespace}
 			}),
-		AlphaInferencePools: newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool",
-			func(u *unstructured.Unstructured) any { return readPool(u, "extensionRef", "spec", "selector") }),
-		Namespaces:             newKind("", "v1", "namespaces", "Namespace", readNamespace),
-		Nodes:                  optionalKind("", "v1", "nodes", "Node", readNode),
-		ClusterQueues:          optionalKind(groupKueue, kueueVersion, "clusterqueues", "ClusterQueue", readClusterQueue),
-		OlderClusterQueues:     optionalKind(groupKueue, olderKueueVersion, "clusterqueues", "ClusterQueue", readClusterQueue),
-		Cohorts:                optionalKind(groupKueue, kueueVersion, "cohorts", "Cohort", readCohort),
-		OlderCohorts:           optionalKind(groupKueue, olderKueueVersion, "cohorts", "Cohort", readCohort),
-		ResourceFlavors:        optionalKind(groupKueue, kueueVersion, "resourceflavors", "ResourceFlavor", readFlavor),
-		OlderResourceFlavors:   optionalKind(groupKueue, olderKueueVersion, "resourceflavors", "ResourceFlavor", readFlavor),
-		ResourceSlices:         optionalKind(groupResource, "v1", "resourceslices", "ResourceSlice", readSlice),
-		ResourceClaims:         optionalKind(groupResource, "v1", "resourceclaims", "ResourceClaim", readClaim),
-		ResourceClaimTemplates: optionalKind(groupResource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate),
-		DeviceClasses:          optionalKind(groupResource, "v1", "deviceclasses", "DeviceClass", readDeviceClass),
+		}
+		return Caches{
+			VariantAutoscalings:      declarations("llmd.ai", "v1alpha1", "variantautoscalings", snapshot.VariantAutoscaling),
+			HorizontalPodAutoscalers: declarations("autoscaling", "v2", "horizontalpodautoscalers", snapshot.HorizontalPodAutoscaler),
+			ScaledObjects:            declarations("keda.sh", "v1alpha1", "scaledobjects", snapshot.ScaledObject),
+			Deployments:              workloads("apps", "deployments", Deployment, readWorkload),
+			StatefulSets:             workloads("apps", "statefulsets", StatefulSet, readWorkload),
+			LeaderWorkerSets:         workloads("leaderworkerset.x-k8s.io", "leaderworkersets", LeaderWorkerSet, readLeaderWorkerSet),
+			Pods:                     add(pod),
+			InferencePools: add(newKind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool",
+				func(u *unstructured.Unstructured) any {
+					return readPool(u, "endpointPickerRef", "spec", "selector", "matchLabels")
+				})),
+			AlphaInferencePools: add(newKind("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool",
+				func(u *unstructured.Unstructured) any { return readPool(u, "extensionRef", "spec", "selector") })),
+			Namespaces:             add(newKind("", "v1", "namespaces", "Namespace", readNamespace)),
+			Nodes:                  add(optionalKind("", "v1", "nodes", "Node", readNode)),
+			ClusterQueues:          kueue("clusterqueues", "ClusterQueue", readClusterQueue),
+			Cohorts:                kueue("cohorts", "Cohort", readCohort),
+			ResourceFlavors:        kueue("resourceflavors", "ResourceFlavor", readFlavor),
+			ResourceSlices:         add(optionalKind(groupResource, "v1", "resourceslices", "ResourceSlice", readSlice)),
+			ResourceClaims:         add(optionalKind(groupResource, "v1", "resourceclaims", "ResourceClaim", readClaim)),
+			ResourceClaimTemplates: add(optionalKind(groupResource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate)),
+			DeviceClasses:          add(optionalKind(groupResource, "v1", "deviceclasses", "DeviceClass", readDeviceClass)),
+		}
 	}
-}
-
-// KindList returns the kinds that are always read, in their order.
-func KindList(instance string) []kit.Kind {
-	return slices.DeleteFunc(allKinds(instance), func(k kit.Kind) bool { return !k.Required })
-}
-
-// InventoryKinds returns the kinds that only the limiter reads, in all versions.
-func InventoryKinds() []kit.Kind {
-	return slices.DeleteFunc(allKinds(""), func(k kit.Kind) bool { return k.Required })
-}
-
-func allKinds(instance string) (kinds []kit.Kind) {
-	mapSet(Kinds(instance), func(k kit.Kind) struct{} {
-		kinds = append(kinds, k)
-		return struct{}{}
-	})
-	return kinds
 }
 
 func newKind(group, version, resource, name string, read func(*unstructured.Unstructured) any) kit.Kind {
@@ -253,21 +205,6 @@ func optionalKind(group, version, resource, name string, read func(*unstructured
 	k := newKind(group, version, resource, name, read)
 	k.Required = false
 	return k
-}
-
-func mapSet[A, B any](a Set[A], convert func(A) B) Set[B] {
-	return Set[B]{
-		VariantAutoscalings: convert(a.VariantAutoscalings), HorizontalPodAutoscalers: convert(a.HorizontalPodAutoscalers),
-		ScaledObjects: convert(a.ScaledObjects), Deployments: convert(a.Deployments), StatefulSets: convert(a.StatefulSets),
-		LeaderWorkerSets: convert(a.LeaderWorkerSets), Pods: convert(a.Pods), InferencePools: convert(a.InferencePools),
-		AlphaInferencePools: convert(a.AlphaInferencePools), Namespaces: convert(a.Namespaces),
-		Nodes:         convert(a.Nodes),
-		ClusterQueues: convert(a.ClusterQueues), OlderClusterQueues: convert(a.OlderClusterQueues),
-		Cohorts: convert(a.Cohorts), OlderCohorts: convert(a.OlderCohorts),
-		ResourceFlavors: convert(a.ResourceFlavors), OlderResourceFlavors: convert(a.OlderResourceFlavors),
-		ResourceSlices: convert(a.ResourceSlices), ResourceClaims: convert(a.ResourceClaims),
-		ResourceClaimTemplates: convert(a.ResourceClaimTemplates), DeviceClasses: convert(a.DeviceClasses),
-	}
 }
 
 // ListAll returns all objects of a kind.

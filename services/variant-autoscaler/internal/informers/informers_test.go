@@ -42,9 +42,14 @@ func read[T any](tb testing.TB, kind kit.Kind, manifest string) *T {
 	return typed
 }
 
+// kindOf returns the kind of a resource, in its preferred version.
+func kindOf(groupResource string) kit.Kind {
+	kinds := informers.Declare("").EnabledKinds()
+	return kinds[slices.IndexFunc(kinds, func(k kit.Kind) bool { return k.Resource.GroupResource().String() == groupResource })]
+}
+
 func TestWorkloads(t *testing.T) {
 	t.Parallel()
-	kinds := informers.Kinds("")
 	id := informers.Identity{Namespace: "models", Name: "w", Version: "7"}
 	tests := []struct {
 		name     string
@@ -53,60 +58,60 @@ func TestWorkloads(t *testing.T) {
 		want     informers.Workload
 	}{
 		{
-			"Deployment", kinds.Deployments, `
+			"Deployment", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {replicas: 4, template: {metadata: {labels: {app: w}}, spec: {containers: [{resources: {requests: {nvidia.com/gpu: "8", cpu: 4}}}]}}}
 status: {replicas: 5, readyReplicas: 3}`,
 			informers.Workload{Replicas: 4, Ready: 3, Cards: 8, Shape: inventory.Shape{Cards: 8, Pods: 1, Placement: `[{}]`}, Labels: map[string]string{"app": "w"}},
 		},
-		{"without anything", kinds.Deployments, `kind: Deployment`, informers.Workload{Replicas: 1}},
-		{"scaled to zero", kinds.StatefulSets, "kind: StatefulSet\nspec: {replicas: 0}", informers.Workload{}},
+		{"without anything", kindOf("deployments.apps"), `kind: Deployment`, informers.Workload{Replicas: 1}},
+		{"scaled to zero", kindOf("statefulsets.apps"), "kind: StatefulSet\nspec: {replicas: 0}", informers.Workload{}},
 		{
-			"several containers", kinds.StatefulSets, `
+			"several containers", kindOf("statefulsets.apps"), `
 kind: StatefulSet
 spec: {template: {spec: {containers: [{resources: {limits: {amd.com/gpu: 2}}}, {resources: {requests: {amd.com/gpu: 1}, limits: {amd.com/gpu: 1}}}],
   initContainers: [{resources: {limits: {amd.com/gpu: 4}}}, {restartPolicy: Always, resources: {limits: {habana.ai/gaudi: 2}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: 6}, // no shape: the pods need two kinds
 		},
 		{
-			"large init container", kinds.StatefulSets, `
+			"large init container", kindOf("statefulsets.apps"), `
 kind: StatefulSet
 spec: {template: {spec: {containers: [{resources: {limits: {gpu.intel.com/i915: 1}}}], initContainers: [{resources: {limits: {gpu.intel.com/i915: 4}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: 4, Shape: inventory.Shape{Resource: 2, Cards: 4, Pods: 1, Placement: `[{}]`}},
 		},
 		{
-			"unreadable", kinds.Deployments, `
+			"unreadable", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: all}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
 		},
 		{
-			"an exponent that takes minutes", kinds.Deployments, `
+			"an exponent that takes minutes", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: "1e-999999999"}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
 		},
 		{
-			"negative", kinds.Deployments, `
+			"negative", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: -1}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: informers.UnreadableCards},
 		},
 		{
-			"huge", kinds.Deployments, `
+			"huge", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 9000000000000000000}}}, {resources: {limits: {nvidia.com/gpu: "9000000000000M"}}}]}}}`,
 			informers.Workload{Replicas: 1, Cards: 10_000_000, Shape: inventory.Shape{Cards: 10_000_000, Pods: 1, Placement: `[{}]`}},
 		},
 		{
-			"wrong types", kinds.Deployments, `
+			"wrong types", kindOf("deployments.apps"), `
 kind: Deployment
 spec: {replicas: many, template: {metadata: {labels: [a]}, spec: {containers: [7, {resources: 7}, null]}}}
 status: 7`,
 			informers.Workload{Replicas: 1},
 		},
 		{
-			"LeaderWorkerSet", kinds.LeaderWorkerSets, `
+			"LeaderWorkerSet", kindOf("leaderworkersets.leaderworkerset.x-k8s.io"), `
 kind: LeaderWorkerSet
 spec: {replicas: 2, leaderWorkerTemplate: {size: 3, leaderTemplate: {metadata: {labels: {role: leader}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}},
   workerTemplate: {metadata: {labels: {role: worker}}, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}
@@ -116,7 +121,7 @@ status: {readyReplicas: 1}`,
 			}},
 		},
 		{
-			"LeaderWorkerSet with one template", kinds.LeaderWorkerSets, `
+			"LeaderWorkerSet with one template", kindOf("leaderworkersets.leaderworkerset.x-k8s.io"), `
 kind: LeaderWorkerSet
 spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}}`,
 			informers.Workload{Replicas: 1, Cards: 16, Shape: inventory.Shape{Cards: 8, Pods: 2, Placement: `[{},{}]`}, Labels: map[string]string{
@@ -165,10 +170,10 @@ func TestPods(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			manifest := "kind: Pod\nmetadata: {namespace: models, name: p, creationTimestamp: '2026-11-01T12:00:00Z', " + tt.metadata + "}" + tt.rest
-			p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
+			p := read[informers.Pod](t, kindOf("pods"), manifest)
 			assert.Equal(t, tt.want, p.Owner())
 			assert.Equal(t, tt.ready, !p.Ready().IsZero())
-			world, err := informers.SnapshotCaches(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+			world, err := informers.Declare("").Read(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}})
 			require.NoError(t, err)
 			found := informers.PodsOf(world.Pods, tt.want)
 			if tt.want == (informers.Owner{}) {
@@ -196,9 +201,9 @@ func TestLabelsOfPods(t *testing.T) {
 	}
 	for owner, kept := range owners {
 		manifest := "kind: Pod\nmetadata: {namespace: models, name: p, labels: {pod-template-hash: 7d9c}, ownerReferences: [{" + owner + ", controller: true}]}"
-		p := read[informers.Pod](t, informers.Kinds("").Pods, manifest)
+		p := read[informers.Pod](t, kindOf("pods"), manifest)
 		assert.Equal(t, kept, p.Labels["pod-template-hash"] == "7d9c", owner)
-		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}}, "")
+		world, err := informers.Declare("").Read(kit.Snapshot{Objects: []*unstructured.Unstructured{object(t, "apiVersion: v1\n"+manifest)}})
 		require.NoError(t, err)
 		assert.Equal(t, kept, len(informers.PodsBySelector(world.Pods, "models", labels.Everything())) == 1, owner)
 		assert.Empty(t, informers.PodsBySelector(world.Pods, "other", labels.Everything()))
@@ -208,8 +213,7 @@ func TestLabelsOfPods(t *testing.T) {
 // TestUndeclaredObjectsKeepTheirTarget: an autoscaler that declares no variant still scales something.
 func TestUndeclaredObjectsKeepTheirTarget(t *testing.T) {
 	t.Parallel()
-	k := informers.Kinds("")
-	for name, kind := range map[string]kit.Kind{"HorizontalPodAutoscaler": k.HorizontalPodAutoscalers, "ScaledObject": k.ScaledObjects} {
+	for name, kind := range map[string]kit.Kind{"HorizontalPodAutoscaler": kindOf("horizontalpodautoscalers.autoscaling"), "ScaledObject": kindOf("scaledobjects.keda.sh")} {
 		d := read[informers.Declaration](t, kind, `
 metadata: {namespace: models, name: a, uid: u, resourceVersion: "7", generation: 3, annotations: {llm-d.ai/model-id: m}}
 spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: x}}
@@ -228,36 +232,34 @@ func TestFollowers(t *testing.T) {
 		external = "{metrics: [{type: External, external: {metric: {name: %s}, target: {type: AverageValue}}}]}"
 		trigger  = "{triggers: [{type: cpu}, {type: %s, metadata: {%s}}]}"
 	)
-	k := informers.Kinds("")
 	for _, tt := range []struct {
 		kind           kit.Kind
 		metadata, spec string
 		want           bool
 	}{
-		{k.HorizontalPodAutoscalers, "", "{metrics: [{type: Resource, resource: {name: cpu}}]}", false},
-		{k.HorizontalPodAutoscalers, "", "{metrics: 7}", false},
-		{k.HorizontalPodAutoscalers, "", fmt.Sprintf(external, "queue_length"), false},
-		{k.HorizontalPodAutoscalers, "", fmt.Sprintf(external, "wva_desired_replicas"), true},
-		{k.HorizontalPodAutoscalers, `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
-		{k.HorizontalPodAutoscalers, `annotations: {llm-d.ai/managed: "true", wva.llmd.ai/exclude: "true"}`, "{}", false},
-		{k.ScaledObjects, "", "{}", false},
-		{k.ScaledObjects, "", fmt.Sprintf(trigger, "prometheus", "query: sum(requests)"), false},
-		{k.ScaledObjects, "", fmt.Sprintf(trigger, "prometheus", "query: max(wva_desired_replicas)"), true},
-		{k.ScaledObjects, "", fmt.Sprintf(trigger, "external", "scalerAddress: other.ns.svc:1"), false},
-		{k.ScaledObjects, "", fmt.Sprintf(trigger, "external", "scalerAddress: variant-autoscaler-scaler.ns.svc:1"), true},
-		{k.ScaledObjects, `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
+		{kindOf("horizontalpodautoscalers.autoscaling"), "", "{metrics: [{type: Resource, resource: {name: cpu}}]}", false},
+		{kindOf("horizontalpodautoscalers.autoscaling"), "", "{metrics: 7}", false},
+		{kindOf("horizontalpodautoscalers.autoscaling"), "", fmt.Sprintf(external, "queue_length"), false},
+		{kindOf("horizontalpodautoscalers.autoscaling"), "", fmt.Sprintf(external, "wva_desired_replicas"), true},
+		{kindOf("horizontalpodautoscalers.autoscaling"), `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
+		{kindOf("horizontalpodautoscalers.autoscaling"), `annotations: {llm-d.ai/managed: "true", wva.llmd.ai/exclude: "true"}`, "{}", false},
+		{kindOf("scaledobjects.keda.sh"), "", "{}", false},
+		{kindOf("scaledobjects.keda.sh"), "", fmt.Sprintf(trigger, "prometheus", "query: sum(requests)"), false},
+		{kindOf("scaledobjects.keda.sh"), "", fmt.Sprintf(trigger, "prometheus", "query: max(wva_desired_replicas)"), true},
+		{kindOf("scaledobjects.keda.sh"), "", fmt.Sprintf(trigger, "external", "scalerAddress: other.ns.svc:1"), false},
+		{kindOf("scaledobjects.keda.sh"), "", fmt.Sprintf(trigger, "external", "scalerAddress: variant-autoscaler-scaler.ns.svc:1"), true},
+		{kindOf("scaledobjects.keda.sh"), `annotations: {llm-d.ai/managed: "true"}`, "{}", true},
 	} {
 		d := read[informers.Declaration](t, tt.kind, "kind: "+tt.kind.Name+"\nmetadata: {namespace: models, name: a, "+tt.metadata+"}\nspec: "+tt.spec)
 		assert.Equal(t, tt.want, d.Follows, "%s %s %s", tt.kind.Name, tt.metadata, tt.spec)
 	}
-	keda := read[informers.Declaration](t, k.HorizontalPodAutoscalers, "kind: HorizontalPodAutoscaler\nmetadata: {namespace: models, name: a, labels: {scaledobject.keda.sh/name: a}}")
+	keda := read[informers.Declaration](t, kindOf("horizontalpodautoscalers.autoscaling"), "kind: HorizontalPodAutoscaler\nmetadata: {namespace: models, name: a, labels: {scaledobject.keda.sh/name: a}}")
 	assert.True(t, keda.OfKEDA)
 }
 
 // TestControllers: only the controlling owner counts, and its texts are cut.
 func TestControllers(t *testing.T) {
 	t.Parallel()
-	k := informers.Kinds("")
 	long := strings.Repeat("x", 1<<20)
 	for owners, want := range map[string]*informers.Controller{
 		"[]": nil,
@@ -265,7 +267,7 @@ func TestControllers(t *testing.T) {
 		"[{apiVersion: v1, kind: A, name: a}, {apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, controller: true}]": {Group: "ome.io", Kind: "InferenceService", Name: "chat"},
 		"[{apiVersion: " + long + "/v1, kind: " + long + ", name: " + long + ", controller: true}]":                                {Group: long[:256], Kind: long[:256], Name: long[:256]},
 	} {
-		for _, kind := range []kit.Kind{k.Deployments, k.StatefulSets, k.LeaderWorkerSets} {
+		for _, kind := range []kit.Kind{kindOf("deployments.apps"), kindOf("statefulsets.apps"), kindOf("leaderworkersets.leaderworkerset.x-k8s.io")} {
 			w := read[informers.Workload](t, kind, "kind: "+kind.Name+"\nmetadata: {namespace: models, name: a, ownerReferences: "+owners+"}")
 			assert.Equal(t, want, w.Controller)
 		}
@@ -276,8 +278,7 @@ func TestControllers(t *testing.T) {
 func TestStrangersTexts(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
-	kinds := informers.Kinds("")
-	d := read[informers.Declaration](t, kinds.VariantAutoscalings, fmt.Sprintf(`
+	d := read[informers.Declaration](t, kindOf("variantautoscalings.llmd.ai"), fmt.Sprintf(`
 kind: VariantAutoscaling
 metadata: {namespace: models, name: a, annotations: {force-reconcile: %[1]s}}
 spec: {modelID: %[1]s, variantCost: %[1]s, scaleTargetRef: {kind: %[1]s, name: %[1]s}}
@@ -295,7 +296,7 @@ status: {text: %[1]s}`, long))
 	}
 	u := object(t, "kind: Deployment\nmetadata: {namespace: models, name: w}\nspec: {template: {metadata: {}}}")
 	require.NoError(t, unstructured.SetNestedMap(u.Object, labels, "spec", "template", "metadata", "labels"))
-	obj, err := kinds.Deployments.Transform(u)
+	obj, err := kindOf("deployments.apps").Transform(u)
 	require.NoError(t, err)
 	kept := slices.Sorted(maps.Keys(obj.(*informers.Workload).Labels))
 	assert.Len(t, kept, 100)
@@ -303,13 +304,13 @@ status: {text: %[1]s}`, long))
 
 	u = object(t, "kind: InferencePool\nmetadata: {namespace: models, name: w}\nspec: {selector: {}}")
 	require.NoError(t, unstructured.SetNestedMap(u.Object, labels, "spec", "selector", "matchLabels"))
-	obj, err = kinds.InferencePools.Transform(u)
+	obj, err = kindOf("inferencepools.inference.networking.k8s.io").Transform(u)
 	require.NoError(t, err)
 	assert.Nil(t, obj.(*informers.Pool).Selector, "it selects nothing")
 }
 
 func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	d := read[informers.Declaration](t, informers.Kinds("").VariantAutoscalings, "kind: VariantAutoscaling\nmetadata: {namespace: models, name: a}\nspec: {modelID: "+strings.Repeat("x", 255)+"€}")
+	d := read[informers.Declaration](t, kindOf("variantautoscalings.llmd.ai"), "kind: VariantAutoscaling\nmetadata: {namespace: models, name: a}\nspec: {modelID: "+strings.Repeat("x", 255)+"€}")
 	assert.Equal(t, strings.Repeat("x", 255)+"?", d.Spec.Model)
 }

@@ -2,20 +2,16 @@ package informers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	kit "fairlead.dev/pkg/informers"
-	"fairlead.dev/pkg/kube"
 	"fairlead.dev/services/variant-autoscaler/internal/inventory"
 )
 
@@ -79,40 +75,6 @@ func (p preferredReader) ByIndex(index, value string) []any {
 
 // Listed implements informers.Reader.
 func (p preferredReader) Listed() bool { return p.activeReader().Listed() }
-
-// preferNewer returns caches in which the kinds of Kueue have the objects of the version that the cluster serves.
-func preferNewer(c Caches) Caches {
-	c.ClusterQueues = preferredReader{c.ClusterQueues, c.OlderClusterQueues}
-	c.Cohorts = preferredReader{c.Cohorts, c.OlderCohorts}
-	c.ResourceFlavors = preferredReader{c.ResourceFlavors, c.OlderResourceFlavors}
-	return c
-}
-
-// preferredVersions hides the resources of the older version of Kueue that the newer one has, too: a cluster that serves both sends objects
-// once.
-type preferredVersions struct{ kube.ResourceDiscovery }
-
-// ServerResourcesForGroupVersionWithContext implements kube.ResourceDiscovery.
-func (p preferredVersions) ServerResourcesForGroupVersionWithContext(
-	ctx context.Context, groupVersion string,
-) (*metav1.APIResourceList, error) {
-	list, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
-	if groupVersion != groupKueue+"/"+olderKueueVersion || err != nil || list == nil {
-		return list, err
-	}
-	newer, err := p.ResourceDiscovery.ServerResourcesForGroupVersionWithContext(ctx, groupKueue+"/"+kueueVersion)
-	switch {
-	case apierrors.IsNotFound(err):
-		return list, nil
-	case err != nil:
-		return nil, err
-	}
-	left := list.DeepCopy()
-	left.APIResources = slices.DeleteFunc(left.APIResources, func(r metav1.APIResource) bool {
-		return slices.ContainsFunc(newer.APIResources, func(n metav1.APIResource) bool { return n.Name == r.Name })
-	})
-	return left, nil
-}
 
 func readClusterQueue(u *unstructured.Unstructured) any {
 	f := newFields(u)

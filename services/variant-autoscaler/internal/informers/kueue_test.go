@@ -45,7 +45,7 @@ status:
 
 func TestClusterQueue(t *testing.T) {
 	t.Parallel()
-	kind := informers.Kinds("").ClusterQueues
+	kind := kindOf("clusterqueues.kueue.x-k8s.io")
 	q := read[informers.QuotaOwner](t, kind, clusterQueue)
 	assert.Equal(t, &informers.QuotaOwner{Identity: informers.Identity{Name: "serving", Version: "7"}, QuotaOwner: inventory.QuotaOwner{
 		Name: "serving", Parent: "all", Quotas: []inventory.FlavorQuota{
@@ -60,7 +60,7 @@ func TestClusterQueue(t *testing.T) {
 	}
 	assert.Equal(t, "its condition Active is False (Stopped: )", read[informers.QuotaOwner](t, kind, strings.Replace(clusterQueue, `"True"`, `"False", reason: Stopped`, 1)).Inactive)
 
-	cohort := read[informers.QuotaOwner](t, informers.Kinds("").Cohorts, "kind: Cohort\nmetadata: {name: all}\nspec: {parentName: root, resourceGroups: [{flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]}]}]}")
+	cohort := read[informers.QuotaOwner](t, kindOf("cohorts.kueue.x-k8s.io"), "kind: Cohort\nmetadata: {name: all}\nspec: {parentName: root, resourceGroups: [{flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]}]}]}")
 	assert.Equal(t, inventory.QuotaOwner{Name: "all", Parent: "root", Quotas: []inventory.FlavorQuota{{Flavor: "h100", Nominal: 2}}}, cohort.QuotaOwner)
 }
 
@@ -70,19 +70,19 @@ func TestHostileClusterQueue(t *testing.T) {
 	for text, want := range map[string]int64{
 		`"0E"`: 0, `"9Ei"`: 1e7, `"E"`: -1, `"-1E"`: -1, `"1e99999999"`: -1, `"many"`: -1, "-5": -1, "1.5": -1, "[]": -1, "null": 0, `"` + strings.Repeat("9", 99) + `"`: -1, `"9223372036854775808"`: 1e7,
 	} {
-		q := read[informers.QuotaOwner](t, informers.Kinds("").ClusterQueues, fmt.Sprintf("kind: ClusterQueue\nspec: {resourceGroups: [{flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: %s}]}]}]}", text))
+		q := read[informers.QuotaOwner](t, kindOf("clusterqueues.kueue.x-k8s.io"), fmt.Sprintf("kind: ClusterQueue\nspec: {resourceGroups: [{flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: %s}]}]}]}", text))
 		assert.Equal(t, want, q.Quotas[0].Nominal, text)
 	}
 	many := "kind: ClusterQueue\nspec: {resourceGroups: [{flavors: [" + strings.Repeat("{name: a, resources: [{name: nvidia.com/gpu}]},", 2000) + "]}]}"
-	assert.Len(t, read[informers.QuotaOwner](t, informers.Kinds("").ClusterQueues, many).Quotas, 1024)
-	f := read[informers.Flavor](t, informers.Kinds("").ResourceFlavors, "kind: ResourceFlavor\nspec: {nodeTaints: ["+strings.Repeat("{key: a},", 2000)+"], tolerations: ["+strings.Repeat("7,", 2000)+"]}")
+	assert.Len(t, read[informers.QuotaOwner](t, kindOf("clusterqueues.kueue.x-k8s.io"), many).Quotas, 1024)
+	f := read[informers.Flavor](t, kindOf("resourceflavors.kueue.x-k8s.io"), "kind: ResourceFlavor\nspec: {nodeTaints: ["+strings.Repeat("{key: a},", 2000)+"], tolerations: ["+strings.Repeat("7,", 2000)+"]}")
 	assert.Len(t, f.Taints, 64)
 	assert.Len(t, f.Tolerations, 64)
 }
 
 func TestResourceFlavor(t *testing.T) {
 	t.Parallel()
-	f := read[informers.Flavor](t, informers.Kinds("").ResourceFlavors, `
+	f := read[informers.Flavor](t, kindOf("resourceflavors.kueue.x-k8s.io"), `
 kind: ResourceFlavor
 metadata: {name: h100}
 spec: {nodeLabels: {gpu: H100}, nodeTaints: [{key: gpu, value: x, effect: NoSchedule}], tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]}`)
@@ -111,13 +111,12 @@ status:
 func TestQueueOfAWorkload(t *testing.T) {
 	t.Parallel()
 	const label = "{labels: {kueue.x-k8s.io/queue-name: chat}}"
-	kinds := informers.Kinds("")
 	for _, text := range []string{"metadata: " + label, "spec: {template: {metadata: " + label + "}}"} {
-		w := read[informers.Workload](t, kinds.Deployments, "kind: Deployment\n"+text)
+		w := read[informers.Workload](t, kindOf("deployments.apps"), "kind: Deployment\n"+text)
 		assert.Equal(t, "chat", w.Queue, text)
 		assert.False(t, w.Queued)
 	}
-	w := read[informers.Workload](t, kinds.LeaderWorkerSets, "kind: LeaderWorkerSet\nmetadata: "+label+"\nspec: {leaderWorkerTemplate: {workerTemplate: {metadata: {annotations: {kueue.x-k8s.io/pod-suspending-parent: leaderworkerset}}}}}")
+	w := read[informers.Workload](t, kindOf("leaderworkersets.leaderworkerset.x-k8s.io"), "kind: LeaderWorkerSet\nmetadata: "+label+"\nspec: {leaderWorkerTemplate: {workerTemplate: {metadata: {annotations: {kueue.x-k8s.io/pod-suspending-parent: leaderworkerset}}}}}")
 	assert.Equal(t, "chat", w.Queue)
 	assert.True(t, w.Queued)
 }
@@ -131,7 +130,7 @@ metadata: {namespace: models, name: p, creationTimestamp: "2026-11-01T12:00:00Z"
 spec: {SPEC containers: [{resources: {limits: {nvidia.com/gpu: 2}}}]}
 status: {conditions: [{type: PodScheduled, status: "True", lastTransitionTime: "2026-11-01T13:00:00Z"}]}`
 	of := func(label, spec string) *informers.Pod {
-		return read[informers.Pod](t, informers.Kinds("").Pods, strings.NewReplacer("LABEL", label, "SPEC", spec).Replace(pod))
+		return read[informers.Pod](t, kindOf("pods"), strings.NewReplacer("LABEL", label, "SPEC", spec).Replace(pod))
 	}
 	const managed = `kueue.x-k8s.io/managed: "true",`
 	p := of(managed, "schedulingGates: [7, {name: kueue.x-k8s.io/admission}],")
@@ -179,7 +178,7 @@ func TestVersionsOfKueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lists := map[schema.GroupVersionResource]string{}
-		for _, k := range informers.InventoryKinds() {
+		for _, k := range informers.Declare("").EnabledKinds() {
 			lists[k.Resource] = k.Name + "List"
 		}
 		newer, older := object(t, clusterQueue), object(t, strings.NewReplacer("v1beta2", "v1beta1", "cohortName: all", "cohort: old").Replace(clusterQueue))
@@ -191,7 +190,7 @@ func TestVersionsOfKueue(t *testing.T) {
 		running.Go(func() { i.Run(ctx) })
 		defer func() { cancel(); running.Wait() }()
 		i.WatchInventory()
-		kueue := i.Caches()
+		kueue := i.Caches
 		cohort := func() string {
 			time.Sleep(4 * time.Minute) // some polls
 			all := informers.ListAll[informers.QuotaOwner](kueue.ClusterQueues)
@@ -230,7 +229,7 @@ func FuzzClusterQueue(f *testing.F) {
 			"kind": "ClusterQueue", "metadata": map[string]any{"name": name}, "spec": map[string]any{"resourceGroups": []any{map[string]any{"flavors": []any{map[string]any{"name": name, "resources": resources}}}}},
 			"status": map[string]any{"flavorsReservation": []any{map[string]any{"name": name, "resources": resources}}, "conditions": []any{map[string]any{"type": condition, "status": a}}},
 		}}
-		obj, err := informers.Kinds("").ClusterQueues.Transform(u)
+		obj, err := kindOf("clusterqueues.kueue.x-k8s.io").Transform(u)
 		require.NoError(t, err)
 		for _, q := range obj.(*informers.QuotaOwner).Quotas {
 			assert.GreaterOrEqual(t, q.Nominal, int64(inventory.Unreadable))

@@ -16,7 +16,7 @@ import (
 
 func TestNode(t *testing.T) {
 	t.Parallel()
-	node := informers.Kinds("").Nodes
+	node := kindOf("nodes")
 	n := read[informers.Node](t, node, `
 kind: Node
 metadata: {name: a, resourceVersion: "7", labels: {gpu: H100}, annotations: {a: b}}
@@ -46,7 +46,7 @@ func TestPlacement(t *testing.T) {
 		`affinity: 7`:            `[{}]`,
 		`tolerations: [` + strings.Repeat("{key: a},", 101) + `]`: `[{"unreadable":"they have 101 labels, values and tolerations, and at most 100 are possible"}]`,
 	} {
-		w := read[informers.Workload](t, informers.Kinds("").Deployments, "kind: Deployment\nspec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}], "+spec+"}}}")
+		w := read[informers.Workload](t, kindOf("deployments.apps"), "kind: Deployment\nspec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}], "+spec+"}}}")
 		assert.Equal(t, want, w.Shape.Placement)
 	}
 }
@@ -75,7 +75,7 @@ func TestHolding(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := read[informers.Pod](t, informers.Kinds("").Pods, fmt.Sprintf("kind: Pod\nmetadata: {namespace: models, name: p, %s}\n%s", tt.metadata, tt.rest)).Holding()
+			h := read[informers.Pod](t, kindOf("pods"), fmt.Sprintf("kind: Pod\nmetadata: {namespace: models, name: p, %s}\n%s", tt.metadata, tt.rest)).Holding()
 			if tt.nothing {
 				assert.Nil(t, h)
 				return
@@ -98,7 +98,7 @@ func FuzzNode(f *testing.F) {
 			"kind": "Node", "metadata": map[string]any{"name": "a", "labels": map[string]any{key: a}}, "spec": map[string]any{"taints": []any{map[string]any{"key": key}, key}},
 			"status": map[string]any{"allocatable": map[string]any{"nvidia.com/gpu": a, "amd.com/gpu": b}, "conditions": []any{map[string]any{"type": condition, "status": b}}},
 		}}
-		obj, err := informers.Kinds("").Nodes.Transform(u)
+		obj, err := kindOf("nodes").Transform(u)
 		require.NoError(t, err)
 		for _, n := range obj.(*informers.Node).Allocatable {
 			assert.GreaterOrEqual(t, n, int64(inventory.Unreadable))

@@ -55,7 +55,6 @@ func TestEndpoints(t *testing.T) {
 
 func TestPickerOfAPool(t *testing.T) {
 	t.Parallel()
-	kinds := informers.Kinds("")
 	for spec, want := range map[string]string{
 		"{endpointPickerRef: {name: epp, port: {number: 9002}}}":                        "epp",
 		"{endpointPickerRef: {name: epp, kind: Service, group: \"\"}}":                  "epp",
@@ -64,7 +63,7 @@ func TestPickerOfAPool(t *testing.T) {
 		"{extensionRef: {name: epp}}":                                                   "",
 		"{endpointPickerRef: {name: " + strings.Repeat("x", informers.MaxText) + "yy}}": strings.Repeat("x", informers.MaxText),
 	} {
-		assert.Equal(t, want, read[informers.Pool](t, kinds.InferencePools, "kind: InferencePool\nspec: "+spec).Picker, spec)
+		assert.Equal(t, want, read[informers.Pool](t, kindOf("inferencepools.inference.networking.k8s.io"), "kind: InferencePool\nspec: "+spec).Picker, spec)
 	}
-	assert.Equal(t, "epp", read[informers.Pool](t, kinds.AlphaInferencePools, "kind: InferencePool\nspec: {extensionRef: {name: epp, portNumber: 9002}}").Picker)
+	assert.Equal(t, "epp", read[informers.Pool](t, kindOf("inferencepools.inference.networking.x-k8s.io"), "kind: InferencePool\nspec: {extensionRef: {name: epp, portNumber: 9002}}").Picker)
 }

@@ -120,7 +120,7 @@ func world(t *testing.T, text string, objects ...*unstructured.Unstructured) inf
 		u.SetCreationTimestamp(metav1.NewTime(began))
 		objects = append(objects, u)
 	}
-	caches, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects}, "")
+	caches, err := informers.Declare("").Read(kit.Snapshot{Objects: objects})
 	require.NoError(t, err)
 	return caches
 }

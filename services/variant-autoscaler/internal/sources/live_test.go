@@ -53,8 +53,7 @@ func (p plain) ServerResourcesForGroupVersionWithContext(_ context.Context, grou
 func run(t *testing.T, p plain, objects ...*unstructured.Unstructured) (*informers.Informers, dynamic.Interface) {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{}
-	kinds := informers.Kinds("")
-	for _, k := range []kit.Kind{kinds.VariantAutoscalings, kinds.HorizontalPodAutoscalers, kinds.Deployments, kinds.StatefulSets, kinds.Pods, kinds.Namespaces, kinds.Nodes} {
+	for _, k := range informers.Declare("").EnabledKinds() {
 		lists[k.Resource] = k.Name + "List"
 	}
 	all := make([]runtime.Object, 0, len(objects))
@@ -73,7 +72,7 @@ func TestInformers(t *testing.T) {
 		objects := append(parse(t, deployments("x", "w")), object(t, hpa, "a", "x", "metadata|resourceVersion", `"1"`),
 			object(t, hpa, "foreign", "w", "metadata|annotations", "null"))
 		i, client := run(t, plain{}, objects...)
-		_, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
+		_, err := sources.Collect(i.Caches, sources.Params{PerNamespace: perNamespace})
 		require.ErrorContains(t, err, "not known yet")
 
 		var mu sync.Mutex
@@ -96,7 +95,7 @@ func TestInformers(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, i.Unsynced())
 		describeNow := func() []string {
-			got, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
+			got, err := sources.Collect(i.Caches, sources.Params{PerNamespace: perNamespace})
 			require.NoError(t, err)
 			return describe(got)
 		}
@@ -104,7 +103,7 @@ func TestInformers(t *testing.T) {
 		assert.Equal(t, 1, relevant)
 
 		update := func(u *unstructured.Unstructured) {
-			_, err := client.Resource(informers.Kinds("").HorizontalPodAutoscalers.Resource).Namespace("models").Update(ctx, u, metav1.UpdateOptions{})
+			_, err := client.Resource(kindOf("horizontalpodautoscalers.autoscaling").Resource).Namespace("models").Update(ctx, u, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			synctest.Wait()
 		}
@@ -116,7 +115,7 @@ func TestInformers(t *testing.T) {
 		update(object(t, hpa, "foreign", "w", "metadata|resourceVersion", `"4"`))
 		assert.Equal(t, []string{"models//m hpa/a 1..9 10000000 variantCost", "models//m hpa/foreign 1..4 10000000 variantCost"}, describeNow())
 		assert.Equal(t, 3, relevant, "it was annotated")
-		require.NoError(t, client.Resource(informers.Kinds("").HorizontalPodAutoscalers.Resource).Namespace("models").Delete(ctx, "a", metav1.DeleteOptions{}))
+		require.NoError(t, client.Resource(kindOf("horizontalpodautoscalers.autoscaling").Resource).Namespace("models").Delete(ctx, "a", metav1.DeleteOptions{}))
 		synctest.Wait()
 		assert.Equal(t, []string{"models//m hpa/foreign 1..4 10000000 variantCost"}, describeNow())
 		assert.Equal(t, 3, relevant)
@@ -132,7 +131,7 @@ func TestVariantAutoscalingsOfInformers(t *testing.T) {
 		running.Go(func() { i.Run(ctx) })
 		defer func() { cancel(); running.Wait() }()
 		synctest.Wait()
-		got, err := sources.Collect(i.Caches(), sources.Params{PerNamespace: perNamespace})
+		got, err := sources.Collect(i.Caches, sources.Params{PerNamespace: perNamespace})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"models//m va/a 1..0 10000000 default note:ConflictResolvedByArbitration", "rejected hpa/b TargetConflict"}, describe(got))
 	})
@@ -160,7 +159,7 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, i.Unsynced())
 		assert.Zero(t, nodeLists())
-		assert.False(t, i.Caches().Nodes.Listed())
+		assert.False(t, i.Caches.Nodes.Listed())
 
 		i.WatchInventory()
 		i.WatchInventory() // at each change of settings
@@ -168,7 +167,7 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 			"resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "deviceclasses.resource.k8s.io"}, i.Unsynced())
 		synctest.Wait()
 		assert.Empty(t, i.Unsynced())
-		assert.Len(t, i.Caches().Nodes.List(), 1)
+		assert.Len(t, i.Caches.Nodes.List(), 1)
 		assert.Equal(t, 2, nodeLists(), "one list and one watch")
 	})
 }

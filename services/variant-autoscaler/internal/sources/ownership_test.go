@@ -74,7 +74,7 @@ func TestOwnershipOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			world, err := informers.SnapshotCaches(kit.Snapshot{Objects: tt.objects}, "")
+			world, err := informers.Declare("").Read(kit.Snapshot{Objects: tt.objects})
 			require.NoError(t, err)
 			got := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "x"})
 			assert.Equal(t, tt.follower, got.Follower)
@@ -93,7 +93,7 @@ func TestLeaderWorkerSetOfOME(t *testing.T) {
 	t.Parallel()
 	lws := object(t, "\n- apiVersion: leaderworkerset.x-k8s.io/v1\n  kind: LeaderWorkerSet\n  metadata: {name: %[1]s}", "x", "",
 		"metadata|ownerReferences", controlled, omeClass, leaves)
-	world, err := informers.SnapshotCaches(kit.Snapshot{Objects: list(lws)}, "")
+	world, err := informers.Declare("").Read(kit.Snapshot{Objects: list(lws)})
 	require.NoError(t, err)
 	p := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "x"}).Problem
 	require.NotNil(t, p)
@@ -104,7 +104,7 @@ func TestLeaderWorkerSetOfOME(t *testing.T) {
 // TestScalersAreControlled: objects of other kinds are made to be scaled, whatever controls them.
 func TestScalersAreControlled(t *testing.T) {
 	t.Parallel()
-	world, err := informers.SnapshotCaches(kit.Snapshot{Objects: list(deployment(t, "x", controlled))}, "")
+	world, err := informers.Declare("").Read(kit.Snapshot{Objects: list(deployment(t, "x", controlled))})
 	require.NoError(t, err)
 	for _, target := range []snapshot.Target{
 		{APIVersion: "disaggregatedset.x-k8s.io/v1", Kind: "DisaggregatedSetRoleScaler", Name: "x"}, {APIVersion: "example.com/v1", Kind: "Deployment", Name: "x"},
@@ -154,7 +154,7 @@ func TestIdleAutoscalers(t *testing.T) {
 		{"KEDA beside it", list(object(t, plainScaledObject, "so", "x", "spec|triggers", query), object(t, plainHPA, "hpa", "x", "spec|metrics", external)), ""},
 		{"nobody", nil, ""},
 	} {
-		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: tt.objects}, "")
+		world, err := informers.Declare("").Read(kit.Snapshot{Objects: tt.objects})
 		require.NoError(t, err)
 		got := sources.OwnershipOf(world, "models", snapshot.Target{APIVersion: "apps/v1", Kind: "Deployment", Name: "x"})
 		assert.Equal(t, tt.want != "", got.Idle, tt.name)

@@ -72,7 +72,7 @@ func collect(tb testing.TB, p sources.Params, objects ...*unstructured.Unstructu
 
 func collectServed(tb testing.TB, p sources.Params, served func(schema.GroupVersionResource) bool, objects ...*unstructured.Unstructured) *sources.Result {
 	tb.Helper()
-	world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects, Served: served}, "")
+	world, err := informers.Declare("").Read(kit.Snapshot{Objects: objects, Served: served})
 	require.NoError(tb, err)
 	if p.PerNamespace == nil {
 		p.PerNamespace = perNamespace
@@ -265,7 +265,7 @@ func TestInstance(t *testing.T) {
 	t.Parallel()
 	objects := append(parse(t, deployments("x", "w")), object(t, hpa, "a", "x"), object(t, hpa, "b", "w", "metadata|labels", `{wva.llmd.ai/controller-instance: blue}`))
 	for instance, want := range map[string]string{"": "a", "blue": "b"} {
-		world, err := informers.SnapshotCaches(kit.Snapshot{Objects: objects}, instance)
+		world, err := informers.Declare(instance).Read(kit.Snapshot{Objects: objects})
 		require.NoError(t, err)
 		got, err := sources.Collect(world, sources.Params{PerNamespace: perNamespace})
 		require.NoError(t, err)

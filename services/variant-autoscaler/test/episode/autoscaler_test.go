@@ -83,17 +83,17 @@ func NewFairlead(o Options) func(s *Scenario) scaler {
 		}
 		p := pass.Params{
 			Options: pass.Options{Settings: c.Plan, Window: c.Window, Forecast: c.Forecast, Rates: c.Metrics}, Log: zap.NewNop(),
-			World: informers.Set[kit.Reader]{
-				VariantAutoscalings:      &view{a, func(c *informers.Caches) kit.Reader { return c.VariantAutoscalings }},
-				HorizontalPodAutoscalers: &view{a, func(c *informers.Caches) kit.Reader { return c.HorizontalPodAutoscalers }},
-				ScaledObjects:            &view{a, func(c *informers.Caches) kit.Reader { return c.ScaledObjects }},
-				Deployments:              &view{a, func(c *informers.Caches) kit.Reader { return c.Deployments }},
-				StatefulSets:             &view{a, func(c *informers.Caches) kit.Reader { return c.StatefulSets }},
-				LeaderWorkerSets:         &view{a, func(c *informers.Caches) kit.Reader { return c.LeaderWorkerSets }},
-				Pods:                     &view{a, func(c *informers.Caches) kit.Reader { return c.Pods }},
-				InferencePools:           &view{a, func(c *informers.Caches) kit.Reader { return c.InferencePools }},
-				AlphaInferencePools:      &view{a, func(c *informers.Caches) kit.Reader { return c.AlphaInferencePools }},
-				Namespaces:               &view{a, func(c *informers.Caches) kit.Reader { return c.Namespaces }},
+			World: informers.Caches{
+				VariantAutoscalings:      &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.VariantAutoscalings }},
+				HorizontalPodAutoscalers: &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.HorizontalPodAutoscalers }},
+				ScaledObjects:            &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.ScaledObjects }},
+				Deployments:              &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.Deployments }},
+				StatefulSets:             &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.StatefulSets }},
+				LeaderWorkerSets:         &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.LeaderWorkerSets }},
+				Pods:                     &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.Pods }},
+				InferencePools:           &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.InferencePools }},
+				AlphaInferencePools:      &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.AlphaInferencePools }},
+				Namespaces:               &view{a: a, pick: func(c *informers.Caches) kit.Reader { return c.Namespaces }},
 			},
 			Configuration: a.Settings, Prometheus: a.Collector, Publisher: a, ObservePart: a.ObservePart,
 			Now: func() time.Time { return a.currentTime() },
@@ -132,6 +132,8 @@ func (k *knowingCollector) Collect(ctx context.Context, now time.Time, groups []
 
 // view is the present cache of a kind.
 type view struct {
+	kit.Informer // has no events
+
 	a    *autoscaler
 	pick func(c *informers.Caches) kit.Reader
 }
@@ -177,7 +179,7 @@ func (a *autoscaler) doPass() {
 		objects = append(objects, a.objectsOf(d)...)
 	}
 	var err error
-	if a.caches, err = informers.SnapshotCaches(kit.Snapshot{Objects: objects}, ""); err != nil {
+	if a.caches, err = informers.Declare("").Read(kit.Snapshot{Objects: objects}); err != nil {
 		panic(err) // the objects are ours
 	}
 	interval, _, err := a.RunPass(context.Background())

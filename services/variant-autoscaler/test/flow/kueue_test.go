@@ -154,7 +154,7 @@ func (r *rig) newPasses() *passes {
 	require.Eventually(r.t, func() bool { return len(i.Unsynced()) == 0 }, kubetest.Patience, tick)
 	p := &passes{settings: settings.NewBuilder(settings.Options{})}
 	p.Passes = pass.New(pass.Params{
-		Options: pass.Options{Settings: snapshot.Settings{Split: "capacity"}, Limiter: true}, Log: zap.NewNop(), World: i.Caches(), LocalQueues: informers.NewQueueReader(client).BeginPass,
+		Options: pass.Options{Settings: snapshot.Settings{Split: "capacity"}, Limiter: true}, Log: zap.NewNop(), World: i.Caches, LocalQueues: informers.NewQueueReader(client).BeginPass,
 		Configuration: p.Settings, Prometheus: p.Collector, Publisher: p, ObservePart: p.ObservePart, Now: time.Now,
 	})
 	return p

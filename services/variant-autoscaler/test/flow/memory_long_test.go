@@ -209,7 +209,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	now := time.Now()
 	passes := pass.New(pass.Params{
 		Options: pass.Options{Settings: snapshot.Settings{Split: "observed", Percentile: 90, HeadroomPercent: 10, SavingPercent: 5}, Window: 5 * time.Minute, Rates: time.Minute, Limiter: true},
-		Log:     zap.NewNop(), World: i.Caches(), LocalQueues: queues.BeginPass, Configuration: f.Settings, Prometheus: f.Collector, Publisher: publisher, ObservePart: f.ObservePart, Now: func() time.Time { return now },
+		Log:     zap.NewNop(), World: i.Caches, LocalQueues: queues.BeginPass, Configuration: f.Settings, Prometheus: f.Collector, Publisher: publisher, ObservePart: f.ObservePart, Now: func() time.Time { return now },
 	})
 	const rounds = 8 // the stabilization window, and more
 	for range rounds {
