@@ -39,9 +39,8 @@ func NewDirectory(client kubernetes.Interface) (*Directory, error) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	d := &Directory{factory: f, services: f.Core().V1().Services().Lister(), slices: f.Discovery().V1().EndpointSlices().Lister(),
 		changed: wake.NewSignal()}
-	h := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { d.changed.Send() }, UpdateFunc: func(any, any) { d.changed.Send() }, DeleteFunc: func(any) { d.changed.Send() },
-	}
+	send := func(any) { d.changed.Send() }
+	h := cache.ResourceEventHandlerFuncs{AddFunc: send, UpdateFunc: func(any, any) { d.changed.Send() }, DeleteFunc: send}
 	for _, i := range []cache.SharedIndexInformer{f.Core().V1().Services().Informer(), f.Discovery().V1().EndpointSlices().Informer()} {
 		if _, err := i.AddEventHandler(h); err != nil {
 			return nil, fmt.Errorf("watch services: %w", err)
