@@ -599,3 +599,42 @@ func count(lines []string, want string) int {
 func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
+
+// versions are the answers for each version of a group.
+type versions map[string]answer
+
+func (v versions) ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+	a, found := v[groupVersion]
+	if !found {
+		return nil, errNotFound
+	}
+	return (&fakeDiscovery{current: a}).ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
+}
+
+// TestPreferredVersions: an error of a preferred version does not reveal whether it has the objects.
+func TestPreferredVersions(t *testing.T) {
+	t.Parallel()
+	all, other := answer{resources: []string{"pods"}}, answer{resources: []string{"services"}}
+	for _, tt := range []struct {
+		name    string
+		answers versions
+		want    bool
+		wantErr error
+	}{
+		{"alone", versions{"v1": all}, true, nil},
+		{"with other resources", versions{"v1": all, "v2": other, "v3": other}, true, nil},
+		{"with a preferred version", versions{"v1": all, "v2": other, "v3": all}, false, nil},
+		{"not served", versions{"v2": other}, false, nil},
+		{"outage of a preferred version", versions{"v1": all, "v2": {err: errOutage}}, false, errOutage},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := NewOptionalInformer(OptionalInformerParams{
+				Log: zap.NewNop(), Discovery: tt.answers, Resource: pods, Preferred: []string{"v3", "v2"},
+			})
+			served, err := o.isServed(t.Context())
+			require.ErrorIs(t, err, tt.wantErr)
+			assert.Equal(t, tt.want, served)
+		})
+	}
+}
