@@ -86,7 +86,8 @@ func (o Options) Declare() kit.Declaration[Caches] {
 				Name:     "NodePool", Preferred: nodePoolVersions[:i], Transform: kit.Metadata(),
 			}))
 		}
-		for _, definition := range traefik.Definitions() { // one by one: all definitions of a cluster need more memory than all other objects
+		// One by one: all definitions of a cluster need more memory than all other objects.
+		for _, definition := range traefik.Definitions() {
 			caches.Definitions = append(caches.Definitions, add(kit.Kind{
 				Resource: definitions, Name: "CustomResourceDefinition", Fields: "metadata.name=" + definition, Transform: kit.Metadata(),
 				Off: !o.Traefik,

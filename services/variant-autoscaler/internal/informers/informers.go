@@ -182,8 +182,9 @@ func Declare(instance string) kit.Declaration[Caches] {
 			ResourceFlavors:        kueue("resourceflavors", "ResourceFlavor", readFlavor),
 			ResourceSlices:         add(optionalKind(groupResource, "v1", "resourceslices", "ResourceSlice", readSlice)),
 			ResourceClaims:         add(optionalKind(groupResource, "v1", "resourceclaims", "ResourceClaim", readClaim)),
-			ResourceClaimTemplates: add(optionalKind(groupResource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate)),
-			DeviceClasses:          add(optionalKind(groupResource, "v1", "deviceclasses", "DeviceClass", readDeviceClass)),
+			ResourceClaimTemplates: add(
+				optionalKind(groupResource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", readClaimTemplate)),
+			DeviceClasses: add(optionalKind(groupResource, "v1", "deviceclasses", "DeviceClass", readDeviceClass)),
 		}
 	}
 }
