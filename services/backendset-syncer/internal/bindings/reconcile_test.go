@@ -14,7 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	k8stesting "k8s.io/client-go/testing"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -46,8 +46,8 @@ func (w *world) Event(_ *corev1.ObjectReference, kind, reason, _ string) {
 }
 
 // update records the write of a binding.
-func (w *world) update(action k8stesting.Action) (bool, runtime.Object, error) {
-	b := action.(k8stesting.UpdateAction).GetObject().(*v1alpha1.BackendSetBinding)
+func (w *world) update(action clienttesting.Action) (bool, runtime.Object, error) {
+	b := action.(clienttesting.UpdateAction).GetObject().(*v1alpha1.BackendSetBinding)
 	if action.GetSubresource() == "status" {
 		w.status = &b.Status
 	} else {

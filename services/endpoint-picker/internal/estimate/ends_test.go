@@ -106,7 +106,7 @@ func (k *sparseEngine) ask(p *Prompt) (predicted, cached int) {
 		k.RecordUsage(&e, p.Tokens, reported)
 	}
 	k.showPage()
-	return int(e.cached), cached
+	return e.cached, cached
 }
 
 // askSiblings sends three prompts after each of a number of new system prompts. It returns the expected and the cached tokens of the last

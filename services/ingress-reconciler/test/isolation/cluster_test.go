@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	k8stesting "k8s.io/client-go/testing"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -94,8 +94,8 @@ func newCluster(t *testing.T, rng *rand.Rand, config string) *cluster {
 func (c *cluster) start() {
 	c.refresh()
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-	client.PrependReactor("patch", "inferenceservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		patch := action.(k8stesting.PatchAction)
+	client.PrependReactor("patch", "inferenceservices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
 		require.Equal(c.t, "status", patch.GetSubresource())
 		return true, nil, c.patchStatus(cache.ObjectName{Namespace: patch.GetNamespace(), Name: patch.GetName()}, patch.GetPatch())
 	})
