@@ -43,7 +43,7 @@ func startConfigMaps(t *testing.T, sources config.Sources, client *fake.Clientse
 	synced := run.Synced(c.own, c.ome)
 	for _, configured := range []configmap.Name{sources.ConfigMap, sources.OMEConfigMap} {
 		if configured.Name != "" {
-			assert.ErrorContains(t, synced(t.Context()), configured.String())
+			require.ErrorContains(t, synced(t.Context()), configured.String())
 		}
 	}
 	c.own.OnChange(func() { changes.Add(1) })

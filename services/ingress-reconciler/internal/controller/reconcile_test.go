@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	k8stesting "k8s.io/client-go/testing"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -163,9 +163,9 @@ func (r *rig) reasons(t *testing.T) map[string]float64 {
 }
 
 // patchStatus answers writes of conditions.
-func (r *rig) patchStatus(t *testing.T) k8stesting.ReactionFunc {
-	return func(action k8stesting.Action) (bool, runtime.Object, error) {
-		patch := action.(k8stesting.PatchAction)
+func (r *rig) patchStatus(t *testing.T) clienttesting.ReactionFunc {
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
 		name := cache.ObjectName{Namespace: patch.GetNamespace(), Name: patch.GetName()}
 		assert.Equal(t, "status", patch.GetSubresource())
 		if !assert.NotEmpty(t, r.statuses[name], "a condition of %s is written", name) {
