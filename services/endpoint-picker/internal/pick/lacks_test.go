@@ -68,7 +68,6 @@ func TestRequestsForAModelThatOneServerLacks(t *testing.T) {
 // TestRefusalsThatSayNothingOfAModel has refusals with the status 404 that clients can choose.
 func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 	t.Parallel()
-	e := newEndpoint("10.0.0.1:8000")
 	tests := []struct {
 		name string
 		in   api.Incoming
@@ -82,6 +81,7 @@ func TestRefusalsThatSayNothingOfAModel(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			e := newEndpoint("10.0.0.1:8000")
 			r := newRig(t, snapshotOf(e))
 			r.outliers.EXPECT().ObserveResponse(e, mock.MatchedBy(func(got pool.Response) bool {
 				return got.Signal == tt.want.Signal && got.ModelMissing == tt.want.ModelMissing && got.Model == "m"
