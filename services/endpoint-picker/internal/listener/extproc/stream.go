@@ -107,8 +107,9 @@ func (t *stream) receiveMessage() error {
 
 // handleMessage handles one message. It returns the last reply if the picker refuses the request.
 func (t *stream) handleMessage() (refusal *Reply, done bool, err error) {
-	t.WithoutDeadline(func() { t.replies, err = t.machine.Step(t.Context(), &t.message, t.replies[:0]) }) // it may wait for an endpoint
-	t.message.freeBody()                                                                                  // unless the machine took it over
+	// The request may wait for an endpoint.
+	t.WithoutDeadline(func() { t.replies, err = t.machine.Step(t.Context(), &t.message, t.replies[:0]) })
+	t.message.freeBody() // unless the machine took it over
 	if err != nil {
 		return nil, false, status.Error(codes.InvalidArgument, err.Error())
 	}
