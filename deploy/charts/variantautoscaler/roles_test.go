@@ -62,8 +62,8 @@ func TestRoles(t *testing.T) {
 	}
 	want = append(want, nodes...)
 	source := readSource(t, "informers", "informers.go")
-	for name, group := range map[string]string{"groupKueue": "kueue.x-k8s.io/", "groupResource": "resource.k8s.io/"} {
-		kinds := regexp.MustCompile(`optionalKind\(`+name+`, (?:kueueVersion|"v1"), "(\w+)"`).FindAllStringSubmatch(source, -1)
+	for call, group := range map[string]string{`kueue\(`: "kueue.x-k8s.io/", `optionalKind\(groupResource, "v1", `: "resource.k8s.io/"} {
+		kinds := regexp.MustCompile(call+`"(\w+)", "\w+"`).FindAllStringSubmatch(source, -1)
 		require.GreaterOrEqual(t, len(kinds), 3)
 		for _, kind := range kinds {
 			want = append(want, "list "+group+kind[1], "watch "+group+kind[1])
