@@ -47,7 +47,7 @@ type Document struct {
 	ranges []netip.Prefix
 }
 
-// Source returns the document in force, nil if there is none, and the problem of its last text.
+// Source returns the document in force, or nil, and what is wrong with its last text.
 type Source func() (*Document, string)
 
 // LoadBalancer is a load balancer that bindings may name.

@@ -41,8 +41,8 @@ func (k *keptEnds) comparePrompt(e *Expectation, cached float64) (changed bool) 
 	return k.addEvidence(share, 1)
 }
 
-// compareOmitted is compareUsage for an answer without cached tokens. vLLM omits them if there are none. Other servers may omit them
-// for other reasons, so it says nothing of the size of the cache.
+// compareOmitted is compareUsage for an answer without the field of cached tokens. vLLM omits a zero. Other servers may omit the field for
+// other reasons, so such an answer is no evidence of the size of the cache.
 func (f *cacheFit) compareOmitted(e *Expectation, prompt int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

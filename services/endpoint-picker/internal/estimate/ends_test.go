@@ -196,8 +196,8 @@ func TestEnds_OfServerThatKeepsAll(t *testing.T) {
 	}
 }
 
-// What is expected is what is there. But a prompt goes where it was sent before, because the next one finds it there, and answers are not
-// there.
+// TestEnds_DoNotMovePrompts checks that the picker expects only cached ends, but sends a prompt to the server that had its prefix before:
+// the next prompt finds the prefix there. The picker expects no answers in such a cache.
 func TestEnds_DoNotMovePrompts(t *testing.T) {
 	t.Parallel()
 	k := newSparseEngine(true, true)

@@ -26,7 +26,7 @@ type Prompt struct {
 	now        endpoint.Monotonic
 	costs      *Costs
 	matched    []int // blocks that were sent there before, indexed by the slot of the cache
-	resumable  []int // the part of them that servers use that keep ends only; empty if there is none
+	resumable  []int // those of them that a server can use that keeps only ends; empty if no server does
 	last       lastCached
 	placedHere bool               // the last prompt of the conversation was placed by this picker
 	owner      *endpoint.Endpoint // where other replicas are expected to send prompts with the same beginning

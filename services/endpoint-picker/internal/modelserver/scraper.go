@@ -64,8 +64,8 @@ type ScraperParams struct {
 	Clock    clock.Clock
 	// ObserveScrape receives the measurements of every scrape. Refused connections are errRefused.
 	ObserveScrape func(d time.Duration, err error)
-	// RecordSampleCount receives the tokens that a server counted in a text. It returns false if no tokenizer makes so few or so many of
-	// it. It is nil without Options.ProbeTokenizers.
+	// RecordSampleCount receives the tokens that a server counted in a text. It returns false for a number that no tokenizer makes.
+	// It is nil without Options.ProbeTokenizers.
 	RecordSampleCount func(model string, bytes, tokens int) bool
 }
 

@@ -47,7 +47,7 @@ func newHarness(t *testing.T, level zapcore.Level) *harness {
 	return h
 }
 
-// see rebuilds with this pool; nil if there is none.
+// see makes these endpoints the pool, and rebuilds. Nil means that the pool does not exist.
 func (h *harness) see(pool []endpoint.Description) {
 	var err error
 	if pool == nil {

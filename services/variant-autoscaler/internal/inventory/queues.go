@@ -87,7 +87,7 @@ type queues struct {
 	quotas         []snapshot.Quota
 	position       map[quotaKey]int
 	known          map[admissionKey]admission
-	choices        [][]*Flavor // that variants have; the first is none
+	choices        [][]*Flavor // sets of flavors of variants; the first set is empty
 	choice         map[string]int
 }
 

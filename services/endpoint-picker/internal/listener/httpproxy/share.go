@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -30,30 +29,47 @@ const (
 type sharedPort struct {
 	*net.TCPListener
 
-	first   sync.Once
-	leaving atomic.Bool
+	first sync.Once
+	mu    sync.Mutex // guards phase, and the order of rules
+	phase phase
 }
+
+// phase is what a process has done about the rule of its port.
+type phase uint8
+
+const (
+	opened  phase = iota // nothing: the rule may be that of a process before this one
+	settled              // it has set the rule for the oldest socket, as no process before it is left
+	leaving              // it has handed over
+)
 
 // Accept implements net.Listener. Some time after the first connection, a process before this one is gone.
 func (p *sharedPort) Accept() (net.Conn, error) {
 	c, err := p.TCPListener.Accept()
 	if err == nil {
-		p.first.Do(func() {
-			time.AfterFunc(2*handshakeTime, func() {
-				if !p.leaving.Load() {
-					_ = steerConns(p.TCPListener, oldest)
-				}
-			})
-		})
+		p.first.Do(func() { time.AfterFunc(2*handshakeTime, p.settle) })
 	}
 	return c, err
+}
+
+// settle sets the rule for the oldest socket, unless this process has handed over.
+func (p *sharedPort) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase == opened {
+		_ = steerConns(p.TCPListener, oldest)
+		p.phase = settled
+	}
 }
 
 // handOver gives new connections to the next process. It returns when those that had begun before have been accepted, because the kernel
 // resets what a closed socket has not accepted.
 func (p *sharedPort) handOver(ctx context.Context) {
-	p.leaving.Store(true)
-	if steerConns(p.TCPListener, successor) != nil {
+	p.mu.Lock()
+	err := steerConns(p.TCPListener, successor)
+	p.phase = leaving
+	p.mu.Unlock()
+	if err != nil {
 		return // the kernel chooses, and resets some
 	}
 	select {

@@ -178,7 +178,11 @@ func TestSharedPort(t *testing.T) {
 	old := first
 	for process := range 2 {
 		if process == 1 {
-			time.Sleep(3 * handshakeTime) // after two, it knows that the process before is gone
+			await(t, func() bool { // it knows that the process before is gone
+				old.shared.mu.Lock()
+				defer old.shared.mu.Unlock()
+				return old.shared.phase == settled
+			})
 		}
 		next := open(process + 1)
 		require.True(t, serves(process))

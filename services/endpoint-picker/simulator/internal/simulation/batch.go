@@ -44,7 +44,7 @@ type CacheKind struct {
 // Reports is where a server reports the cached tokens of prompts.
 type Reports struct {
 	Usage  bool // in the usage of answers, of which streams have one, too
-	NoZero bool // not there if there are none, as vLLM does
+	NoZero bool // usage omits a zero, as that of vLLM does
 	NoPage bool // not on its page
 }
 

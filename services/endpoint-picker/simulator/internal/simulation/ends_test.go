@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// manyPrefixes are so many that the second prompt with one, which finds nothing on a server that keeps ends only, is usual.
+// manyPrefixes has so many prefixes that many prompts are the second one with theirs. Those find nothing on a server that keeps only ends.
 var manyPrefixes = Prefixes{Count: 400, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}
 
 // likeVLLM is how vLLM reports with --enable-prompt-tokens-details.
