@@ -120,7 +120,7 @@ type Endpoint struct {
 	released    atomic.Int64 // leases since the start
 	open        atomic.Int64 // open leases, including abandoned ones
 	failedCount atomic.Int64 // length of failedLeases
-	failing     atomic.Pointer[time.Time]
+	failing     AtomicMonotonic
 	sample      atomic.Pointer[Sample]
 
 	arrived    atomic.Int64 // leases that moved here from another endpoint, since the start
@@ -179,19 +179,23 @@ type Load struct {
 	Open     float64   // the part of them that this picker placed, in all replicas that report
 	Failed   float64   // the part of those that failed, and count for some time
 	Since    float64   // leases acquired since the sample began, minus those released since then, plus the failed ones
-	Failing  time.Time // when scrapes began to fail, zero if the last one succeeded
+	Failing  Monotonic // when scrapes began to fail, unset if the last one succeeded
 }
 
 // Load returns the current load of the endpoint.
 func (e *Endpoint) Load() Load {
+	var l Load
+	e.LoadInto(&l)
+	return l
+}
+
+// LoadInto is Load for picks, which read the load of every endpoint: a copy of one would take as long as reading it.
+func (e *Endpoint) LoadInto(l *Load) {
 	s, failed := e.sample.Load(), e.failedCount.Load()
 	open := float64(e.open.Load() + failed)
 	since := float64((e.acquired.Load() - s.Acquired) - (e.released.Load() - s.Released) + failed)
-	l := Load{Sample: s, Requests: max(s.RequestCount()+since, open, 0), Open: open, Failed: float64(failed), Since: since}
-	if failing := e.failing.Load(); failing != nil {
-		l.Failing = *failing
-	}
-	return l
+	l.Sample, l.Requests, l.Open, l.Failed, l.Since = s, max(s.RequestCount()+since, open, 0), open, float64(failed), since
+	l.Failing = e.failing.Load()
 }
 
 // Sample returns the last sample.
@@ -238,8 +242,8 @@ func (e *Endpoint) StatsAt(now time.Time) Stats {
 	for i := range stats.Results {
 		stats.Results[i] = e.results[i].Load()
 	}
-	if !l.Failing.IsZero() {
-		stats.Failing = now.Sub(l.Failing)
+	if l.Failing.IsSet() {
+		stats.Failing = ToMonotonic(now).Sub(l.Failing)
 	}
 	if e.observer != nil {
 		stats.Estimates = e.observer.Estimates()

@@ -76,8 +76,8 @@ func (e *Endpoint) RecordSample(began ScrapeStart, g Gauges) {
 	if e.observer != nil {
 		e.observer.ObservePage(next)
 	}
-	if e.failing.Load() != nil {
-		e.failing.Store(nil)
+	if e.failing.Load().IsSet() {
+		e.failing.Store(0)
 	}
 	e.replaceSample(next, began.Acquired)
 }
@@ -91,8 +91,8 @@ func (s *Sample) repeatsPage(last *Sample) bool {
 // RecordFailure counts a failure of a scrape.
 func (e *Endpoint) RecordFailure(began ScrapeStart) {
 	e.failures.Add(1)
-	if e.failing.Load() == nil {
-		e.failing.Store(&began.At)
+	if !e.failing.Load().IsSet() {
+		e.failing.Store(ToMonotonic(began.At))
 	}
 }
 

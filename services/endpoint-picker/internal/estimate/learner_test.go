@@ -27,7 +27,7 @@ func (e *engine) serve(now float64, tokens int) { e.serveAfter(now, tokens, 0) }
 func (e *engine) serveAfter(now float64, tokens, context int) {
 	p := Prefill{Tokens: tokens, Context: context}
 	q := e.begin(after(now), p, 0)
-	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.estimateTTFT(float64(e.decoding.Load()), 0, e.costs.prefillWork(p))
+	e.idleAt = max(e.idleAt, now) + e.slowdown*e.costs.estimateTTFT(float64(e.decoding.Load()), 0, e.costs.prefillWork(&p))
 	q.OnFirstToken(after(e.idleAt))
 	q.OnEnd(endpoint.Finished)
 }
@@ -46,7 +46,7 @@ func TestLearner_FindsTheCostOfContext(t *testing.T) {
 	}
 	for _, p := range []Prefill{{Tokens: 3000}, {Tokens: 1000, Context: 100_000}, {Tokens: 100_000}, {Tokens: 50_000, Context: 50_000}} {
 		got := x.Costs()
-		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.prefillWork(p)), got.estimateTTFT(10, 0, got.prefillWork(p))*e.slowdownFactor(), 0.1,
+		assert.InEpsilon(t, costs.estimateTTFT(10, 0, costs.prefillWork(&p)), got.estimateTTFT(10, 0, got.prefillWork(&p))*e.slowdownFactor(), 0.1,
 			"%+v", p)
 	}
 }
@@ -145,8 +145,8 @@ func TestLearner_FindsTheHitRates(t *testing.T) {
 		c := x.Costs()
 		assert.InDelta(t, expected, c.ExpectedHitRate, 0.12)
 		assert.InDelta(t, history, c.HistoryHitRate, 0.12)
-		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.uncachedTokens(Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
-		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.uncachedTokens(Prefill{Tokens: 1000, History: 800}), 1e-9)
+		assert.InDelta(t, 1000-1000*c.ExpectedHitRate, c.uncachedTokens(&Prefill{Tokens: 1000, Expected: 1000}), 1e-9)
+		assert.InDelta(t, 1000-800*c.HistoryHitRate, c.uncachedTokens(&Prefill{Tokens: 1000, History: 800}), 1e-9)
 	}
 }
 

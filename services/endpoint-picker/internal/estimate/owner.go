@@ -23,8 +23,7 @@ type Prompt struct {
 	Size   PromptSize
 	Conversation
 
-	now        endpoint.Monotonic
-	costs      *Costs
+	arrival    arrival
 	matched    []int // blocks that were sent there before, indexed by the slot of the cache
 	resumable  []int // those of them that a server can use that keeps only ends; empty if no server does
 	last       lastCached
@@ -35,11 +34,11 @@ type Prompt struct {
 
 // Lookup finds the servers with the prompt in their caches, and the owner of the prompt.
 func (x *Estimator) Lookup(p *Prompt, endpoints []*endpoint.Endpoint, now time.Time) {
-	p.now, p.costs, p.last = endpoint.ToMonotonic(now), x.learner.currentCosts(), lastCached{}
+	p.arrival, p.last = x.arrivalAt(endpoint.ToMonotonic(now)), lastCached{}
 	p.matchCaches(x)
 	x.reuse.observePrompt(p.blocksToTokens(p.longestMatch()), p.blocksToTokens(p.History), p.Tokens)
 	p.owner, p.placedHere, p.sharing = nil, false, 0
-	if others := x.share.placedByOthers(); others > minOthers {
+	if others := 1 - p.arrival.ours; others > minOthers {
 		p.placedHere = x.recent.containsPrompt(p.Chain.Hashes, p.Asked)
 		p.findOwner(endpoints, others, &x.reuse, now)
 	}
@@ -77,11 +76,14 @@ func (p *Prompt) sentBlocks(s *Server) int { return blocksOf(p.matched, s) }
 
 // cachedBlocks returns the number of the prompt's blocks that a server has cached.
 func (p *Prompt) cachedBlocks(s *Server) int {
-	if s.fit.ends.only.Load() {
+	if p.keepsEndsOnly(s) {
 		return blocksOf(p.resumable, s)
 	}
 	return blocksOf(p.matched, s)
 }
+
+// keepsEndsOnly reports whether a server keeps only the ends of prompts. Most pools have none.
+func (p *Prompt) keepsEndsOnly(s *Server) bool { return len(p.resumable) > 0 && s.fit.ends.only.Load() }
 
 func blocksOf(list []int, s *Server) int {
 	if slot := s.cache.Slot(); slot < len(list) {
@@ -155,22 +157,22 @@ type Estimate struct {
 
 // Estimate returns the prediction for an endpoint with the given load, after Lookup.
 func (p *Prompt) Estimate(e *endpoint.Endpoint, l *endpoint.Load) Estimate {
-	s := ServerOf(e)
+	s, costs := ServerOf(e), p.arrival.costs
 	cached, saved := p.cachedTokens(s), 0.0
-	prefill := p.prefillFor(e, cached)
-	ttft, sent := s.estimateTTFT(p.now, p.costs, prefill, l), cached
+	p.arrival.setPrefill(p.prefillFor(e, cached))
+	ttft, sent := s.estimateTTFT(&p.arrival, l), cached
 	if e == p.owner {
-		saved = p.sharing * float64(prefill.Tokens)
+		saved = p.sharing * float64(p.arrival.prefill.Tokens)
 	}
-	if s.fit.ends.only.Load() {
+	if p.keepsEndsOnly(s) {
 		// Once computed here again, it is there for the next prompt. Elsewhere it would have to be computed twice.
 		sent = p.toTokens(s, p.sentBlocks(s))
 		saved += float64(sent - cached)
 	}
 	if saved > 0 {
-		ttft = max(ttft-s.slowdownFactor()*p.costs.PerToken*saved, p.costs.Base)
+		ttft = max(ttft-s.slowdownFactor()*costs.PerToken*saved, costs.Base)
 	}
-	return Estimate{TTFT: ttft, Delay: s.mutualDelay(p.now, p.costs, prefill, l), Cached: sent, Backlog: float64(s.Backlog())}
+	return Estimate{TTFT: ttft, Delay: s.mutualDelay(&p.arrival, l), Cached: sent, Backlog: float64(s.Backlog())}
 }
 
 // prefillFor describes the work for the prompt on an endpoint with a part of it in its cache.
@@ -192,7 +194,7 @@ func (p *Prompt) prefillFor(e *endpoint.Endpoint, cached int) Prefill {
 // answeredLast reports whether a server has computed the last prompt of the conversation, so that the answer is probably in its cache, too,
 // unless that keeps the ends of prompts only. The index contains prompts only.
 func (p *Prompt) answeredLast(s *Server) bool {
-	return p.History > 0 && p.Asked > 0 && p.cachedBlocks(s) >= p.Asked && !s.fit.ends.only.Load()
+	return p.History > 0 && p.Asked > 0 && p.cachedBlocks(s) >= p.Asked && !p.keepsEndsOnly(s)
 }
 
 // AnswerMode is how the answer to a request comes.

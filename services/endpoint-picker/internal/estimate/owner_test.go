@@ -131,7 +131,7 @@ func TestPrefill_TheLastAnswerIsWhereTheLastPromptWas(t *testing.T) {
 	assert.Positive(t, cached)
 	f := next.prefillFor(here, cached)
 	assert.Equal(t, next.blocksToTokens(next.History)-cached, f.History)
-	assert.Less(t, r.Costs().uncachedTokens(f), float64(f.Tokens))
+	assert.Less(t, r.Costs().uncachedTokens(&f), float64(f.Tokens))
 	assert.Zero(t, next.prefillFor(there, 0).History)
 
 	again := turn("", 1, 2) // the turn in between went elsewhere
@@ -171,7 +171,8 @@ func TestEstimate_PrefersTheOwner(t *testing.T) {
 	for _, e := range r.endpoints {
 		load := e.Load()
 		got := p.Estimate(e, &load)
-		if plain := ServerOf(e).estimateTTFT(p.now, r.Costs(), p.prefillFor(e, 0), &load); e == p.owner {
+		p.arrival.setPrefill(p.prefillFor(e, 0))
+		if plain := ServerOf(e).estimateTTFT(&p.arrival, &load); e == p.owner {
 			assert.Less(t, got.TTFT, plain)
 		} else {
 			assert.InDelta(t, plain, got.TTFT, 0)

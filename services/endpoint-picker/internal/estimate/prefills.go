@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
@@ -53,9 +54,22 @@ func (s *prefillShare) addPrompt(now endpoint.Monotonic, seconds float64) {
 	s.share.Store(share)
 }
 
-// shareAt returns the share at a time. Each pick asks for that of each server, so the exponential function is the start of its series: a
-// tenth of a pick among 256 servers less.
+// shareAt returns the share at a time.
 func (s *prefillShare) shareAt(now endpoint.Monotonic) float64 {
-	x := max(now.Sub(s.at.Load()).Seconds(), 0) / prefillShareSeconds
-	return s.share.Load() / (1 + x*(1+x*(1./2+x/6)))
+	return s.share.Load() / s.decayAt(now)
+}
+
+// decayAt returns what the stored share is divided by at a time. Each pick asks for that of each server, so the exponential function is
+// the start of its series.
+func (s *prefillShare) decayAt(now endpoint.Monotonic) float64 {
+	x := float64(max(now.Sub(s.at.Load()), 0)) * (1 / float64(prefillShareSeconds*time.Second))
+	return 1 + x*(1+x*(1./2+x/6))
+}
+
+// delayFactor returns by how much longer an answer takes because of prompts, as a multiple of its time without them: p/(1-p) for the part p
+// of the share that counts.
+func (s *prefillShare) delayFactor(now endpoint.Monotonic, counts float64) float64 {
+	decay := s.decayAt(now)
+	share := counts * min(s.share.Load(), maxPrefillShare*decay)
+	return share / (decay - share)
 }

@@ -52,7 +52,7 @@ func TestDelay_OfAnAnswerBesidePrompts(t *testing.T) {
 	s := newTestServer()
 	costs := s.estimator.Costs()
 	delay := func() float64 {
-		return s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1}, &endpoint.Load{Sample: &endpoint.Sample{}})
+		return s.mutualDelay(s.arrivalAfter(0, costs, 1), &endpoint.Load{Sample: &endpoint.Sample{}})
 	}
 	answer := s.estimator.learner.times.mean.Load()
 	s.beginUnobserved(noon, Prefill{Tokens: 50_000})

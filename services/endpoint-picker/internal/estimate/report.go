@@ -67,7 +67,8 @@ type lastCached struct {
 func (e *Expectation) setFrom(p *Prompt, placed *Placement) {
 	s := ServerOf(placed.endpoint)
 	cached := p.cachedTokens(s)
-	uncached := s.estimator.learner.currentCosts().uncachedTokens(p.prefillFor(placed.endpoint, cached))
+	prefill := p.prefillFor(placed.endpoint, cached)
+	uncached := s.estimator.learner.currentCosts().uncachedTokens(&prefill)
 	e.server, e.used, e.size, e.tokens, e.cached = s, placed.used, p.Size, p.Tokens, cached
 	e.expected, e.history = max(p.Tokens-int(uncached), cached), p.blocksToTokens(p.History)
 	e.size.PerBlock = p.tokensPerBlock()

@@ -62,7 +62,7 @@ func (q *sequence) countOnServer(now time.Time) {
 	s := q.server
 	learner := s.estimator.learner
 	costs := learner.currentCosts()
-	tokens, work := costs.uncachedTokens(q.prefill), costs.prefillWork(q.prefill)
+	tokens, work := costs.uncachedTokens(&q.prefill), costs.prefillWork(&q.prefill)
 	q.backlog, q.work = int64(tokens), int64(work)
 	learner.tokens.addSample(tokens, usualTokensWeight)
 	prompt, answer := float64(q.prefill.Context+q.prefill.Tokens), learner.answer.Load()

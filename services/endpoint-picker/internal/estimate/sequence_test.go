@@ -218,7 +218,7 @@ func TestServer_IsSafeForConcurrentUse(t *testing.T) {
 				now := after(float64(i) / 100)
 				l := s.placeStreamed(a, now, Prefill{Tokens: random.IntN(100)})
 				load := a.Load()
-				assert.False(t, math.IsNaN(s.estimateTTFT(endpoint.ToMonotonic(now), x.Costs(), Prefill{Tokens: 10}, &load)))
+				assert.False(t, math.IsNaN(s.estimateTTFT(s.arrivalAfter(now.Sub(noon).Seconds(), x.Costs(), 10), &load)))
 				switch random.IntN(4) {
 				case 0:
 				case 1:

@@ -23,7 +23,7 @@ func scrape(e *endpoint.Endpoint, seconds float64, g endpoint.Gauges) {
 // ttft is the estimate for a prompt of 100 tokens some seconds after noon.
 func ttft(e *endpoint.Endpoint, seconds float64) float64 {
 	s, load := ServerOf(e), e.Load()
-	return s.estimateTTFT(endpoint.ToMonotonic(after(seconds)), s.estimator.Costs(), Prefill{Tokens: 100}, &load)
+	return s.estimateTTFT(s.arrivalAfter(seconds, s.estimator.Costs(), 100), &load)
 }
 
 func TestServer_SeesRequestsOfOtherReplicas(t *testing.T) {

@@ -170,12 +170,12 @@ func (q *sequence) countEnd(how endpoint.Ending) {
 
 // ShowsWork reports whether the server has sent content since some time after its page began to fail, so that it works without one. If
 // there are no requests that could show it, one in suspectPause may go there, to see.
-func (s *Server) ShowsWork(failing, now time.Time, open float64) bool {
+func (s *Server) ShowsWork(failing, now endpoint.Monotonic, open float64) bool {
 	a := &s.activity
-	if a.lastMore.Load().Sub(endpoint.ToMonotonic(failing)).Seconds() >= workWithoutPage {
+	if a.lastMore.Load().Sub(failing).Seconds() >= workWithoutPage {
 		return true
 	}
-	return open == 0 && endpoint.ToMonotonic(now).Sub(a.lastPlaced.Load()).Seconds() >= suspectPause
+	return open == 0 && now.Sub(a.lastPlaced.Load()).Seconds() >= suspectPause
 }
 
 // leaveActivity ends the count of the request.

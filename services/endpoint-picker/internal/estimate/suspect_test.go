@@ -195,7 +195,10 @@ func (h *heard) PublishEvent(e Event) { h.kinds = append(h.kinds, e.Kind) }
 func TestServer_ShowsWorkWithoutAPage(t *testing.T) {
 	t.Parallel()
 	s := newTestServer()
-	shows := func(seconds, open float64) bool { return s.ShowsWork(noon, after(seconds), open) }
+	showsWork := func(s *Server, seconds, open float64) bool {
+		return s.ShowsWork(endpoint.ToMonotonic(noon), endpoint.ToMonotonic(after(seconds)), open)
+	}
+	shows := func(seconds, open float64) bool { return showsWork(s, seconds, open) }
 	q := s.begin(noon, Prefill{Tokens: 100}, 0)
 	q.OnFirstToken(after(0.5))
 	assert.False(t, shows(2, 1), "the answer may have begun before the server stopped")
@@ -206,8 +209,8 @@ func TestServer_ShowsWorkWithoutAPage(t *testing.T) {
 	assert.True(t, shows(3, 2))
 	whole := newTestServer()
 	w := whole.beginUnobserved(noon, Prefill{Tokens: 100})
-	assert.False(t, whole.ShowsWork(noon, after(2), 1))
+	assert.False(t, showsWork(whole, 2, 1))
 	w.OnFirstToken(after(2.5))
 	w.OnEnd(endpoint.Finished)
-	assert.True(t, whole.ShowsWork(noon, after(2.5), 1), "an answer in one piece")
+	assert.True(t, showsWork(whole, 2.5, 1), "an answer in one piece")
 }

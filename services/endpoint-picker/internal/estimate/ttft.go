@@ -32,7 +32,7 @@ func (p *Prefill) pairCount(tokens float64) float64 {
 }
 
 // uncachedTokens estimates the number of prompt tokens to compute: at least one.
-func (c *Costs) uncachedTokens(p Prefill) float64 {
+func (c *Costs) uncachedTokens(p *Prefill) float64 {
 	return max(c.estimateUncached(float64(p.Tokens), float64(p.Expected), float64(p.History)), 1)
 }
 
@@ -41,7 +41,7 @@ func (c *Costs) estimateUncached(tokens, expected, history float64) float64 {
 }
 
 // prefillWork returns the work of a prefill, as the number of tokens of a short prompt that cost as much.
-func (c *Costs) prefillWork(p Prefill) float64 {
+func (c *Costs) prefillWork(p *Prefill) float64 {
 	tokens := c.uncachedTokens(p)
 	return tokens + p.pairCount(tokens)*c.PerPair/c.PerToken
 }
@@ -49,6 +49,26 @@ func (c *Costs) prefillWork(p Prefill) float64 {
 // estimateTTFT returns the TTFT for an amount of work, without a slowdown.
 func (c *Costs) estimateTTFT(decoding, others, work float64) float64 {
 	return c.Base + c.PerDecoding*decoding + c.PerOther*others + c.PerToken*work
+}
+
+// An arrival is a request that may be placed on a server.
+type arrival struct {
+	now     endpoint.Monotonic
+	costs   *Costs
+	ours    float64 // share of the pool's load that this picker places
+	prefill Prefill // on the server
+	work    float64 // for the prefill
+}
+
+// arrivalAt describes a request without a prompt that arrives now.
+func (x *Estimator) arrivalAt(now endpoint.Monotonic) arrival {
+	return arrival{now: now, costs: x.learner.currentCosts(), ours: 1 - x.share.placedByOthers()}
+}
+
+// setPrefill sets the prefill on a server.
+func (a *arrival) setPrefill(p Prefill) {
+	a.prefill = p
+	a.work = a.costs.prefillWork(&a.prefill)
 }
 
 // serverLoad is the load of a server according to its page, for all its requests.
@@ -60,29 +80,29 @@ type serverLoad struct {
 }
 
 // estimateTTFT estimates the seconds to first token of a request that is placed now.
-func (s *Server) estimateTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
+func (s *Server) estimateTTFT(a *arrival, l *endpoint.Load) float64 {
 	load := serverLoad{others: l.OtherRequests(), requests: max(l.Sample.RequestCount()+l.Since, 0), kvUsage: l.KVUsage}
 	if l.Waiting > 0 {
 		load.waiting = max(l.Waiting+l.Since, 0)
 	}
-	return s.computeTTFT(now, c, p, load)
+	return s.computeTTFT(a, load)
 }
 
 // computeTTFT computes estimateTTFT. If there is a queue, it adds the cost for others: the prompt delays later requests, and while a queue
 // lasts as many requests arrive as are in it.
-func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serverLoad) float64 {
+func (s *Server) computeTTFT(a *arrival, l serverLoad) float64 {
+	c, slowdown := a.costs, s.slowdownFactor()
 	work, prefills, decoding := float64(s.work.Load()), float64(s.prefills.Load()), float64(s.decoding.Load())
-	slowdown, own := s.slowdownFactor(), c.prefillWork(p)
 	later := max(prefills, l.waiting, 1) - 1
-	compute := slowdown*(c.estimateTTFT(decoding, l.others, work+own)+later*c.PerToken*own) + s.unobservedBacklog(now).Seconds()
-	room := s.secondsToRoom(p, l, prefills)
+	compute := slowdown*(c.estimateTTFT(decoding, l.others, work+a.work)+later*c.PerToken*a.work) + s.unobservedBacklog(a.now).Seconds()
+	room := s.secondsToRoom(&a.prefill, l, prefills)
 	if prefills <= 0 {
 		return compute + room
 	}
 	// Credit a part of the time since the last first token as progress on the next prompt. Time beyond its expected duration is
 	// delay, which may last as long again.
 	next := slowdown * c.estimateTTFT(decoding, l.others, float64(s.pending.next.Load()))
-	elapsed := max(now.Sub(s.lastProgress.Load()).Seconds(), 0)
+	elapsed := max(a.now.Sub(s.lastProgress.Load()).Seconds(), 0)
 	return compute - progressCredit*min(elapsed, next) + max(elapsed-next, room)
 }
 
@@ -90,18 +110,16 @@ func (s *Server) computeTTFT(now endpoint.Monotonic, c *Costs, p Prefill, l serv
 // other: its prompt holds up their tokens, and each of its own tokens comes with theirs. And its answer takes the longer, the more of its
 // time the server spends on prompts. The more requests other replicas place, the less it counts: they do not know of a prompt that went
 // elsewhere because of it.
-func (s *Server) mutualDelay(now endpoint.Monotonic, c *Costs, p Prefill, l *endpoint.Load) float64 {
-	x, there := s.estimator, max(l.Sample.RequestCount()+l.Since, 0)
-	ours := 1 - x.share.placedByOthers()
-	prompts := ours * min(s.share.shareAt(now), maxPrefillShare)
-	held := there * (c.PerToken*c.prefillWork(p) + c.PerDecoding*x.learner.answer.Load())
-	return delayWeight * ours * (s.slowdownFactor()*held + x.learner.times.mean.Load()*prompts/(1-prompts))
+func (s *Server) mutualDelay(a *arrival, l *endpoint.Load) float64 {
+	learner, there := s.estimator.learner, max(l.Sample.RequestCount()+l.Since, 0)
+	held := there * (a.costs.PerToken*a.work + a.costs.PerDecoding*learner.answer.Load())
+	return delayWeight * a.ours * (s.slowdownFactor()*held + learner.times.mean.Load()*s.share.delayFactor(a.now, a.ours))
 }
 
 // secondsToRoom estimates the seconds until the batch and the KV cache have room for one more request: some of those that are there must
 // end. Of n requests that take as long as each other in the mean, the first one ends after an n-th of that time. A queue in front of a
 // batch with room waits for the prefill of earlier prompts, which is counted separately.
-func (s *Server) secondsToRoom(p Prefill, l serverLoad, prefills float64) float64 {
+func (s *Server) secondsToRoom(p *Prefill, l serverLoad, prefills float64) float64 {
 	learner := s.estimator.learner
 	there := max(l.requests, 1)
 	leaving := s.batch.excessRequests(l.requests + 1)
@@ -109,6 +127,9 @@ func (s *Server) secondsToRoom(p Prefill, l serverLoad, prefills float64) float6
 		leaving = max(leaving, s.memory.leavingRequests(there, float64(p.Context+p.Tokens), learner.answer.Load()))
 	} else if l.kvUsage >= crowdedCache {
 		leaving = max(leaving, l.waiting-prefills)
+	}
+	if leaving <= 0 {
+		return 0
 	}
 	return meanEnds(there, min(leaving, maxLeaving)) * learner.times.remaining() * s.slowdownFactor()
 }

@@ -43,7 +43,15 @@ func (s *Server) beginUnobserved(now time.Time, p Prefill) *sequence {
 
 // ttftAfter is the estimate for a prompt some seconds after noon.
 func (s *Server) ttftAfter(seconds float64, c *Costs, tokens int, l serverLoad) float64 {
-	return s.computeTTFT(endpoint.ToMonotonic(after(seconds)), c, Prefill{Tokens: tokens}, l)
+	return s.computeTTFT(s.arrivalAfter(seconds, c, tokens), l)
+}
+
+// arrivalAfter is the arrival of a prompt some seconds after noon.
+func (s *Server) arrivalAfter(seconds float64, c *Costs, tokens int) *arrival {
+	a := s.estimator.arrivalAt(endpoint.ToMonotonic(after(seconds)))
+	a.costs = c
+	a.setPrefill(Prefill{Tokens: tokens})
+	return &a
 }
 
 func TestTTFT(t *testing.T) {
@@ -106,21 +114,21 @@ func TestDelay(t *testing.T) {
 	there := func(requests float64) *endpoint.Load {
 		return &endpoint.Load{Sample: &endpoint.Sample{Gauges: endpoint.Gauges{Running: requests}}}
 	}
-	assert.Zero(t, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(0)), "an idle server")
-	one := s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1))
+	assert.Zero(t, s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(0)), "an idle server")
+	one := s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(1))
 	assert.InDelta(t, delayWeight*(0.1+0.001*usualAnswer), one, 1e-9)
-	assert.InDelta(t, 3*one, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(3)), 1e-9)
-	assert.InDelta(t, one-delayWeight*0.05, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 500}, there(1)), 1e-9)
+	assert.InDelta(t, 3*one, s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(3)), 1e-9)
+	assert.InDelta(t, one-delayWeight*0.05, s.mutualDelay(s.arrivalAfter(0, costs, 500), there(1)), 1e-9)
 	s.slowdown.Store(2)
-	assert.InDelta(t, 2*one, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-9)
+	assert.InDelta(t, 2*one, s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(1)), 1e-9)
 	s.slowdown.Store(1)
 	for range 1000 {
 		x.RecordAnswer(e, 20)
 	}
-	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-4, "short answers")
-	short := s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1))
+	assert.InDelta(t, delayWeight*(0.1+0.001*20), s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(1)), 1e-4, "short answers")
+	short := s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(1))
 	x.share.observePage(1, 2)
-	assert.InDelta(t, short/2, s.mutualDelay(endpoint.ToMonotonic(noon), costs, Prefill{Tokens: 1000}, there(1)), 1e-9, "another replica")
+	assert.InDelta(t, short/2, s.mutualDelay(s.arrivalAfter(0, costs, 1000), there(1)), 1e-9, "another replica")
 	before := x.learner.answer.Load()
 	x.RecordAnswer(e, 0)
 	assert.InDelta(t, before, x.learner.answer.Load(), 0, "a length that is not known")
@@ -177,9 +185,9 @@ func BenchmarkTTFT(b *testing.B) {
 	x := newTestEstimator(1 << 20)
 	s := x.addServer()
 	s.begin(noon, Prefill{Tokens: 300}, 0)
-	costs, now := x.Costs(), endpoint.ToMonotonic(noon)
+	a := s.arrivalAfter(0, x.Costs(), 100)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.computeTTFT(now, costs, Prefill{Tokens: 100}, serverLoad{})
+		s.computeTTFT(a, serverLoad{})
 	}
 }

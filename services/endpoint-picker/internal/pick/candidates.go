@@ -3,7 +3,6 @@ package pick
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
@@ -107,13 +106,14 @@ func (b *Balancer) eligibleOf(s *pool.Snapshot, p *scheduling.Profile) []int {
 // addCandidate adds an endpoint to the list, described from one reading of its load.
 func (p *pickState) addCandidate(i int, e *endpoint.Endpoint) {
 	e.ExpireFailed(p.request.Now, p.paces.First)
-	load := e.Load()
-	if !load.Failing.IsZero() && estimate.ServerOf(e).ShowsWork(load.Failing, p.request.Now, load.Open) {
-		load.Failing = time.Time{} // only its page fails
+	load := &p.load
+	e.LoadInto(load)
+	if load.Failing.IsSet() && estimate.ServerOf(e).ShowsWork(load.Failing, endpoint.ToMonotonic(p.request.Now), load.Open) {
+		load.Failing = 0 // only its page fails
 	}
-	p.candidates = appendCandidate(p.candidates, i, e, &load)
+	p.candidates = appendCandidate(p.candidates, i, e, load)
 	if p.estimated {
-		estimated, c := p.prompt.Estimate(e, &load), &p.candidates[len(p.candidates)-1]
+		estimated, c := p.prompt.Estimate(e, load), &p.candidates[len(p.candidates)-1]
 		c.Matched, c.Load.Tokens = estimated.Cached, estimated.Backlog
 		c.Load.Wait, c.Load.Delay = estimated.TTFT, estimated.Delay
 	}
@@ -125,9 +125,8 @@ func appendCandidate(to []scheduling.Candidate, i int, e *endpoint.Endpoint, loa
 	c := &to[len(to)-1]
 	*c = scheduling.Candidate{Index: i, Server: e.Server()}
 	l := &c.Load
-	l.Requests, l.Open, l.Failed = load.Requests, load.Open, load.Failed
-	l.Waiting, l.Running, l.KVUsage = load.Waiting, load.Running, load.KVUsage
-	l.Sampled, l.Failing, l.Page = load.At, load.Failing, load.Page
+	l.Requests, l.Open, l.Failed, l.Failing = load.Requests, load.Open, load.Failed, load.Failing
+	l.Waiting, l.Running, l.KVUsage, l.Page = load.Waiting, load.Running, load.KVUsage, load.Page
 	return to
 }
 

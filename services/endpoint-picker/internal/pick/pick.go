@@ -35,6 +35,7 @@ type pickState struct {
 	request    scheduling.Request
 	lacks      pool.Lacks // endpoints that have others than the requested model only
 	paces      estimate.Paces
+	load       endpoint.Load // of the endpoint that is described
 	candidates []scheduling.Candidate
 	scheduling scheduling.Scratch
 }

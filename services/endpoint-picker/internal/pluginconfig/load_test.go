@@ -148,7 +148,7 @@ func TestDefaultExcludesServersThatCannotAnswer(t *testing.T) {
 			if excluded := strings.HasPrefix(role, "encode") || role == "prefill"; excluded && !strings.Contains(role, "decode") {
 				c.Load.Wait = 0.1 // the best by load
 			} else if stale {
-				c.Load.Failing = time.Unix(1, 0)
+				c.Load.Failing = 1 // long ago
 			}
 			if profile.Eligible(s) {
 				candidates = append(candidates, c)

@@ -63,24 +63,23 @@ type Candidate struct {
 
 // Load is the load of an endpoint.
 type Load struct {
-	Requests float64   // current requests: the last sample, corrected by requests picked and finished since
-	Open     float64   // the part of them that this picker placed
-	Failed   float64   // the part of those that failed, and count for some time, so that a server that fails does not look idle
-	Tokens   float64   // uncached, uncomputed tokens of prompts that this picker placed
-	Waiting  float64   // requests in its queue, as of the last sample
-	Running  float64   // requests in its batch, as of the last sample
-	KVUsage  float64   // share of its KV cache in use, 0 to 1, as of the last sample
-	Wait     float64   // expected seconds to the first token of the request on this endpoint; above 0
-	Delay    float64   // seconds by which the request and those that are there delay each other's tokens, as far as they count
-	Sampled  time.Time // time of the last sample, or of the endpoint's discovery if there is none
-	Failing  time.Time // time of the first failed scrape since then, zero if none
-	Page     *Page     // other sampled values, nil if there are none
+	Requests float64            // current requests: the last sample, corrected by requests picked and finished since
+	Open     float64            // the part of them that this picker placed
+	Failed   float64            // the part of those that failed, and count for some time, so that a server that fails does not look idle
+	Tokens   float64            // uncached, uncomputed tokens of prompts that this picker placed
+	Waiting  float64            // requests in its queue, as of the last sample
+	Running  float64            // requests in its batch, as of the last sample
+	KVUsage  float64            // share of its KV cache in use, 0 to 1, as of the last sample
+	Wait     float64            // expected seconds to the first token of the request on this endpoint; above 0
+	Delay    float64            // seconds by which the request and those that are there delay each other's tokens, as far as they count
+	Page     *Page              // other sampled values, nil if there are none
+	Failing  endpoint.Monotonic // time of the first failed scrape since the last sample, unset if none
 }
 
 // Stale reports whether scrapes have failed for longer than the given time. The age of the last sample does not matter: idle
 // endpoints are sampled rarely, and their samples stay valid.
 func (l *Load) Stale(now time.Time, after time.Duration) bool {
-	return !l.Failing.IsZero() && now.Sub(l.Failing) > after
+	return l.Failing.IsSet() && endpoint.ToMonotonic(now).Sub(l.Failing) > after
 }
 
 // Attribute returns one of the custom metrics of the configuration.

@@ -11,17 +11,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// busy returns candidates with these loads, sampled now, numbered from 0.
+// busy returns candidates with these loads, numbered from 0.
 func busy(loads ...Load) []Candidate {
 	candidates := make([]Candidate, 0, len(loads))
 	for i, load := range loads {
-		if load.Sampled.IsZero() {
-			load.Sampled = noon
-		}
 		candidates = append(candidates, Candidate{Index: i, Load: load})
 	}
 	return candidates
@@ -98,7 +97,7 @@ func TestScheduleBreaksTiesByRequests(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	old := noon.Add(-3 * time.Second)
+	old := endpoint.ToMonotonic(noon.Add(-3 * time.Second))
 	tests := []struct {
 		name  string
 		give  []Candidate
@@ -116,7 +115,6 @@ func TestSchedule(t *testing.T) {
 		{name: "equals, second draw", give: busy(Load{Requests: 1}, Load{}, Load{}), draw: 7, want: 2},
 		{name: "stale is not preferred", give: busy(Load{Failing: old}, Load{Requests: 50}), want: 1},
 		{name: "all stale", give: busy(Load{Failing: old, Requests: 2}, Load{Failing: old, Requests: 1}), want: 1},
-		{name: "an old sample that nothing has failed since is not stale", give: busy(Load{Sampled: old}, Load{Requests: 50}), want: 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,7 +204,7 @@ func TestScratchHasTheScores(t *testing.T) {
 	}
 	var s Scratch
 	for range 2 {
-		chosen, err := p.Schedule(&Request{Now: noon}, busy(Load{Failing: noon.Add(-time.Hour)}, Load{Requests: 1}, Load{Requests: 3}, Load{}), &s)
+		chosen, err := p.Schedule(&Request{Now: noon}, busy(Load{Failing: endpoint.ToMonotonic(noon.Add(-time.Hour))}, Load{Requests: 1}, Load{Requests: 3}, Load{}), &s)
 		require.NoError(t, err)
 		assert.Equal(t, 3, chosen.Index)
 		assert.Equal(t, []int{1, 2, 3}, indexes(s.Candidates()))
@@ -261,7 +259,7 @@ func FuzzSchedule(f *testing.F) {
 		for i := range candidates {
 			candidates[i] = Candidate{Index: i, Load: Load{
 				Requests: float64(random.IntN(5)), Waiting: float64(random.IntN(3)), KVUsage: random.Float64(),
-				Failing: noon.Add(-time.Duration(random.IntN(4)) * time.Second),
+				Failing: endpoint.ToMonotonic(noon.Add(-time.Duration(random.IntN(4)) * time.Second)),
 			}}
 		}
 		r := &Request{Now: noon, Random: random.Uint64()}
@@ -276,7 +274,7 @@ func FuzzSchedule(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, got, again)
 
-		fresh := func(c Candidate) bool { return noon.Sub(c.Load.Failing) <= time.Second }
+		fresh := func(c Candidate) bool { return endpoint.ToMonotonic(noon).Sub(c.Load.Failing) <= time.Second }
 		weight := func(c Candidate) float64 { return c.Load.Requests + c.Load.Waiting + c.Load.KVUsage }
 		for _, c := range candidates {
 			if fresh(c) == fresh(*got) {
@@ -292,7 +290,7 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
 			candidates := make([]Candidate, n)
 			for i := range candidates {
-				candidates[i].Load = Load{Requests: float64(i % 7), Sampled: noon}
+				candidates[i].Load = Load{Requests: float64(i % 7)}
 			}
 			profile := leastLoaded(time.Second)
 			list := make([]Candidate, n)

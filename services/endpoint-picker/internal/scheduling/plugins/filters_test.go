@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -23,7 +24,7 @@ func TestFilters(t *testing.T) {
 	header := func(v string) *pickRequest {
 		return &pickRequest{Headers: api.Headers{{Name: api.HeaderSelection, Value: v}}}
 	}
-	queues := busy(load{Waiting: 5}, load{Waiting: 4.9}, load{KVUsage: 0.8}, load{KVUsage: 0.79}, load{Waiting: 50, Failing: noon.Add(-time.Hour), Open: 99})
+	queues := busy(load{Waiting: 5}, load{Waiting: 4.9}, load{KVUsage: 0.8}, load{KVUsage: 0.79}, load{Waiting: 50, Failing: endpoint.ToMonotonic(noon.Add(-time.Hour)), Open: 99})
 	const attribute, utilization, detector, concurrency = "endpoint-attribute-filter", "utilization-filter", "utilization-detector", "concurrency-detector"
 
 	tests := []struct {
@@ -133,7 +134,7 @@ func TestPrefixCacheAffinityFilter(t *testing.T) {
 
 func TestSaturation(t *testing.T) {
 	t.Parallel()
-	old := noon.Add(-time.Hour)
+	old := endpoint.ToMonotonic(noon.Add(-time.Hour))
 	const utilization, concurrency = "utilization-detector", "concurrency-detector"
 	tests := []struct {
 		name       string

@@ -17,6 +17,7 @@ import (
 
 	"fairlead.dev/pkg/strictyaml"
 	"fairlead.dev/services/endpoint-picker/internal/api"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
@@ -309,7 +310,7 @@ func play(s *strings.Builder, p Plugin) {
 			}
 			c.Load = load{
 				Requests: float64(random.IntN(12)), Open: float64(random.IntN(5)), Tokens: 1e6 * random.Float64() * random.Float64() * random.Float64(), Waiting: float64(random.IntN(10)), Running: float64(random.IntN(10)),
-				KVUsage: random.Float64(), Wait: 0.01 + random.Float64(), Failing: noon.Add(-time.Duration(random.IntN(5)) * time.Second),
+				KVUsage: random.Float64(), Wait: 0.01 + random.Float64(), Failing: endpoint.ToMonotonic(noon.Add(-time.Duration(random.IntN(5)) * time.Second)),
 			}
 			if random.IntN(4) > 0 {
 				c.Load.Page = &page{Attributes: map[string]float64{"t": 100 * random.Float64()}}

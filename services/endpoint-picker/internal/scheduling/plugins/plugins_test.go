@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/strictyaml"
+	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 	"fairlead.dev/services/endpoint-picker/internal/scheduling"
 )
 
@@ -73,13 +74,10 @@ func picker(t testing.TB, typeName, parameters string) scheduling.Picker {
 	return build[scheduling.Picker](t, typeName, parameters)
 }
 
-// busy returns candidates with these loads, sampled now, numbered from 0.
+// busy returns candidates with these loads, numbered from 0.
 func busy(loads ...load) []candidate {
 	candidates := make([]candidate, 0, len(loads))
 	for i, l := range loads {
-		if l.Sampled.IsZero() {
-			l.Sampled = noon
-		}
 		candidates = append(candidates, candidate{Index: i, Load: l})
 	}
 	return candidates
@@ -161,7 +159,7 @@ func TestTypesAreSortedAndComplete(t *testing.T) {
 func TestStalenessKeepsOrderAndBoundary(t *testing.T) {
 	t.Parallel()
 	fresh := Staleness{After: time.Second}
-	at := func(age time.Duration) load { return load{Failing: noon.Add(-age)} }
+	at := func(age time.Duration) load { return load{Failing: endpoint.ToMonotonic(noon.Add(-age))} }
 	r := &pickRequest{Now: noon}
 	assert.Equal(t, []int{0, 2, 3}, indexes(fresh.Filter(r, busy(at(0), at(2*time.Second), at(time.Second), at(time.Second/2)))))
 	assert.Equal(t, []int{0}, indexes(fresh.Filter(r, busy(at(time.Second), at(time.Hour)))), "exactly at the limit")

@@ -255,7 +255,7 @@ func realistic(n int) []candidate {
 	for i := range candidates {
 		candidates[i].Server.Labels = map[string]string{"app": "model", RoleLabel: "decode", "pod-template-hash": "7bbb54d4cd", "llm-d.ai/model": "m"}
 		candidates[i].Load = load{
-			Requests: float64(i % 7), Waiting: float64(i % 3), KVUsage: float64(i%10) / 12, Wait: 0.1 + float64(i%5)/10, Sampled: noon,
+			Requests: float64(i % 7), Waiting: float64(i % 3), KVUsage: float64(i%10) / 12, Wait: 0.1 + float64(i%5)/10,
 			Page: &page{Adapters: &adapters{Max: 2, Running: []string{"a", "b"}}, Attributes: map[string]float64{"t": float64(i)}},
 		}
 		candidates[i].Matched = 16 * (i % 5)
