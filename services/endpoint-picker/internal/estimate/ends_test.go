@@ -169,6 +169,21 @@ func TestEnds_AreUnlearned(t *testing.T) {
 	}
 }
 
+// TestEnds_OfTheNextServer checks that a server needs less evidence if another one of its pool keeps only ends.
+func TestEnds_OfTheNextServer(t *testing.T) {
+	t.Parallel()
+	misses := func(known, endsOnly bool) (systems int) {
+		k := newSparseEngine(endsOnly, true)
+		k.sparse.Store(known)
+		for ; systems < 40 && !k.keepsEnds(); systems++ {
+			k.askSiblings(1)
+		}
+		return systems
+	}
+	assert.Less(t, misses(true, true), misses(false, true))
+	assert.Equal(t, 40, misses(true, false), "it keeps all")
+}
+
 // A server that keeps all does not look like that, nor with a client that bypasses its cache, nor does one that keeps nothing.
 func TestEnds_OfServerThatKeepsAll(t *testing.T) {
 	t.Parallel()

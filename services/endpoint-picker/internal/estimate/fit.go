@@ -218,6 +218,7 @@ func (f *cacheFit) markUsageReported() {
 type fitContext struct {
 	claimed int  // the size of the cache according to its page, in blocks
 	alone   bool // this picker places nearly all requests, so a server has nothing in its cache that it does not know
+	sparse  bool // some server of the pool has shown that it keeps only ends
 }
 
 // compareUsage compares an expectation with the cached tokens in the usage of the answer. It returns the time up to which the server
@@ -238,7 +239,7 @@ func (f *cacheFit) compareUsage(e *Expectation, prompt, cached int, p fitContext
 	}
 	f.decayEvidence(1)
 	got, total := float64(cached), float64(max(e.tokens, 1))
-	if f.ends.comparePrompt(e, got) {
+	if f.ends.comparePrompt(e, got, p) {
 		f.forgetSize()
 	}
 	if f.ends.only.Load() && e.cached > e.ends {
@@ -347,7 +348,7 @@ func (f *cacheFit) compareCounters(queries, hits float64, p fitContext) {
 	requests := min(w.requests, maxWindow)
 	f.decayEvidence(requests)
 	mean, evidence := w.prompt/w.requests, 0.0
-	if f.ends.compareWindow(&w.ends, got, mean) {
+	if f.ends.compareWindow(&w.ends, got, mean, p) {
 		f.forgetSize()
 		return
 	}

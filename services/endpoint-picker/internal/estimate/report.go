@@ -102,7 +102,7 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	}
 	s.fit.markUsageReported()
 	if cached < 0 {
-		s.fit.compareOmitted(e, prompt)
+		s.fit.compareOmitted(e, prompt, s.newFitContext())
 		s.noticeEnds()
 		return
 	}
@@ -134,7 +134,8 @@ func (x *Estimator) RecordSampleCount(model string, bytes, tokens int) bool {
 
 // newFitContext returns what the fit of the server needs to know.
 func (s *Server) newFitContext() fitContext {
-	return fitContext{claimed: s.claimedSize(), alone: s.estimator.share.placedByOthers() <= minOthers}
+	x := s.estimator
+	return fitContext{claimed: s.claimedSize(), alone: x.share.placedByOthers() <= minOthers, sparse: x.sparse.Load()}
 }
 
 // observeCache learns from what a page shows of the cache.

@@ -57,7 +57,7 @@ func TestWaiting(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	got := map[string]int{} // by number of the request
-	r := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions("--request-body-timeout=1s")}, func(w http.ResponseWriter, q *http.Request) {
+	r := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, "")}, flags: withDecisions("--request-body-timeout=2s")}, func(w http.ResponseWriter, q *http.Request) {
 		mu.Lock()
 		got[q.Header.Get("X-Number")]++
 		mu.Unlock()
