@@ -258,9 +258,9 @@ const (
 	// endsMissed is the number of prompts of which nothing was found beyond the last end, so that a server keeps only ends (simulated), and
 	// endsFactor how many times as many they must be as those of which all was found. Clients that bypass caches look like that, but not
 	// for long. ½ none, ×2 none: the servers of these scenarios keep all.
-	endsMissed = 4.0
+	endsMissed = 2.5
 	// endsMissedHere is endsMissed if another server of the pool keeps only ends (assumed). ½ none, ×2 none.
-	endsMissedHere = 2.0
+	endsMissedHere = 1.5
 	endsFactor     = 3.0  // ½ none, ×2 none.
 	endsMemory     = 32.0 // prompts of such evidence that count (assumed). ½ none, ×2 none.
 	// reachKeep is what each end that is found leaves of the distance up to which misses count (assumed): the last 100 count.
