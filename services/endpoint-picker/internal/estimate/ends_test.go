@@ -152,9 +152,11 @@ func TestEnds_AreUnlearned(t *testing.T) {
 			k := newSparseEngine(true, usage)
 			k.askSiblings(40)
 			assert.True(t, k.keepsEnds())
+			assert.EqualValues(t, 1, k.sparse.Load())
 			k.endsOnly = false
 			k.restart()
 			assert.False(t, k.keepsEnds(), "it may start again with another model")
+			assert.Zero(t, k.sparse.Load())
 			k.askSiblings(10)
 			assert.False(t, k.keepsEnds())
 
@@ -165,6 +167,11 @@ func TestEnds_AreUnlearned(t *testing.T) {
 			assert.False(t, k.keepsEnds())
 			predicted, cached := k.askSiblings(1)
 			assert.Equal(t, cached, predicted)
+
+			k = newSparseEngine(true, usage)
+			k.askSiblings(40)
+			k.ForgetEndpoint(k.endpoint)
+			assert.Zero(t, k.sparse.Load())
 		})
 	}
 }
@@ -174,7 +181,7 @@ func TestEnds_OfTheNextServer(t *testing.T) {
 	t.Parallel()
 	misses := func(known, endsOnly bool) (systems int) {
 		k := newSparseEngine(endsOnly, true)
-		k.sparse.Store(known)
+		k.sparse.Store(map[bool]int32{true: 1}[known])
 		for ; systems < 40 && !k.keepsEnds(); systems++ {
 			k.askSiblings(1)
 		}
@@ -220,7 +227,7 @@ func TestEnds_DoNotMovePrompts(t *testing.T) {
 	ends := &ServerOf(k.endpoint).fit.ends
 	ends.only.Store(true)
 	ServerOf(other).fit.ends.only.Store(true)
-	k.sparse.Store(true)
+	k.sparse.Store(2)
 	k.ask(k.sibling(1))
 	p := k.sibling(1)
 	k.Lookup(p, []*endpoint.Endpoint{k.endpoint, other}, noon)

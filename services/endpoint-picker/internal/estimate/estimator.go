@@ -20,7 +20,7 @@ type Estimator struct {
 	tokenizers *tokenizers
 	placements sync.Pool // of *Placement
 	size       atomic.Pointer[CacheSize]
-	sparse     atomic.Bool // some server has shown that it keeps ends only
+	sparse     atomic.Int32 // servers that have shown that they keep ends only
 
 	publisher Publisher     // nil: no other replica hears of requests
 	requests  atomic.Uint64 // published so far
@@ -47,7 +47,11 @@ func (x *Estimator) NewEndpoint(d endpoint.Description, since time.Time) *endpoi
 func (x *Estimator) ReleaseMemory() { x.index.ReleaseMemory() }
 
 // ForgetEndpoint removes the prefixes of a removed endpoint. Requests that are still on it have no effect on other endpoints.
-func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) { x.index.RemoveCache(ServerOf(e).cache) }
+func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) {
+	s := ServerOf(e)
+	x.index.RemoveCache(s.cache)
+	s.countSparse(false)
+}
 
 // Costs returns the learned costs. They must not be changed.
 func (x *Estimator) Costs() *Costs { return x.learner.currentCosts() }

@@ -55,7 +55,7 @@ func (p *Prompt) matchCaches(x *Estimator) {
 	n := x.index.Slots()
 	p.matched, p.resumable = slices.Grow(p.matched[:0], n)[:n], p.resumable[:0]
 	clear(p.matched)
-	if x.sparse.Load() {
+	if x.sparse.Load() > 0 {
 		p.resumable = slices.Grow(p.resumable, n)[:n]
 		clear(p.resumable)
 	}

@@ -103,20 +103,25 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	s.fit.markUsageReported()
 	if cached < 0 {
 		s.fit.compareOmitted(e, prompt, s.newFitContext())
-		s.noticeEnds()
+		s.countSparse(s.fit.ends.only.Load())
 		return
 	}
 	if lost := s.fit.compareUsage(e, prompt, cached, s.newFitContext()); lost > 0 {
 		x.index.ExpireUntil(s.cache, lost)
 	}
-	s.noticeEnds()
+	s.countSparse(s.fit.ends.only.Load())
 	s.resizeCache(0)
 }
 
-// noticeEnds makes picks look up the ends of prompts, if the server keeps only these.
-func (s *Server) noticeEnds() {
-	if sparse := &s.estimator.sparse; s.fit.ends.only.Load() && !sparse.Load() {
-		sparse.Store(true)
+// countSparse counts the server among those that keep only the ends of prompts, which picks look up while there is one.
+func (s *Server) countSparse(endsOnly bool) {
+	if s.isSparse.Load() == endsOnly || s.isSparse.Swap(endsOnly) == endsOnly {
+		return
+	}
+	if endsOnly {
+		s.estimator.sparse.Add(1)
+	} else {
+		s.estimator.sparse.Add(-1)
 	}
 }
 
@@ -135,7 +140,7 @@ func (x *Estimator) RecordSampleCount(model string, bytes, tokens int) bool {
 // newFitContext returns what the fit of the server needs to know.
 func (s *Server) newFitContext() fitContext {
 	x := s.estimator
-	return fitContext{claimed: s.claimedSize(), alone: x.share.placedByOthers() <= minOthers, sparse: x.sparse.Load()}
+	return fitContext{claimed: s.claimedSize(), alone: x.share.placedByOthers() <= minOthers, sparse: x.sparse.Load() > 0}
 }
 
 // observeCache learns from what a page shows of the cache.
@@ -152,6 +157,6 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 		x.tokenizers.observePrompts(r.text, r.textCount)
 		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
-	s.noticeEnds()
+	s.countSparse(s.fit.ends.only.Load())
 	s.resizeCache(next.Blocks)
 }

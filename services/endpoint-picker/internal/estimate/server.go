@@ -24,6 +24,7 @@ type Server struct {
 	lastProgress    endpoint.AtomicMonotonic // when the backlog began or last got a first token
 	slowdown        atomicFloat              // relative to the pool
 	fit             *cacheFit                // of what it keeps in its cache
+	isSparse        atomic.Bool              // counted in the estimator's sparse
 	alignment       atomic.Uint32            // tokens of which cached prefixes are multiples
 	unobservedUntil endpoint.AtomicMonotonic // expected end of prefills without an observed first token
 	unobserved      atomic.Int64             // work for prompts of our own requests without an observed first token
