@@ -86,6 +86,13 @@ func (k *keptEnds) forget() {
 	k.found, k.missed, k.reach = 0, 0, 0
 }
 
+// forgetEnds forgets whether the server keeps only ends.
+func (f *cacheFit) forgetEnds() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ends.forget()
+}
+
 // endTokens are sums of tokens of prompts between two pages.
 type endTokens struct {
 	sent         float64 // before

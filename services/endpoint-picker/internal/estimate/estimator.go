@@ -50,7 +50,8 @@ func (x *Estimator) ReleaseMemory() { x.index.ReleaseMemory() }
 func (x *Estimator) ForgetEndpoint(e *endpoint.Endpoint) {
 	s := ServerOf(e)
 	x.index.RemoveCache(s.cache)
-	s.countSparse(false)
+	s.fit.forgetEnds()
+	s.countSparse()
 }
 
 // Costs returns the learned costs. They must not be changed.

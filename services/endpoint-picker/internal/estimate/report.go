@@ -103,18 +103,20 @@ func (x *Estimator) RecordUsage(e *Expectation, prompt, cached int) {
 	s.fit.markUsageReported()
 	if cached < 0 {
 		s.fit.compareOmitted(e, prompt, s.newFitContext())
-		s.countSparse(s.fit.ends.only.Load())
+		s.countSparse()
 		return
 	}
 	if lost := s.fit.compareUsage(e, prompt, cached, s.newFitContext()); lost > 0 {
 		x.index.ExpireUntil(s.cache, lost)
 	}
-	s.countSparse(s.fit.ends.only.Load())
+	s.countSparse()
 	s.resizeCache(0)
 }
 
-// countSparse counts the server among those that keep only the ends of prompts, which picks look up while there is one.
-func (s *Server) countSparse(endsOnly bool) {
+// countSparse counts the server among those that keep only the ends of prompts, if it does. Picks look these up while there is such a
+// server.
+func (s *Server) countSparse() {
+	endsOnly := s.fit.ends.only.Load()
 	if s.isSparse.Load() == endsOnly || s.isSparse.Swap(endsOnly) == endsOnly {
 		return
 	}
@@ -157,6 +159,6 @@ func (s *Server) observeCache(next *endpoint.Sample) {
 		x.tokenizers.observePrompts(r.text, r.textCount)
 		x.learner.followRatio(x.tokenizers.meanRatio())
 	}
-	s.countSparse(s.fit.ends.only.Load())
+	s.countSparse()
 	s.resizeCache(next.Blocks)
 }
