@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,29 +9,46 @@ import (
 )
 
 // prefillQueue are the sequences of a server without a first token, in the order in which the engine computes them: that of their
-// placement.
+// placement. It is a list through the sequences: another replica of the picker may place tens of thousands, and end them in any order.
 type prefillQueue struct {
 	next atomic.Int64 // work for the first of them; it keeps its value when there is none
 
-	mu        sync.Mutex
-	sequences []*sequence
+	mu          sync.Mutex
+	first, last *sequence
 }
+
+// queued is the place of a sequence in a prefillQueue.
+type queued struct{ before, after *sequence }
 
 func (l *prefillQueue) addSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sequences = append(l.sequences, q)
-	l.next.Store(l.sequences[0].work)
+	if q.queued.before = l.last; l.last == nil {
+		l.first = q
+	} else {
+		l.last.queued.after = q
+	}
+	l.last = q
+	l.next.Store(l.first.work)
 }
 
-// removeSequence removes a sequence, which is usually one of the first.
+// removeSequence removes a sequence that was added.
 func (l *prefillQueue) removeSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.sequences, q)
-	l.sequences = slices.Delete(l.sequences, i, i+1)
-	if len(l.sequences) > 0 {
-		l.next.Store(l.sequences[0].work)
+	before, after := q.queued.before, q.queued.after
+	if q.queued = (queued{}); before == nil {
+		l.first = after
+	} else {
+		before.queued.after = after
+	}
+	if after == nil {
+		l.last = before
+	} else {
+		after.queued.before = before
+	}
+	if l.first != nil {
+		l.next.Store(l.first.work)
 	}
 }
 

@@ -11,6 +11,14 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
+// list returns the sequences in order.
+func (l *prefillQueue) list() (sequences []*sequence) {
+	for q := l.first; q != nil; q = q.queued.after {
+		sequences = append(sequences, q)
+	}
+	return sequences
+}
+
 func TestPrefills_KeepTheOrderOfPlacement(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -26,7 +34,7 @@ func TestPrefills_KeepTheOrderOfPlacement(t *testing.T) {
 			l.removeSequence(want[i])
 			want = slices.Delete(want, i, i+1)
 		}
-		assert.True(t, slices.Equal(want, l.sequences))
+		assert.True(t, slices.Equal(want, l.list()))
 		if len(want) > 0 {
 			assert.Equal(t, want[0].work, l.next.Load())
 		}

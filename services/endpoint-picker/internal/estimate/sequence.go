@@ -27,6 +27,7 @@ type sequence struct {
 	remote   bool    // another replica placed it
 	request  uint64  // its number for other replicas; 0 if they do not hear of it
 	signs    signs
+	queued   queued
 
 	first, progress endpoint.Monotonic // its first token, and the progress of the server before
 }
