@@ -191,6 +191,23 @@ func TestEnds_OfTheNextServer(t *testing.T) {
 	assert.Equal(t, 40, misses(true, false), "it keeps all")
 }
 
+// TestEnds_OfTheNextServerWithOldPrefixes checks that prefixes that were not used for long, which a cache may have evicted, are evidence only
+// if another server of the pool keeps only ends.
+func TestEnds_OfTheNextServerWithOldPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		k := newSparseEngine(true, true)
+		k.sparse.Store(map[bool]int32{true: 1}[known])
+		k.askSiblings(1) // an end is found that was just used
+		for range 2 {
+			for system := range uint64(30) {
+				k.ask(k.sibling(1000 + system))
+			}
+		}
+		assert.Equal(t, known, k.keepsEnds())
+	}
+}
+
 // A server that keeps all does not look like that, nor with a client that bypasses its cache, nor does one that keeps nothing.
 func TestEnds_OfServerThatKeepsAll(t *testing.T) {
 	t.Parallel()

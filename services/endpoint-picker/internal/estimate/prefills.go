@@ -23,7 +23,8 @@ type queued struct{ before, after *sequence }
 func (l *prefillQueue) addSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q.queued.before = l.last; l.last == nil {
+	q.queued.before = l.last
+	if l.last == nil {
 		l.first = q
 	} else {
 		l.last.queued.after = q
@@ -37,7 +38,8 @@ func (l *prefillQueue) removeSequence(q *sequence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, after := q.queued.before, q.queued.after
-	if q.queued = (queued{}); before == nil {
+	q.queued = queued{}
+	if before == nil {
 		l.first = after
 	} else {
 		before.queued.after = after

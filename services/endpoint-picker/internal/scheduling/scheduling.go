@@ -72,7 +72,7 @@ type Load struct {
 	KVUsage  float64            // share of its KV cache in use, 0 to 1, as of the last sample
 	Wait     float64            // expected seconds to the first token of the request on this endpoint; above 0
 	Delay    float64            // seconds by which the request and those that are there delay each other's tokens, as far as they count
-	Page     *Page              // other sampled values, nil if there are none
+	Page     *Page              // other values of the metrics page, nil if the page has none of them
 	Failing  endpoint.Monotonic // time of the first failed scrape since the last sample, unset if none
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// manyPrefixes has so many prefixes that many prompts are the second one with theirs. Those find nothing on a server that keeps only ends.
+// manyPrefixes has 400 prefixes, and repeats each of them only a few times. A server that keeps only the ends of prompts finds nothing for the
+// second prompt with a prefix.
 var manyPrefixes = Prefixes{Count: 400, Skew: 0.6, Tokens: 1200, Own: 150, Answer: 60}
 
 // likeVLLM is how vLLM reports with --enable-prompt-tokens-details.
