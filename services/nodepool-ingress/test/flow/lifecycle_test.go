@@ -249,13 +249,13 @@ func TestForeignObjects(t *testing.T) {
 	r.start()
 	y := r.create("edge", `{pools: [{name: nginx}, {name: hangzhou}, {name: beijing}]}`)
 	r.await("edge", "hangzhou", conditionR, ready)
+	r.await("edge", "beijing", conditionR, ready)
 	r.await("edge", "nginx", v1alpha1.ConditionAccepted, "False NameConflict")
 	assert.Empty(t, r.owned(y.UID, "nginx"), "nothing of a pool without its class is written")
 	status := r.get("edge").Status
 	require.Len(t, status.Conditions.UnreadyPools, 1)
 	assert.Equal(t, v1alpha1.NotReadyFailure, status.Conditions.UnreadyPools[0].Info.Type)
 
-	r.await("edge", "beijing", conditionR, ready)
 	r.delete(informers.YurtIngresses, "", "edge")
 	r.eventually(func() (string, bool) { return "", r.get("edge") == nil }, "the object is gone")
 	assert.Equal(t, before, read(), "objects of others are as they were")
