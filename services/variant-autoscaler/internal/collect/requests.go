@@ -39,7 +39,7 @@ func (c *Collector) retainedRequests(ctx context.Context, selected *selection, w
 	case g.Retention <= 0:
 		return nil, ""
 	case g.Retention > maxRetention:
-		return nil, fmt.Sprintf("the retention period is %v, and the longest one is %v: shorten it", g.Retention, maxRetention)
+		return nil, fmt.Sprintf("the longest retention period is %v, shorten it", maxRetention)
 	}
 	vector, err := c.querier.Query(ctx, selected.retentionQuery(g.Retention))
 	if err != nil {
@@ -57,8 +57,7 @@ func (c *Collector) retainedRequests(ctx context.Context, selected *selection, w
 	}
 	refused := f[refused][""] + f[first+refused][""]
 	if !enginesKnown && !pickerKnown {
-		return nil, fmt.Sprintf("the requests of model %q in namespace %s in the last %v are not known: neither all of its ready pods nor the picker of its "+
-			"InferencePool have metrics for it. The number of replicas does not go to zero without them", g.Model, g.Namespace, g.Retention)
+		return nil, "Prometheus has metrics of that time neither of all ready pods nor of the picker of the InferencePool, let it scrape them"
 	}
 	inServers := 0.0
 	for _, p := range w.podNames() {

@@ -179,7 +179,7 @@ func (d *decider) retentionReasonAlone(g int) string {
 	recent := func(t time.Time) bool { return d.snapshot.Time.Sub(t) < z.Retention }
 	switch {
 	case z.Requests == nil:
-		return fmt.Sprintf("the requests of the last %s are not known", z.Retention)
+		return fmt.Sprintf("the requests of the last %s are not known: %s", z.Retention, z.RequestsMessage)
 	case *z.Requests > 0:
 		return fmt.Sprintf("the last request was less than %s ago", z.Retention)
 	case in.Load.Queued > 0 || z.Waiting > 0:

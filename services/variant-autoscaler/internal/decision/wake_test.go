@@ -130,7 +130,7 @@ func TestDecide_NeverZero(t *testing.T) {
 		want string // empty: no replica stays
 	}{
 		{"nothing", idle(func(*snapshot.Group) {}), ""},
-		{"requests are not known", idle(func(g *snapshot.Group) { g.Zero.Requests = nil }), "the requests of the last 10m0s are not known"},
+		{"requests are not known", idle(func(g *snapshot.Group) { g.Zero.Requests, g.Zero.RequestsMessage = nil, "lost" }), "the requests of the last 10m0s are not known: lost"},
 		{"a request", idle(func(g *snapshot.Group) { *g.Zero.Requests = 0.5 }), "the last request was less than 10m0s ago"},
 		{"a request waits", idle(queue(1)), "1 replica in the cheapest plan"},
 		{"a request waited", idle(held(1)), "requests wait"},

@@ -27,7 +27,8 @@ func (p *Passes) beginWaits(snap *snapshot.Snapshot) {
 // Where servers have roles, what no server has yet is no load of those for whole requests.
 func (p *Passes) addWaits(snap *snapshot.Snapshot, i int, load *collect.Result) {
 	g := &snap.Groups[i]
-	g.Load, g.Zero.Requests, g.Zero.Waiting, g.Zero.Watched = load.Load, load.Requests, load.Waited, load.Picker
+	g.Load, g.Zero.Waiting, g.Zero.Watched = load.Load, load.Waited, load.Picker
+	g.Zero.Requests, g.Zero.RequestsMessage = load.Requests, load.RequestsMessage
 	if p.p.Waits == nil || !g.Zero.Enabled || g.Pool == "" {
 		return
 	}

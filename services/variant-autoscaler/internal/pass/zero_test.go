@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"fairlead.dev/services/variant-autoscaler/internal/collect"
+	"fairlead.dev/services/variant-autoscaler/internal/decision"
 	"fairlead.dev/services/variant-autoscaler/internal/holds"
 	"fairlead.dev/services/variant-autoscaler/internal/settings"
 	"fairlead.dev/services/variant-autoscaler/internal/snapshot"
@@ -75,6 +77,19 @@ func TestStartLongerThanRetention(t *testing.T) {
 	assert.Equal(t, 30, r.stays(t), "never before it is ready")
 	r.p.World = world(t, pooled("1"))
 	assert.Equal(t, retained, r.stays(t))
+}
+
+// TestUnknownRequests: whoever reads why the model does not go to zero reads why its requests are not known.
+func TestUnknownRequests(t *testing.T) {
+	t.Parallel()
+	r := sleepy(t, pooled("1"))
+	r.answer = func(g *collect.Group) collect.Result {
+		return collect.Result{Load: r.load, Picker: true, RequestsMessage: "the longest one is shorter", Variants: make([]collect.VariantResult, len(g.Variants))}
+	}
+	assert.Equal(t, 30, r.stays(t), "never")
+	small := r.outcomes[29].Decision.Groups[0].Variants[1]
+	assert.Equal(t, decision.Retained, small.Reason)
+	assert.Contains(t, small.Message, "1 replica instead of none, because the requests of the last 10m0s are not known: the longest one is shorter")
 }
 
 // TestWaits: pickers say that a request waits, while Prometheus does not.

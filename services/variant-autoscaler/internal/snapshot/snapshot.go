@@ -209,8 +209,9 @@ func (l *Load) UncachedInput() float64 { return l.Input * (1 - l.Cached) }
 type Zero struct {
 	Enabled   bool          `json:"enabled"`
 	Retention time.Duration `json:"retention"`
-	// Requests of the last retention period. Nil: not known, which is never none.
-	Requests *float64 `json:"requests,omitempty"`
+	// Requests of the last retention period. Nil: not known, which is never none; RequestsMessage says why.
+	Requests        *float64 `json:"requests,omitempty"`
+	RequestsMessage string   `json:"requestsMessage,omitempty"`
 	// Changed is when the replicas of the group last changed.
 	Changed time.Time `json:"changed"`
 	// ServesSince is since when a replica has been ready, of those that are. Zero: none is.

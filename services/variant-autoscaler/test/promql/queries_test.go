@@ -178,7 +178,7 @@ func TestLazyCounters(t *testing.T) {
 	assert.InDelta(t, 3, *r[0].Requests, 0, "those in the queue of its page")
 	assert.Equal(t, snapshot.Missing, r[1].Load.State)
 	assert.Nil(t, r[1].Requests)
-	assert.Contains(t, r[1].RequestsMessage, "are not known")
+	assert.Contains(t, r[1].RequestsMessage, "neither of all ready pods nor of the picker")
 }
 
 func TestSameModelElsewhere(t *testing.T) {
@@ -416,7 +416,7 @@ func TestRequestsOfThePeriod(t *testing.T) {
 			r := w.collect(g)[0]
 			if tt.want < 0 {
 				assert.Nil(t, r.Requests)
-				assert.Contains(t, r.RequestsMessage, "does not go to zero without them")
+				assert.Contains(t, r.RequestsMessage, "neither of all ready pods nor of the picker")
 				return
 			}
 			require.NotNil(t, r.Requests, r.RequestsMessage)
