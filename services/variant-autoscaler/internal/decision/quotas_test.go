@@ -241,7 +241,7 @@ func (c *queueCluster) describe(result *inventory.Result, loads []int64) *snapsh
 func TestNoPodIsGated(t *testing.T) {
 	t.Parallel()
 	added, full := 0, 0
-	for seed := range uint64(testlane.Repetitions(8, 500)) {
+	for seed := range uint64(testlane.Repetitions(2, 500)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		c := newQueueCluster(r, 1+r.IntN(3), r.IntN(2) == 0)
 		loads := make([]int64, len(c.variants)/2)
@@ -276,7 +276,7 @@ func TestNoPodIsGated(t *testing.T) {
 func TestAdmittedPlanIsReached(t *testing.T) {
 	t.Parallel()
 	limiting := 0
-	for seed := range uint64(testlane.Repetitions(8, 500)) {
+	for seed := range uint64(testlane.Repetitions(2, 500)) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		c := newQueueCluster(r, 1, false)
 		loads := make([]int64, len(c.variants)/2)
