@@ -101,16 +101,22 @@ func (a *Applier) Apply(
 // updateObject applies next, the wanted object with its record, to an existing object with the same owner.
 func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInterface,
 	next, live *unstructured.Unstructured) (*unstructured.Unstructured, Result, error) {
-	if err := a.migrateManagedFields(ctx, client, live); err != nil {
+	version, err := a.migrateManagedFields(ctx, client, live)
+	if err != nil {
 		return live, Unchanged, describeFailure("migrate managed fields of", next, err)
 	}
+	// The API server first applies to the object in its cache, which may not have the migration yet, and then again to the stored one. For
+	// the second time, the node ports that it has allocated to a Service are taken (k8s.io/apiserver 1.37, GuaranteedUpdate). With a version
+	// it notices before it allocates.
+	next.SetResourceVersion(version)
 	next.SetUID(live.GetUID()) // fails with a conflict if the object was recreated in the meantime
 	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
 	stored, err := client.Apply(ctx, next.GetName(), next, options)
 	if apierrors.IsInvalid(err) {
 		// Elements of other clients in lists can contradict the wanted ones, such as another port with the same name. An apply after their
 		// removal owns all fields.
-		if _, _, replaceErr := a.replaceLists(ctx, client, next, live); replaceErr == nil {
+		if replaced, _, replaceErr := a.replaceLists(ctx, client, next, live); replaceErr == nil {
+			next.SetResourceVersion(replaced.GetResourceVersion())
 			stored, err = client.Apply(ctx, next.GetName(), next, options)
 		}
 	}
@@ -145,14 +151,19 @@ func (a *Applier) replaceLists(ctx context.Context, client dynamic.ResourceInter
 }
 
 // migrateManagedFields marks the fields that this manager set by create as set by apply. Otherwise, an apply would not remove
-// those that are no longer wanted.
-func (a *Applier) migrateManagedFields(ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured) error {
+// those that are no longer wanted. It returns the resource version after the migration, or "" if there was nothing to do.
+func (a *Applier) migrateManagedFields(
+	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured,
+) (string, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live.DeepCopy(), sets.New(a.manager), a.manager)
 	if err != nil || patch == nil {
-		return err
+		return "", err
 	}
-	_, err = client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
+	migrated, err := client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return "", err
+	}
+	return migrated.GetResourceVersion(), nil
 }
 
 // Annotate sets an annotation, or removes it if the value is empty. It fails with a conflict if live is not the latest version.

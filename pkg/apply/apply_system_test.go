@@ -3,6 +3,7 @@
 package apply
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,7 @@ func TestApplier(t *testing.T) {
 	t.Run("steps", func(t *testing.T) { testSteps(t, c) })
 	t.Run("changes inside lists", func(t *testing.T) { testChangesInsideLists(t, c) })
 	t.Run("contradictions", func(t *testing.T) { testContradictions(t, c) })
+	t.Run("node ports", func(t *testing.T) { testNodePorts(t, c) })
 }
 
 func testSteps(t *testing.T, c *cluster.Cluster) {
@@ -192,4 +194,19 @@ func testContradictions(t *testing.T, c *cluster.Cluster) {
 	}
 	_, _, err = a.Apply(t.Context(), services, service("uid", with([]any{map[string]any{"name": "http", "port": int64(-1)}}, "spec", "ports")), nil)
 	require.ErrorContains(t, err, "Invalid value: -1", "the answer to the apply, not to the replacement of lists")
+}
+
+// testNodePorts gives a Service that has just been created a port of nodes: the API server allocates it twice if the object changes between.
+func testNodePorts(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	a := New(dynamic.NewForConfigOrDie(c.RESTConfig()), "test")
+	for port := int64(30000); port < 30086; port++ { // the API server gives these to those only who name them
+		named := with(fmt.Sprintf("port-%d", port), "metadata", "name")
+		live, _, err := a.Apply(t.Context(), services, service("uid", named), nil)
+		require.NoError(t, err)
+		_, result, err := a.Apply(t.Context(), services, service("uid", named, with("NodePort", "spec", "type"),
+			with([]any{map[string]any{"name": "http", "port": int64(80), "nodePort": port}}, "spec", "ports")), live)
+		require.NoError(t, err)
+		assert.Equal(t, Updated, result)
+	}
 }

@@ -89,6 +89,34 @@ func TestDiffers(t *testing.T) {
 	assert.True(t, Differs(service("uid"), nil))
 }
 
+// The first apply after a create is of the version that the migration of managed fields has made. TestApplier shows why.
+func TestApplyAfterMigration(t *testing.T) {
+	t.Parallel()
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	var applied []string
+	client.PrependReactor("patch", "services", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		if patch.GetPatchType() == types.JSONPatchType {
+			return true, service("uid", with("2", "metadata", "resourceVersion")), nil
+		}
+		next := &unstructured.Unstructured{}
+		err := next.UnmarshalJSON(patch.GetPatch())
+		applied = append(applied, next.GetResourceVersion())
+		return true, next, err
+	})
+	changed := service("uid", with("back", "metadata", "labels", "tier"))
+	live := service("uid", with("1", "metadata", "resourceVersion"))
+	for _, operation := range []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply} {
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{{
+			Manager: "test", Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)},
+		}})
+		_, result, err := New(client, "test").Apply(t.Context(), services, changed, live)
+		require.NoError(t, err)
+		assert.Equal(t, Updated, result)
+	}
+	assert.Equal(t, []string{"2", ""}, applied)
+}
+
 // TestApplyWritesOnlyDifferences: TestApplier shows the effect of the writes in an API server.
 func TestApplyWritesOnlyDifferences(t *testing.T) {
 	t.Parallel()
