@@ -105,9 +105,9 @@ func (a *Applier) updateObject(ctx context.Context, client dynamic.ResourceInter
 	if err != nil {
 		return live, Unchanged, describeFailure("migrate managed fields of", next, err)
 	}
-	// The API server first applies to the object in its cache, which may not have the migration yet, and then again to the stored one. For
-	// the second time, the node ports that it has allocated to a Service are taken (k8s.io/apiserver 1.37, GuaranteedUpdate). With a version
-	// it notices before it allocates.
+	// The API server first applies to the object in its cache, which may not have the migration yet, and then again to the stored one. By
+	// then, the node ports that it has allocated to a Service are taken (k8s.io/apiserver 1.37, GuaranteedUpdate). With a version it
+	// notices before it allocates.
 	next.SetResourceVersion(version)
 	next.SetUID(live.GetUID()) // fails with a conflict if the object was recreated in the meantime
 	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
