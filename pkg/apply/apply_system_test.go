@@ -196,11 +196,11 @@ func testContradictions(t *testing.T, c *cluster.Cluster) {
 	require.ErrorContains(t, err, "Invalid value: -1", "the answer to the apply, not to the replacement of lists")
 }
 
-// testNodePorts gives a Service that has just been created a port of nodes: the API server allocates it twice if the object changes between.
+// testNodePorts gives a new Service a fixed node port. The API server allocates it twice if the first apply meets a stale object in its cache.
 func testNodePorts(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	a := New(dynamic.NewForConfigOrDie(c.RESTConfig()), "test")
-	for port := int64(30000); port < 30086; port++ { // the API server gives these to those only who name them
+	for port := int64(30000); port < 30086; port++ { // the API server gives these only to Services that name them
 		named := with(fmt.Sprintf("port-%d", port), "metadata", "name")
 		live, _, err := a.Apply(t.Context(), services, service("uid", named), nil)
 		require.NoError(t, err)
