@@ -196,7 +196,7 @@ func testContradictions(t *testing.T, c *cluster.Cluster) {
 	require.ErrorContains(t, err, "Invalid value: -1", "the answer to the apply, not to the replacement of lists")
 }
 
-// testNodePorts gives a new Service a fixed node port. The API server allocates it twice if the first apply meets a stale object in its cache.
+// testNodePorts gives new Services fixed node ports. The API server allocates one twice if it first applies to a stale object in its cache.
 func testNodePorts(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	a := New(dynamic.NewForConfigOrDie(c.RESTConfig()), "test")
