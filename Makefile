@@ -29,6 +29,7 @@ BIN  := $(CURDIR)/bin
 WORKSPACE_MODULES  := pkg services/endpoint-picker services/endpoint-picker/simulator services/ingress-reconciler \
 	services/backendset-syncer services/variant-autoscaler services/nodepool-ingress services/edge-cache deploy/emulators
 # Not in go.work: they link Kubernetes, Prometheus or a client of registries, or test it, and must not raise the versions of other modules.
+# They require the versions of the workspace where they can, so that what both import is compiled once.
 STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deploy/local/e2e deploy/charts services/edge-cache/test/clients services/variant-autoscaler/test/promql
 # They hold no code, only the versions of third-party programs: of images, of the oldest API server that is supported, and of older clients.
 IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext haproxy-ingress prometheus prometheus-adapter keda conformance gateway-conformance yurthub) deploy/local/oldest \
@@ -407,8 +408,10 @@ $(PROTOC_GEN_GO): | doctor-go
 $(PROTOC_GEN_GO_GRPC): | doctor-go
 	@./.ci/tool.sh $@ google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC_VERSION)
 
-$(HELM): | doctor-go
-	@./.ci/tool.sh $@ helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
+# With the versions of the local cluster, which links most of it.
+$(HELM): deploy/local/go.mod | doctor-go
+	@echo "installing helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)"
+	@cd deploy/local && GOWORK=off $(BUILD) -o $@ helm.sh/helm/v4/cmd/helm
 
 $(HELM_DOCS): | doctor-go
 	@./.ci/tool.sh $@ github.com/norwoodj/helm-docs/cmd/helm-docs@$(HELM_DOCS_VERSION)

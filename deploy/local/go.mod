@@ -285,3 +285,5 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.37.1
 	k8s.io/streaming => k8s.io/streaming v0.37.1
 )
+
+tool helm.sh/helm/v4/cmd/helm

@@ -3,7 +3,7 @@
 # name of the folder, and the image to the store <bin>/images. All versions are pinned, so it runs once; a clean build takes
 # minutes. Path and user are those of the program's official image.
 #
-# replaced.txt in the folder names a source file that the build replaces: <module> <file of the module> <file of the folder>.
+# replaced.txt in the folder names source files that the build replaces, or leaves out: <module> <file of the module> [<file of the folder>].
 # tags.txt has build tags. PROGRAM is the package of one tool of a module that has several.
 #
 # usage: module-image.sh <folder> <bin> <image> <path in the image> <user> [linker flag]...
@@ -25,12 +25,17 @@ mod=()
 if [ -f replaced.txt ]; then # in a copy of the module: an overlay cannot replace files of the module cache
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
-	read -r module file with <replaced.txt
-	go mod download "$module"
-	cp -r --no-preserve=mode "$(go list -m -f '{{.Dir}}' "$module")" "$copy/module"
-	cp "$with" "$copy/module/$file"
 	cp go.mod go.sum "$copy/"
-	go mod edit -replace="$module=$copy/module" "$copy/go.mod"
+	while read -r module file with; do
+		if [ ! -d "$copy/$module" ]; then
+			go mod download "$module"
+			mkdir -p "$(dirname "$copy/$module")"
+			cp -r --no-preserve=mode "$(go list -m -f '{{.Dir}}' "$module")" "$copy/$module"
+			go mod edit -replace="$module=$copy/$module" "$copy/go.mod"
+		fi
+		rm "$copy/$module/$file"
+		[ -z "$with" ] || cp "$with" "$copy/$module/$file"
+	done <replaced.txt
 	mod=(-modfile "$copy/go.mod")
 fi
 tags=""
