@@ -123,7 +123,8 @@ func TestPortsUnderAttack(t *testing.T) {
 		p.attack(listener, half, 700) // 14,000 of them are as much with more descriptors than a test may have
 		p.attack(listener, "", 700)
 	}
-	p.attack("metrics", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 1500)
+	const unread = 1500
+	p.attack("metrics", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", unread)
 	assert.True(t, ready())
 	code, _ := p.get("health", "/healthz")
 	assert.Equal(t, http.StatusOK, code)
@@ -134,7 +135,8 @@ func TestPortsUnderAttack(t *testing.T) {
 	assert.Equal(t, http.StatusOK, code)
 	most := p.memory("VmHWM")
 	t.Logf("page: %d KiB; resident: %d MiB before, %d MiB at most", page>>10, before>>20, most>>20)
-	assert.Less(t, most, before+100<<20)
+	// When the runtime collects garbage varies the peak by a half. All of the pages are four times the limit.
+	assert.Less(t, most-before, unread*page/4)
 }
 
 // TestLongHealthRequest sends what no probe sends.
