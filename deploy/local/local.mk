@@ -156,7 +156,7 @@ $(GATEWAY_CHARTS)/gateway-helm/values.yaml: deploy/local/images/gateway-charts.s
 .PHONY: traefik
 traefik: $(HUB)/library/traefik/$(TRAEFIK) $(addprefix $(CRDS)/,gateway-api.yaml traefik.yaml) ## Make Traefik's image and the kinds that it reads
 
-$(HUB)/library/traefik/$(TRAEFIK): deploy/local/images/traefik/go.mod deploy/local/images/module-image.sh deploy/local/images/load.sh | local image-tool
+$(HUB)/library/traefik/$(TRAEFIK): $(addprefix deploy/local/images/,$(addprefix traefik/,go.mod replaced.txt dns.go.txt ecs.go.txt) module-image.sh load.sh) | local image-tool
 	@./deploy/local/images/module-image.sh deploy/local/images/traefik $(BIN) docker.io/traefik:$(TRAEFIK) /usr/local/bin/traefik "" \
 		-X github.com/traefik/traefik/v3/pkg/version.Version=$(TRAEFIK:v%=%)
 
