@@ -144,7 +144,7 @@ func (p *parts) runParts(ctx context.Context) error {
 	group.Go(p.HealthListener.Run)
 	group.Go(p.ExtProcListener.Run)
 	group.Go(p.Decision.Run)
-	group.Go(p.Proxy.Run)
+	group.Go(func() error { return p.runProxy(work) })
 
 	select {
 	case <-ctx.Done():
@@ -154,6 +154,18 @@ func (p *parts) runParts(ctx context.Context) error {
 	stop()
 	p.HealthListener.Close()
 	return group.Wait()
+}
+
+// runProxy runs the proxy. With --servers, a process can get the connections of a draining one before it is ready. It accepts them when the
+// names of the servers have been looked up, after 2 s at the latest.
+func (p *parts) runProxy(work context.Context) error {
+	if len(p.Config.Pool.Servers.URLs) > 0 {
+		select {
+		case <-p.Pools.Synced():
+		case <-work.Done():
+		}
+	}
+	return p.Proxy.Run()
 }
 
 // refusalTime is the time before the end of a drain in which requests that still wait for an endpoint are refused, so that their clients

@@ -3,10 +3,12 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -164,7 +166,10 @@ func TestRestartOnOnePort(t *testing.T) {
 	next := startServers(t, append(args, "--proxy-bind-address="+proxy)...)
 	assert.Contains(t, next.written.String(), "Read contents of caches from the state file")
 	require.Eventually(t, func() bool {
-		require.Equal(t, http.StatusOK, complete(t, proxy))
+		status, err := send(proxy, "p")
+		if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, status) {
+			return true
+		}
 		return !strings.Contains(page(t, "http://"+next.addresses["metrics"]+"/metrics"), `fairlead_picker_proxy_attempts_total{result="answered"} 0`)
 	}, kubetest.Patience, tick)
 	select {
@@ -175,6 +180,37 @@ func TestRestartOnOnePort(t *testing.T) {
 	close(release)
 	assert.Equal(t, http.StatusOK, <-answered)
 	<-first.ended
+}
+
+// TestConnectionsWaitForNames connects to a process while it resolves the name of a server. The connection waits, and another server answers.
+func TestConnectionsWaitForNames(t *testing.T) { // not parallel: it replaces the resolver of the process
+	resolver := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = resolver })
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-release
+		return nil, io.ErrUnexpectedEOF
+	}}
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"model":"m","choices":[{"text":"word"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+	}))
+	t.Cleanup(model.Close)
+	c := startServers(t, "--servers="+model.URL+",http://model.invalid:8000")
+	<-asked
+	conn, err := net.Dial("tcp", c.addresses["proxy"])
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET /v1/models HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n")
+	require.NoError(t, err)
+	close(release)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	assert.Equal(t, http.StatusOK, response.StatusCode)
 }
 
 // TestServersOverTLS asks servers with TLS for their metrics and for answers.

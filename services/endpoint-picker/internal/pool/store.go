@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,8 @@ type Store struct {
 	clock     clock.PassiveClock
 
 	dirty    wake.Signal
+	first    sync.Once // closes synced
+	synced   chan struct{}
 	snapshot atomic.Pointer[Snapshot]
 	known    map[endpoint.Identity]*endpoint.Endpoint
 }
@@ -72,7 +75,7 @@ type Store struct {
 func NewStore(log *zap.Logger, pool string, source endpointSource, factory loadFactory, c clock.PassiveClock) *Store {
 	s := &Store{
 		log: log.With(zap.String(logging.KeyPool, pool)), pool: pool, source: source, factory: factory, clock: c,
-		dirty: wake.NewSignal(), known: map[endpoint.Identity]*endpoint.Endpoint{},
+		dirty: wake.NewSignal(), synced: make(chan struct{}), known: map[endpoint.Identity]*endpoint.Endpoint{},
 	}
 	s.snapshot.Store(&Snapshot{Err: ErrNotSynced})
 	return s
@@ -85,6 +88,9 @@ func (s *Store) AddObservers(added ...func(endpoints []*endpoint.Endpoint)) {
 
 // Snapshot returns the current snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
+
+// Synced returns a channel that is closed when the first snapshot has been made.
+func (s *Store) Synced() <-chan struct{} { return s.synced }
 
 // CheckReady returns an error while the pool is unknown. A pool without endpoints is ready.
 func (s *Store) CheckReady() error {
@@ -109,6 +115,7 @@ func (s *Store) Run(ctx context.Context) {
 			return
 		case <-s.dirty:
 			s.rebuild()
+			s.first.Do(func() { close(s.synced) })
 		}
 		select {
 		case <-ctx.Done():

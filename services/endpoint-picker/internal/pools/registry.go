@@ -124,6 +124,14 @@ func (r *Registry) CheckReady() error {
 	return r.starting.CheckReady()
 }
 
+// Synced returns a channel that is closed when the endpoints of the pool of all streams, or the InferencePools, have been read.
+func (r *Registry) Synced() <-chan struct{} {
+	if r.only != nil {
+		return r.only.store.Synced()
+	}
+	return r.read
+}
+
 // Run runs the pools until ctx ends.
 func (r *Registry) Run(ctx context.Context) {
 	var running sync.WaitGroup
