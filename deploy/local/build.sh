@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds localkube and its shim into the folder $1, and prints the progress: a clean build of Kubernetes takes minutes, after an
-# edit only linking (10 s) is left. The flags are fixed: other flags would compile and cache all of Kubernetes a second time.
+# edit only linking (10 s) is left. GOFLAGS are those of Make: other flags would compile and cache all of Kubernetes a second time.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")"
 go=$PWD/../../.ci/go.sh
-export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+export GOWORK=off
 kubernetes=1.37.1
 version=k8s.io/component-base/version
 ldflags="-s -w -X $version.gitVersion=v$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=37 -X $version.gitTreeState=clean"

@@ -167,7 +167,7 @@ haproxy-ingress: $(BIN)/haproxy/controller ## Make HAProxy Ingress (4 minutes fr
 $(BIN)/haproxy/controller: deploy/local/images/haproxy-ingress/go.mod | doctor-go
 	@echo "haproxy-ingress: building HAProxy Ingress (minutes from nothing)" >&2
 	@rm -rf $(@D) && mkdir -p $(@D)
-	@cd deploy/local/images/haproxy-ingress && export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' && \
+	@cd deploy/local/images/haproxy-ingress && export GOWORK=off && \
 		$(GO) mod download github.com/jcmoraisjr/haproxy-ingress && \
 		cp -r --no-preserve=mode "$$($(GO) list -m -f '{{.Dir}}' github.com/jcmoraisjr/haproxy-ingress)/rootfs" $(@D)/ && \
 		$(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
@@ -178,7 +178,7 @@ yurthub: $(BIN)/yurthub ## Make Yurthub, with which a node starts its pods witho
 
 $(BIN)/yurthub: deploy/local/images/yurthub/go.mod | doctor-go
 	@echo "yurthub: building OpenYurt $(YURTHUB) (minutes from nothing)" >&2
-	@cd deploy/local/images/yurthub && GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' $(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
+	@cd deploy/local/images/yurthub && GOWORK=off $(CURDIR)/.ci/go.sh build -ldflags "-s -w" -o $@ $$(sed -n 's/^tool //p' go.mod)
 
 .PHONY: image-registry
 image-registry: $(HUB)/distribution/distribution/$(REGISTRY_IMAGE:v%=%) ## Make the image of a registry, for tests

@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 load=$here/load.sh
 go=$here/../../../.ci/go.sh
 cd "$folder"
-export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+export GOWORK=off
 
 program=${PROGRAM:-$(sed -n 's/^tool //p' go.mod)}
 echo "$name: building $image (minutes from nothing)" >&2

@@ -11,7 +11,7 @@ bin=$1 commit=$2
 out=$bin/previous
 cd "$(git rev-parse --show-toplevel 2>/dev/null || echo "$(dirname "$0")/../../..")"
 go=$PWD/.ci/go.sh
-export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+export GOWORK=off
 
 rm -rf "$out"
 mkdir -p "$out/source"

@@ -12,7 +12,7 @@ images=$(cd "$(dirname "$0")/.." && pwd)
 load=$images/load.sh
 go=$images/../../../.ci/go.sh
 cd "$(dirname "$0")"
-export GOWORK=off CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+export GOWORK=off
 
 go mod download sigs.k8s.io/gateway-api-inference-extension/conformance
 manifests=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension/conformance)
