@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +64,6 @@ type Store struct {
 	clock     clock.PassiveClock
 
 	dirty    wake.Signal
-	first    sync.Once // closes synced
 	synced   chan struct{}
 	snapshot atomic.Pointer[Snapshot]
 	known    map[endpoint.Identity]*endpoint.Endpoint
@@ -115,7 +113,6 @@ func (s *Store) Run(ctx context.Context) {
 			return
 		case <-s.dirty:
 			s.rebuild()
-			s.first.Do(func() { close(s.synced) })
 		}
 		select {
 		case <-ctx.Done():
@@ -154,6 +151,9 @@ func (s *Store) rebuild() {
 		for _, observe := range s.observers {
 			observe(endpoints)
 		}
+	}
+	if errors.Is(last.Err, ErrNotSynced) { // it was the first snapshot
+		close(s.synced)
 	}
 }
 
