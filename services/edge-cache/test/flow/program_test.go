@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fairlead.dev/pkg/addressfile"
-	"fairlead.dev/pkg/kubetest"
 )
 
 // TestProgram runs the program itself: its flags, its addresses, and its start without the API server after a kill. TestScale measures it.
@@ -29,7 +28,7 @@ func TestProgram(t *testing.T) {
 	bound, err := addressfile.Read(p.cfg.AddressFile)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{"client", "health", "metrics"}, slices.Collect(maps.Keys(bound)))
-	require.Eventually(t, func() bool { return p.readiness() == "ok" }, kubetest.Patience, tick)
+	p.requireReadiness("^ok")
 	i := p.informer(clientKinds()[0], clientKinds()[0].make(t, p.rest()))
 	synced(t, i)
 	p.converges(i)

@@ -166,7 +166,7 @@ func TestObjectsOfTraefik(t *testing.T) {
 	}), metav1.CreateOptions{})
 	require.NoError(t, err)
 	e := w.edge("edge", func(c *config.Config) { c.Client.Profile = "traefik-crd" }).ready()
-	assert.Equal(t, "ok", e.readiness())
+	e.requireReadiness("^ok")
 	e.requireShown("client-ca")
 	_, err = middlewares.Namespace("default").Create(t.Context(),
 		object("Middleware", map[string]any{"basicAuth": map[string]any{"secret": "users"}}), metav1.CreateOptions{})
