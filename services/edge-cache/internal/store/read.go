@@ -159,9 +159,14 @@ func (s *Store) WaitFor(ctx context.Context, rv uint64) (current uint64, err err
 	return current, err
 }
 
-// WaitSynced waits until the store has all objects, of now or of before a restart. It returns the error of ctx when that ends.
+// WaitSynced waits until the store has all objects, of now or of before a restart, and OnChange has returned for them. It returns the error
+// of ctx when that ends.
 func (s *Store) WaitSynced(ctx context.Context) error {
-	return s.waitUntil(ctx, func() bool { return s.synced })
+	if err := s.waitUntil(ctx, func() bool { return s.synced }); err != nil {
+		return err
+	}
+	s.WaitForOnChange()
+	return nil
 }
 
 // Versions are the upstream versions of all objects at one moment.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,27 @@ func TestWaitSynced(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		require.NoError(t, s.WaitSynced(t.Context()))
 	})
+}
+
+// TestWaitSynced_AfterOnChange: a projection of another store depends on what OnChange makes of the first list.
+func TestWaitSynced_AfterOnChange(t *testing.T) {
+	t.Parallel()
+	var told atomic.Bool
+	s := New(Params{
+		ID: "things", Format: wire.JSON, Journal: memory{}, Observer: noObserver{}, Log: zap.NewNop(), OnChange: func(map[string][]byte) {
+			for range 1000 {
+				runtime.Gosched() // whoever waits for the store goes on, unless it waits for this, too
+			}
+			told.Store(true)
+		},
+	})
+	replacement := s.BeginReplacement()
+	require.NoError(t, replacement.AddObject(thing("a", 5)))
+	committed := make(chan error, 1)
+	go func() { committed <- replacement.Commit(10) }()
+	require.NoError(t, s.WaitSynced(t.Context()))
+	require.True(t, told.Load())
+	require.NoError(t, <-committed)
 }
 
 // TestWaitForVersions waits for the last event that a list has already, and no longer.
