@@ -38,6 +38,9 @@ func (r *Reconciler) releaseFinalizers( //nolint:revive // current is part of th
 		own[cache.MetaObjectToName(g)] = true
 	}
 	return r.releaseRoutes(ctx, func(route *gatewayv1.HTTPRoute) bool {
+		if slices.ContainsFunc(plan.Routes, func(planned *gatewayplan.Route) bool { return planned.UID == route.UID }) {
+			return false // it was deleted after the plan, which has its rules
+		}
 		return slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
 			return own[gatewayplan.ParentName(&ref, route.Namespace)]
 		})
