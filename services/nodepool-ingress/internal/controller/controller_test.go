@@ -6,12 +6,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
+	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
+	"fairlead.dev/services/nodepool-ingress/internal/plan"
 )
 
 func TestWebhookOf(t *testing.T) {
@@ -58,4 +63,39 @@ func TestUnchanged(t *testing.T) {
 	assert.False(t, isUnchanged(object(1, 1), object(1, 1, "f")))
 	assert.True(t, hasSameClaims(object(1, 1), object(1, 2)), "a status does not matter to others")
 	assert.False(t, hasSameClaims(object(1, 1), object(2, 1)))
+}
+
+// TestNamesForManaged: a YurtIngress waits for a pool until the last object there is gone, which can be any kind.
+func TestNamesForManaged(t *testing.T) {
+	t.Parallel()
+	caches, err := informers.Options{}.Declare().Read(kit.Snapshot{Objects: []*unstructured.Unstructured{
+		yurtIngress("first", "other"), yurtIngress("second", "a"), yurtIngress("third", "b"),
+	}})
+	require.NoError(t, err)
+	h := handlers{informers: &informers.Informers{Caches: caches}}
+	controls := true
+	names := h.namesForManaged(&metav1.ObjectMeta{
+		Labels:          map[string]string{v1alpha1.LabelPool: "a"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: "first", Controller: &controls}},
+	})
+	assert.ElementsMatch(t, []cache.ObjectName{{Name: "first"}, {Name: "second"}}, names)
+	assert.Empty(t, h.namesForManaged(&metav1.ObjectMeta{}))
+}
+
+// TestRecordContest_OnAConflict: it says nothing about a webhook, so the delay between attempts goes on to grow.
+func TestRecordContest_OnAConflict(t *testing.T) {
+	t.Parallel()
+	key := plan.Key{Name: "a"}
+	p := &pass{state: &writeState{contested: map[plan.Key]contest{key: {delay: minContestDelay}}}}
+	p.recordContest(key, fmt.Errorf("apply: %w", apierrors.NewConflict(schema.GroupResource{}, "a", nil)))
+	assert.Contains(t, p.state.contested, key)
+	p.recordContest(key, nil)
+	assert.Empty(t, p.state.contested)
+}
+
+func yurtIngress(name, pool string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "YurtIngress", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"pools": []any{map[string]any{"name": pool}}},
+	}}
 }

@@ -150,6 +150,9 @@ func (p *pass) applyObject(ctx context.Context, wanted *plan.Object) (*unstructu
 
 // recordContest records whether the result of an apply is that an object is contested, and when to try again.
 func (p *pass) recordContest(key plan.Key, err error) {
+	if apierrors.IsConflict(err) { // says nothing about a webhook
+		return
+	}
 	if !errors.Is(err, apply.ErrContested) {
 		delete(p.state.contested, key)
 		return
