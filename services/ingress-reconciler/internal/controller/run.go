@@ -177,7 +177,7 @@ func (r *run) deleteSuperseded(ctx context.Context) {
 		}
 		switch action {
 		case transition.Mark:
-			r.markSuperseded(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339))
+			r.markSuperseded(ctx, l.Resource, l.Object, in.Now.UTC().Format(time.RFC3339Nano))
 		case transition.Delete:
 			err := r.reconciler.Applier.Delete(ctx, l.Resource, l.Object, r.object.UID)
 			r.countWrite(ctx, l.Resource, l.Object.GetName(), "deleted", err)
