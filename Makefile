@@ -36,6 +36,8 @@ STANDALONE_MODULES := deploy/images deploy/images/test/cosign deploy/local deplo
 IMAGE_MODULES      := $(addprefix deploy/local/images/,envoy-gateway ai-gateway registry traefik traefik/ext haproxy-ingress prometheus prometheus-adapter keda conformance gateway-conformance yurthub) deploy/local/oldest \
 	services/edge-cache/test/clients/v0.32 services/edge-cache/test/clients/v0.35
 MODULES            := $(WORKSPACE_MODULES) $(STANDALONE_MODULES)
+# A few lines that import all of Kubernetes' or sigstore's client.
+SMALL_MODULES      := deploy/images/test/cosign services/edge-cache/test/clients
 # Modules of the product. The others are what its tests run in.
 TESTED_MODULES     := $(filter-out deploy/emulators,$(WORKSPACE_MODULES)) $(filter deploy/images,$(STANDALONE_MODULES))
 BINARY_MODULES     := $(filter services/%,$(WORKSPACE_MODULES)) deploy/emulators
@@ -319,9 +321,10 @@ lint: doctor-go doctor-pip testlanes $(GOLANGCI_LINT) $(ACTIONLINT) $(SHELLCHECK
 	@$(TESTLANES) check $(WORKSPACE_MODULES) deploy/images
 	@# Modules of the workspace together: what they share, Kubernetes' clients among it, is analyzed once.
 	@$(EACH) lint "$(if $(WORKSPACE_MODULES),.)" env GOWORK=$(CURDIR)/go.work $(LINT) $(addprefix ./,$(addsuffix /...,$(WORKSPACE_MODULES)))
-	@$(EACH) lint "$(filter-out deploy/local,$(STANDALONE_MODULES))" env $(LINT) ./...
+	@$(EACH) lint "$(filter-out deploy/local $(SMALL_MODULES),$(STANDALONE_MODULES))" env $(LINT) ./...
 	@$(EACH) lint "$(filter deploy/local,$(STANDALONE_MODULES))" env $(LINT) ./internal/...
-	@# Linters that want types would read all of Kubernetes here, in gigabytes and minutes.
+	@# Linters that want types would read all that these import, in gigabytes and minutes.
+	@$(EACH) lint-small "$(filter $(SMALL_MODULES),$(STANDALONE_MODULES))" env $(LINT) --fast-only ./...
 	@$(EACH) lint-mains "$(filter deploy/local,$(STANDALONE_MODULES))" env $(LINT) --fast-only ./cmd/...
 	@$(ACTIONLINT) -shellcheck $(SHELLCHECK)
 	@# It refuses actions by tag, permissions that a job does not need, and credentials that stay in a checkout.
