@@ -52,9 +52,15 @@ func until(ctx context.Context, limit time.Duration, f func(context.Context) err
 	}
 }
 
+// waitAPI waits until the API server is ready and has created its own objects. It does so some time after it is ready, and the slice is the
+// last of them.
 func (c *cluster) waitAPI(ctx context.Context) error {
 	err := until(ctx, apiTimeout, func(ctx context.Context) error {
-		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		_, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the API server: %w", err)

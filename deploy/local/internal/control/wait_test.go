@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -177,15 +178,21 @@ func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	server := api(t, func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1) < 3 || r.URL.Path != "/readyz" {
+		switch n := asked.Add(1); {
+		case n < 3:
 			w.WriteHeader(http.StatusInternalServerError)
+		case r.URL.Path == "/readyz":
+		case n < 5:
+			w.WriteHeader(http.StatusNotFound)
+		case r.URL.Path == "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes":
+			fmt.Fprint(w, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}`)
 		}
 	})
 	c := &cluster{client: clientOf(t, server)}
 	ctx, cancel := context.WithTimeout(t.Context(), kubetest.Patience)
 	defer cancel()
 	require.NoError(t, c.waitAPI(ctx))
-	assert.EqualValues(t, 3, asked.Load())
+	assert.EqualValues(t, 6, asked.Load())
 }
 
 func TestWaitAPI_EndsWithItsContext(t *testing.T) {

@@ -345,6 +345,7 @@ func TestRestart(t *testing.T) {
 	r.service("models", "chat", "1 2")
 	r.bind("models", "chat", id, "chat")
 	r.reason("models", "chat", "Synced")
+	r.backends(id, "chat", "1 2")
 	stop()
 	r.apply(slice("models", "chat", "2:finishing 3"))
 	r.emulator.ForgetCalls()

@@ -298,7 +298,8 @@ func testPools(g *gatewayRig, id string, port int) {
 			"spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %s, port: {number: 9002}, "+
 			"failureMode: FailClose}}\n", name, service))
 	}
-	g.gateway("infra", "pools", id, `drainMaximumSeconds: "8"`, fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
+	g.gateway("infra", "pools", id, `drainMinimumSeconds: "4", drainMaximumSeconds: "8"`, // a slow request takes 2 s
+		fmt.Sprintf("{name: http, port: %d, protocol: HTTP, %s}", port, all))
 	ref := "parentRefs: [{name: pools, namespace: infra}], hostnames: [%[1]s.example.com], rules: [{backendRefs: [{group: " +
 		"inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]}]"
 	g.route("models", "pool", fmt.Sprintf(ref, "pool"))

@@ -36,7 +36,7 @@ func TestLeastPrivilege(t *testing.T) {
 	id := g.balancer("roles", "bound")
 	g.configure(fmt.Sprintf("podRanges: [10.0.0.0/24]\nloadBalancers:\n- {id: %s, gateways: {namespaces: [infra]}}\n", id))
 	kubeconfig := g.kubeconfigOf("backendset-syncer")
-	g.run(func(c *config.Config) {
+	stop := g.run(func(c *config.Config) {
 		c.Kube.Kubeconfig, c.Gateways.OKE, c.Gates.Enabled = kubeconfig, true, true
 		c.Leader.Elect, c.Leader.Namespace = true, "fairlead"
 	})
@@ -64,6 +64,7 @@ func TestLeastPrivilege(t *testing.T) {
 		_, kept := g.kube.CoreV1().ConfigMaps("fairlead").Get(t.Context(), lbrecord.ConfigMapName(id), metav1.GetOptions{})
 		return apierrors.IsNotFound(route) && apierrors.IsNotFound(binding) && apierrors.IsNotFound(kept)
 	}, kubetest.Patience, tick, "%s", lazy(g.logs.String))
+	stop() // with the last response, the audit log has all requests
 
 	audit.AssertLeastPrivilege(t, g.cluster, audit.LeastPrivilege{
 		Program: audit.Program{

@@ -160,7 +160,7 @@ func TestSecretsOfTheClass(t *testing.T) {
 	require.NoError(t, w.direct.NetworkingV1().Ingresses("default").Delete(t.Context(), "mine", metav1.DeleteOptions{}))
 	requireSecrets("loose")
 
-	require.True(t, e.onDisk("content of loose"))
+	require.Eventually(t, func() bool { return e.onDisk("content of loose") }, kubetest.Patience, tick) // an erasure replaces files
 	require.Eventually(t, func() bool { return !e.onDisk("content of mine") }, kubetest.Patience, 10*tick,
 		"what is not wanted anymore leaves the disk")
 

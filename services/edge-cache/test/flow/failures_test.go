@@ -49,9 +49,7 @@ func (e *edge) survives(t *testing.T, f failure) {
 	informer := e.informer(clientKinds()[0], clientKinds()[0].make(t, e.rest()))
 	synced(t, informer)
 	e.converges(informer)
-	events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
-	for next(t, events).Type != "BOOKMARK" {
-	}
+	events := follow(t, e.rest())
 	f.begin()
 	e.change(t)
 	for range 30 {
@@ -324,9 +322,7 @@ func TestCompactedHistory(t *testing.T) {
 	e.converges(informer)
 	services := e.serviceInformer(t)
 	synced(t, services)
-	events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
-	for next(t, events).Type != "BOOKMARK" {
-	}
+	events := follow(t, e.rest())
 	old := ask(t, w.cluster.RESTConfig(), slicesPath, values(), "").Metadata.ResourceVersion
 	w.network.set(linkCut)
 	e.change(t)

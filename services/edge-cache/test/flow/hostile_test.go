@@ -414,7 +414,7 @@ func TestThousandWatches(t *testing.T) {
 	require.NoError(t, err)
 	for range 1000 {
 		group.Go(func() {
-			target := e.rest().Host + "/apis/discovery.k8s.io/v1/endpointslices?watch=true&timeoutSeconds=60"
+			target := e.rest().Host + "/apis/discovery.k8s.io/v1/endpointslices?watch=true&timeoutSeconds=3600"
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 			if err != nil {
 				refused.Add(1)

@@ -53,7 +53,7 @@ func TestListOfTheNewestState(t *testing.T) {
 	w.createSlice(slice("default", "a", "kept", "in-1"))
 	l, late := w.liar(), &lateWatches{}
 	l.tell(late.serve(l.proxy))
-	e := w.edge("edge", l.configure).ready()
+	e := w.edge("edge", l.configure).ready().online()
 	const unconfirmed = "fairlead_edgecache_unconfirmed_reads_total"
 	list := func() []string { return names(ask(t, e.rest(), slicesPath, values(), "")) }
 	all := []string{"gone", "kept", "kubernetes"}

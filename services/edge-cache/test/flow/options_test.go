@@ -111,7 +111,7 @@ func TestMembershipFromANodePool(t *testing.T) {
 	w.network.set(linkUp)
 	// A pool that is deleted keeps its last members.
 	require.NoError(t, pools.Delete(t.Context(), "edge", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return e.metric("fairlead_edgecache_upstream_online") == 1 }, kubetest.Patience, tick)
+	e.online()
 	time.Sleep(500 * time.Millisecond)
 	e.requireMembers("joins")
 }
@@ -169,10 +169,17 @@ func TestNamespacesOfTheController(t *testing.T) {
 		c.Client.Namespaces, c.Client.Resources = []string{"team-a", "team-b"}, []string{"example.net/v1/tenants@cluster"}
 	})
 	path := func(ns string) string { return "/apis/discovery.k8s.io/v1/namespaces/" + ns + "/endpointslices" }
-	require.Eventually(t, func() bool {
-		got, err := tryAsk(e.rest(), path("team-b"))
-		return err == nil && got.code == http.StatusOK
-	}, kubetest.Patience, tick)
+	const tenantsPath = "/apis/example.net/v1/tenants"
+	served := func() {
+		t.Helper()
+		for _, p := range []string{path("team-a"), path("team-b"), tenantsPath} {
+			require.Eventually(t, func() bool {
+				got, err := tryAsk(e.rest(), p)
+				return err == nil && got.code == http.StatusOK
+			}, kubetest.Patience, tick, p)
+		}
+	}
+	served()
 	check := func(t *testing.T) {
 		t.Helper()
 		for _, ns := range []string{"team-a", "team-b"} {
@@ -187,7 +194,7 @@ func TestNamespacesOfTheController(t *testing.T) {
 		}
 		nodes := ask(t, e.rest(), "/api/v1/nodes", values(), "")
 		assert.Len(t, nodes.Items, 1, "nodes have no namespace")
-		assert.Len(t, ask(t, e.rest(), "/apis/example.net/v1/tenants", values(), "").Items, 1)
+		assert.Len(t, ask(t, e.rest(), tenantsPath, values(), "").Items, 1)
 	}
 	check(t)
 	for _, ns := range []string{"team-a", "team-b"} {
@@ -201,10 +208,7 @@ func TestNamespacesOfTheController(t *testing.T) {
 	}
 	w.network.set(linkCut)
 	e.restart()
-	require.Eventually(t, func() bool {
-		got, err := tryAsk(e.rest(), path("team-b"))
-		return err == nil && got.code == http.StatusOK
-	}, kubetest.Patience, tick)
+	served()
 	check(t)
 }
 
@@ -246,10 +250,12 @@ func TestCustomKinds(t *testing.T) {
 
 	// The definition of the second kind comes later.
 	const tenantsPath = "/apis/example.com/v1/tenants"
-	missing := ask(t, e.rest(), tenantsPath, values(), "")
-	assert.Equal(t, http.StatusServiceUnavailable, missing.code)
-	assert.Contains(t, string(missing.body),
-		"tenants were not listed yet, and none are on disk; the last attempt: API server: 404 NotFound")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		missing := ask(t, e.rest(), tenantsPath, values(), "")
+		assert.Equal(c, http.StatusServiceUnavailable, missing.code)
+		assert.Contains(c, string(missing.body),
+			"tenants were not listed yet, and none are on disk; the last attempt: API server: 404 NotFound")
+	}, kubetest.Patience, tick)
 	late := e.customInformer(t, "example.com", "v1", "tenants")
 	w.define("example.com", "v1", "tenants", "tenant", "Tenant", "Cluster")
 	require.Eventually(t, late.HasSynced, kubetest.Patience, 100*time.Millisecond, "the cache does not notice a new kind")

@@ -31,9 +31,7 @@ func TestOutage(t *testing.T) {
 				w.createSlice(slice("default", "a", fmt.Sprintf("a-%d", i), "in-1"))
 			}
 			e := w.edge("edge").ready()
-			events := stream(t, e.rest(), slicesPath, values(watchListQuery...))
-			for next(t, events).Type != "BOOKMARK" {
-			}
+			events := follow(t, e.rest())
 			w.network.set(state)
 			slices := w.direct.DiscoveryV1().EndpointSlices("default")
 			w.createSlice(slice("default", "a", "new", "in-1"))

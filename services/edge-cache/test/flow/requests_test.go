@@ -132,6 +132,12 @@ func silentFor(t *testing.T, events <-chan event, d time.Duration) {
 	}
 }
 
+// follow returns the changes of slices from now on, without bookmarks, which come while a test waits for something else.
+func follow(t *testing.T, config *rest.Config) <-chan event {
+	t.Helper()
+	return stream(t, config, slicesPath, values("resourceVersion", ask(t, config, slicesPath, values(), "").Metadata.ResourceVersion))
+}
+
 var watchListQuery = []string{"sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan", "allowWatchBookmarks", "true"}
 
 // write updates the status of an Ingress that does not exist, and returns the code.

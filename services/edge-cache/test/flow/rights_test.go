@@ -12,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/edge-cache/internal/config"
 )
 
@@ -66,14 +65,8 @@ func TestRightsInOneNamespace(t *testing.T) {
 		c.Client.Namespaces, c.Client.Secrets = []string{"team"}, []string{"team/certificate", "closed/certificate"}
 		w.serviceAccountKubeconfig(c.Upstream.Kubeconfig)
 	})
-	require.Eventually(t, func() bool {
-		response, err := http.Get("http://" + e.address("health") + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	}, kubetest.Patience, tick, "every store has what it needs")
+	e.requireReadiness("^ok") // every store has what it needs
+	e.online()
 	inTeam, closed := "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices", "/apis/discovery.k8s.io/v1/namespaces/closed/"+
 		"endpointslices"
 	assert.Equal(t, []string{"a-0"}, names(ask(t, e.rest(), inTeam, values(), "")))

@@ -81,10 +81,6 @@ func newOwnWorld(t *testing.T, configure ...func(*clusterapi.Config)) *world {
 func newWorldOf(t *testing.T, c *cluster.Cluster) *world {
 	t.Helper()
 	w := &world{t: t, cluster: c, direct: c.Clientset()}
-	require.Eventually(t, func() bool { // the API server makes this slice itself, some time after its start
-		_, err := w.direct.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-		return err == nil
-	}, kubetest.Patience, tick)
 	w.network = newNetwork(t, strings.TrimPrefix(c.RESTConfig().Host, "https://"))
 	return w
 }
@@ -255,6 +251,13 @@ func (e *edge) ready() *edge {
 		_, err = c.DiscoveryV1().EndpointSlices("").List(e.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		return err == nil
 	}, kubetest.Patience, tick, "the cache does not serve")
+	return e
+}
+
+// online waits until the API server has answered a probe. Until then, lists of the newest state are not confirmed.
+func (e *edge) online() *edge {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool { return e.metric("fairlead_edgecache_upstream_online") == 1 }, kubetest.Patience, tick)
 	return e
 }
 

@@ -164,7 +164,9 @@ func TestRestartOnOnePort(t *testing.T) {
 		return err == nil
 	}, kubetest.Patience, tick, "written before the end")
 	next := startServers(t, append(args, "--proxy-bind-address="+proxy)...)
-	assert.Contains(t, next.written.String(), "Read contents of caches from the state file")
+	require.Eventually(t, func() bool {
+		return strings.Contains(next.written.String(), "Read contents of caches from the state file")
+	}, kubetest.Patience, tick)
 	require.Eventually(t, func() bool {
 		status, err := send(proxy, "p")
 		if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, status) {

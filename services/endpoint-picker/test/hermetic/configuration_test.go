@@ -43,7 +43,7 @@ func TestUnusableConfigurationTakesNoEffect(t *testing.T) {
 
 			write(unusable)
 			r.await(func() bool { return r.metrics().sum("fairlead_picker_config_last_reload_successful") == 0 }, "rejected")
-			assert.Equal(t, 1, r.logs.FilterMessage("Rejected configuration, kept the last valid one").Len())
+			r.await(func() bool { return r.logs.FilterMessage("Rejected configuration, kept the last valid one").Len() == 1 }, "logged")
 			assert.Equal(t, 1, r.logs.FilterMessage("Loaded configuration").Len(), "only that of the start")
 			assertFallbacks(0) // the other parts of the rejected configuration are not in force either
 

@@ -20,9 +20,8 @@ const inFlight = "fairlead_picker_endpoint_requests_in_flight"
 func held(t *testing.T, flags ...string) (r *rig, next, release func()) {
 	t.Helper()
 	r = start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: append(flags, "--refresh-metrics-timeout=20s")})
-	asked := r.servers[0].asked()
-	next, release = r.servers[0].hold()
-	r.await(func() bool { return r.servers[0].asked() > asked }, "a scrape has begun")
+	before, next, release := r.servers[0].hold()
+	r.await(func() bool { return r.servers[0].asked() > before }, "a scrape has begun")
 	return r, next, release
 }
 
@@ -80,6 +79,7 @@ func TestClientThatGoesAway(t *testing.T) {
 	s.cancel()
 	<-s.done
 	r.await(func() bool { return r.metrics().sum(inFlight) == 0 }, "over")
+	r.settle()
 	assert.Equal(t, 1.0, r.metrics().sum("fairlead_picker_streams_total", "outcome", "interrupted"))
 	release()
 }

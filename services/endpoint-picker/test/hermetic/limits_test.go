@@ -149,7 +149,7 @@ func TestHalfMessages(t *testing.T) {
 	for range 5 {
 		r.serve(request{body: longBody(100 << 10)}, response{})
 	}
-	r.buffers(none, "let go")
+	r.settle()
 	page := r.metrics()
 	assert.Zero(t, page.sum("fairlead_picker_streams_in_flight"))
 	assert.Equal(t, float64(streams), page.sum("fairlead_picker_gateway_limited_total", "limit", "time"))

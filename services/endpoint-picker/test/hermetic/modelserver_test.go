@@ -95,13 +95,14 @@ func (m *modelServer) serve(answer http.HandlerFunc) {
 	m.answer = answer
 }
 
-// hold keeps pages back, from the next one on. next lets one of them go, and waits for it; release lets all go.
-func (m *modelServer) hold() (next, release func()) {
+// hold keeps pages back, from the next one on, and returns how many were asked for before. next lets one of them go, and waits for it;
+// release lets all go.
+func (m *modelServer) hold() (before int, next, release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := make(chan struct{})
 	m.held = held
-	return func() { held <- struct{}{} }, func() {
+	return m.pages, func() { held <- struct{}{} }, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.held = nil

@@ -148,6 +148,7 @@ func TestPools_DoNotDisturbEachOther(t *testing.T) {
 	assert.Equal(t, 503, gateways[0].ask(request{body: ofModel}).refused().status)
 	p.api.remove(t, pathPools, poolName(1))
 	p.awaitEndpoints(1, gone)
+	p.await(func() bool { return p.metrics().sum("fairlead_picker_pools") == 2 }, "its routes are gone, too")
 	assert.Equal(t, text, gateways[1].ask(request{body: ofModel}).refused().text)
 	serves(2)
 	during.respond(response{pieces: completion})

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -158,10 +159,7 @@ func TestProxy_EndsWithItsClient(t *testing.T) {
 func TestProxy_MovesFromServersThatRefuse(t *testing.T) {
 	t.Parallel()
 	r := startProxy(t, world{pages: []string{pageOf(9, 9, 0.9, "")}, mode: byFile, flags: []string{"--report-endpoint", "--eject-after=0"}}, echo)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	gone := &modelServer{address: addressOf(l)}
-	require.NoError(t, l.Close())
+	gone := &modelServer{address: netip.AddrPortFrom(newHost(), r.servers[0].address.Port())}
 	r.servers = append(r.servers, gone)
 	r.writeFile(nil)
 	r.await(func() bool { return r.metrics().sum("llm_d_epp_ready_endpoints") == 2 }, "both")

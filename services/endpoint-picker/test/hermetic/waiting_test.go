@@ -102,6 +102,7 @@ func TestWaiting(t *testing.T) {
 		s.cancel()
 	}
 	assert.Equal(t, 0, r.waitingRequests())
+	r.settle()
 	assert.Equal(t, 3.0*each, r.metrics().sum("llm_d_epp_flow_control_request_queue_duration_seconds", "outcome", "Dispatched"))
 }
 

@@ -39,7 +39,10 @@ func TestAnnotationPolicy(t *testing.T) {
 	old := func(more string) string {
 		return strings.Replace(ingressManifest("tenant", "old", "load-balance: "+lines+more), "path: /", `path: "/\nx"`, 1)
 	}
-	r.apply(old(""))
+	r.eventually(func() (string, bool) { // the API server may still enforce the deleted policy of another test
+		err := r.cluster.Apply(t.Context(), old(""))
+		return fmt.Sprint(err), err == nil
+	}, "an object from before the policy")
 	r.annotationPolicy()
 	message := func(manifest string) string {
 		err := r.cluster.Apply(t.Context(), manifest)

@@ -3,6 +3,8 @@
 package flow
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +33,10 @@ spec:
   scope: Namespaced
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
     x-kubernetes-preserve-unknown-fields: true}}}]`)
+	r.t.Cleanup(func() { // the next test of this API server
+		_, err := r.cluster.Kubectl(context.Background(), "delete", "crd", "--ignore-not-found", definition)
+		assert.NoError(r.t, err)
+	})
 }
 
 var traefikKinds = map[string]string{
@@ -89,8 +95,10 @@ func TestRoleForDefinitions(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	for _, definition := range traefikapi.Definitions() {
-		_, err := r.cluster.Kubectl(t.Context(), "get", "--as=operator", "crd", "--field-selector=metadata.name="+definition)
-		require.NoError(t, err, definition)
+		r.eventually(func() (string, bool) { // the API server reads roles in the background
+			_, err := r.cluster.Kubectl(t.Context(), "get", "--as=operator", "crd", "--field-selector=metadata.name="+definition)
+			return fmt.Sprint(err), err == nil
+		}, "%s", definition)
 	}
 	_, err = r.cluster.Kubectl(t.Context(), "get", "--as=operator", "crd")
 	require.Error(t, err)

@@ -3,6 +3,7 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestOldWebhooks(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
-		_ = r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "yurt-app-manager",
+		_ = r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), "yurt-app-manager",
 			metav1.DeleteOptions{})
 	})
 	r.apply(webhooks)
@@ -142,7 +143,10 @@ func TestOldCRDs(t *testing.T) {
 			}, "an Event tells of the CRD")
 
 			r.apply(read(t, crdFile))
-			r.patch("edge", `{"spec": {"updateStrategy": {"maxUnavailablePools": 2}}}`)
+			r.eventually(func() (string, bool) { // the API server reads definitions in the background, and drops unknown fields until then
+				r.patch("edge", `{"spec": {"updateStrategy": {"maxUnavailablePools": 2}}}`)
+				return "", r.get("edge").Spec.UpdateStrategy != nil
+			}, "the new CRD is in force")
 			r.await("edge", "hangzhou", conditionR, ready)
 			r.delete(informers.YurtIngresses, "", "edge")
 			r.eventually(func() (string, bool) { return "", r.get("edge") == nil }, "the object is gone")

@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/pkg/apis/openyurt/v1alpha1"
 	"fairlead.dev/pkg/dryrun"
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/nodepool-ingress/internal/commands"
 	"fairlead.dev/services/nodepool-ingress/internal/config"
 	"fairlead.dev/services/nodepool-ingress/internal/informers"
@@ -52,7 +53,7 @@ func TestTwoPools(t *testing.T) {
 	assert.Equal(t, int32(1), status.Replicas)
 	assert.True(t, strings.HasPrefix(status.Image, traefik+":"), status.Image)
 	assert.Contains(t, r.get("edge").Finalizers, v1alpha1.Finalizer)
-	_, err := r.cluster.Kubectl(t.Context(), "wait", "yurtingress/edge", "--timeout=5s",
+	_, err := r.cluster.Kubectl(t.Context(), "wait", "yurtingress/edge", "--timeout="+kubetest.Patience.String(),
 		`--for=jsonpath={.status.pools[?(@.name=="hangzhou")].conditions[?(@.type=="Ready")].status}=True`)
 	require.NoError(t, err, "the documented command")
 

@@ -51,8 +51,14 @@ func TestSockets(t *testing.T) {
 	waits(2)
 	server.CloseClientConnections()
 	waits(0)
-	texts <- says(pool, "llama", 4)
-	waits(4)
+	require.Eventually(t, func() bool { // the stream that was closed may take some
+		select {
+		case texts <- says(pool, "llama", 4):
+		default:
+		}
+		now, _ := w.waiting(llama)
+		return now == 4
+	}, kubetest.Patience, 10*time.Millisecond)
 }
 
 // TestCertificates: with authorities, the certificate must be for the Service of the picker. Those of httptest are for example.com.

@@ -35,6 +35,10 @@ func startAPI(t *testing.T, file string) *cluster.Cluster {
 	require.NoError(t, err)
 	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/variantautoscalings.llmd.ai", "--timeout="+kubetest.Patience.String())
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the handler of the API server hears of it later than kubectl
+		_, err := variants(t, c).VariantAutoscalings(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	}, kubetest.Patience, 20*time.Millisecond)
 	return c
 }
 

@@ -108,7 +108,9 @@ func (r *rig) testOthers() {
 	require.NoError(r.t, err)
 	r.pass()
 	r.replicas("statefulset", "statefulset", 7)
-	assert.Equal(r.t, 3, count(r.writes(), "statefulsets/statefulset"), "4, 7 and 7 replicas")
+	require.EventuallyWithT(r.t, func(c *assert.CollectT) { // the object can be seen before the audit log has its write
+		assert.Equal(c, 3, count(r.writes(), "statefulsets/statefulset"), "4, 7 and 7 replicas")
+	}, kubetest.Patience, tick)
 }
 
 func count(all []string, one string) int {
@@ -170,12 +172,14 @@ func TestQuickStart(t *testing.T) {
 	assert.Regexp(t, `(?m)^llama-h100 +true +1$`, run(lines[2]))
 	r.bound("llama-h100", 3)
 	r.replicas("deployment", "llama-h100-decode", 3)
+	r.condition("llama-h100", "Applied", "True Scaled")
 	require.Len(t, r.writes(), 1)
 
 	stop()
 	r.start(actuator)
 	r.bound("llama-l40s", 2)
 	r.replicas("deployment", "llama-l40s-decode", 2)
+	r.condition("llama-l40s", "Applied", "True Scaled")
 	assert.Equal(t, []string{"deployments/llama-h100-decode", "deployments/llama-l40s-decode"}, r.writes(), "the new leader repeats nothing")
 }
 

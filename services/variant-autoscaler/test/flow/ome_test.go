@@ -38,11 +38,13 @@ func TestOME(t *testing.T) {
 	r.annotate("chat", `{"note": "OME changes the pods"}`)
 	r.bound("chat-engine", 5)
 	r.replicas("deployment", "chat-engine", 5)
+	r.condition("chat-engine", "Applied", "True Scaled")
 	assert.Equal(t, 2, count(r.writes(), "deployments/chat-engine"))
 
 	r.annotate("chat", `{"ome.io/autoscalerClass": null}`)
-	r.bound("chat-engine", 6)
 	r.pass()
+	r.condition("chat-engine", "Applied", "False TargetOwnedByAutoscaler")
+	r.bound("chat-engine", 6)
 	r.condition("chat-engine", "Applied", "False TargetOwnedByAutoscaler")
 	assert.Equal(t, 2, count(r.writes(), "deployments/chat-engine"))
 }

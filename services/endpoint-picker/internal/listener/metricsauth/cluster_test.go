@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/cluster"
 )
 
@@ -58,8 +60,12 @@ func TestGuardWithARealAPIServer(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	picker := guarded(t, kube, token(t, admin, pickerName))
-	prometheus, curious := token(t, admin, "prometheus"), token(t, admin, "curious")
+	own, prometheus, curious := token(t, admin, pickerName), token(t, admin, "prometheus"), token(t, admin, "curious")
+	require.Eventually(t, func() bool { // a guard caches what an API server says that does not know the roles yet
+		status, _ := ask(guarded(t, kube, own), prometheus, "/metrics")
+		return status == http.StatusOK
+	}, kubetest.Patience, 100*time.Millisecond)
+	picker := guarded(t, kube, own)
 	tests := []struct {
 		name  string
 		token string
