@@ -21,7 +21,8 @@ import (
 // AddHandlers registers event handlers that enqueue what a changed object affects:
 //
 //	a Service, an EndpointSlice         the load balancers whose routes refer to the Service
-//	a Pod                               the load balancers whose routes refer to an InferencePool with the pod
+//	a Pod                               the load balancers whose routes refer to an InferencePool with the pod, or, if it has a
+//	                                    readiness gate, to one of its Services
 //	a BackendSetBinding                 its load balancer: the set is no longer free
 //	a record                            its load balancer
 //	other kinds                         everything: how parameters, grants, labels and certificates affect routes depends on all of them
@@ -57,13 +58,13 @@ func (r *Reconciler) knowsBalancer(id string) bool {
 	return r.known[id] != nil
 }
 
-// isOwnRoute reports whether a route has a Gateway of the program, or an entry of it.
+// isOwnRoute reports whether a route has a Gateway of the program, an entry of it, or a finalizer that it may have to remove.
 func (r *Reconciler) isOwnRoute(route *gatewayv1.HTTPRoute) bool {
 	return slices.ContainsFunc(route.Status.Parents, func(s gatewayv1.RouteParentStatus) bool {
 		return r.p.Planner.IsOwnController(s.ControllerName)
 	}) || slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
 		return r.p.Planner.IsOwnGateway(&ref, route.Namespace)
-	})
+	}) || r.p.OKE && slices.Contains(route.Finalizers, okeFinalizer)
 }
 
 // ofService returns the load balancers whose routes refer to a Service, and notes the time of the event.
@@ -72,7 +73,16 @@ func (r *Reconciler) ofService(name cache.ObjectName) []cache.ObjectName {
 }
 
 func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
+	var services []cache.ObjectName
+	if informers.HasGate(p) { // without a change of its slice, it can begin to wait for its gate only
+		for _, s := range informers.SlicesOfPod(r.p.Caches.EndpointSlices, cache.MetaObjectToName(p)) {
+			services = append(services, cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
+		}
+	}
 	return r.matchBalancers(func(b *balancerState) bool {
+		if slices.ContainsFunc(services, func(name cache.ObjectName) bool { return b.services[name] }) {
+			return true
+		}
 		for name := range b.pools {
 			pool := informers.FindObject[informers.Pool](r.p.Caches.Pools, name)
 			if pool != nil && pool.Spec.EndpointPickerRef.FailureMode == informers.FailOpen && gatewayplan.SelectsPod(pool, p) {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"fairlead.dev/pkg/controller"
 	"fairlead.dev/pkg/logging"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/gatewayplan"
@@ -40,6 +41,9 @@ import (
 
 // sweepKey is the key of what belongs to no load balancer. No OCID is equal.
 const sweepKey = "*"
+
+// unreadyInterval is the interval of attempts until all kinds are listed.
+const unreadyInterval = 5 * time.Second
 
 // statuses writes statuses, if they differ.
 type statuses interface {
@@ -132,8 +136,12 @@ func (r *Reconciler) balancerIDs() []string {
 
 // Reconcile implements controller.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	if !r.p.Planner.IsReady() {
-		return nil // nothing may be taken for deleted
+	switch {
+	case r.p.Planner.IsReady():
+	case name.Name == sweepKey: // kinds that are installed later, or listed without objects, send no event
+		return controller.RequeueAfter(unreadyInterval, "not all kinds are listed")
+	default: // nothing may be taken for deleted
+		return nil
 	}
 	resolution := r.p.Planner.ResolveGateways()
 	if name.Name == sweepKey {

@@ -374,6 +374,7 @@ func TestReadinessGate(t *testing.T) {
 	})
 	r.bind("models", "chat", id, "chat")
 	r.apply(sliceOf(bound, "chat", "1:notready"))
+	r.containersReady(bound)
 	r.gate("chat-1", "False WaitingForLoadBalancer")
 	r.backends(id, "chat", "1")
 	r.gate("chat-1", "True InService")
@@ -385,6 +386,6 @@ func TestReadinessGate(t *testing.T) {
 	require.NoError(t, err)
 	r.backends(id, "chat", "1:drain") // the node controller does so with the pods of a dead node
 
-	r.gatedPod("alone")
+	r.containersReady(r.gatedPod("alone"))
 	r.gate("alone", "True NoBinding")
 }

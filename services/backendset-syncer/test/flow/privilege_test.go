@@ -52,6 +52,7 @@ func TestLeastPrivilege(t *testing.T) {
 	g.apply("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: gated, namespace: models, finalizers: " +
 		"[oke-gateway-api.gemyago.github.io/http-route-programmed]}\n" +
 		"spec: {parentRefs: [{name: web, namespace: infra}], rules: [{backendRefs: [{name: gated, port: 80}]}]}\n")
+	g.containersReady(pod)
 	g.gate("gated-61", "True InService")
 	g.routeCondition("models", "gated", "fairlead.dev/BackendsSynced", "Synced")
 

@@ -234,7 +234,7 @@ func slice(ns, service, pods string) string {
 	return text
 }
 
-// gatedPod creates a pod of namespace models with the readiness gate, whose containers are ready.
+// gatedPod creates a pod of namespace models with the readiness gate.
 func (r *rig) gatedPod(name string) *corev1.Pod {
 	r.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "models"}, Spec: corev1.PodSpec{
@@ -243,13 +243,18 @@ func (r *rig) gatedPod(name string) *corev1.Pod {
 	}}
 	p, err := r.kube.CoreV1().Pods("models").Create(r.t.Context(), p, metav1.CreateOptions{})
 	require.NoError(r.t, err)
+	return p
+}
+
+// containersReady does what the kubelet does when the containers of a pod have become ready. Its slice does not change.
+func (r *rig) containersReady(p *corev1.Pod) {
+	r.t.Helper()
 	p.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "ReadinessGatesNotReady"},
 	}
-	p, err = r.kube.CoreV1().Pods("models").UpdateStatus(r.t.Context(), p, metav1.UpdateOptions{})
+	_, err := r.kube.CoreV1().Pods(p.Namespace).UpdateStatus(r.t.Context(), p, metav1.UpdateOptions{})
 	require.NoError(r.t, err)
-	return p
 }
 
 // sliceOf is the EndpointSlice of a Service with one pod, such as "1:notready".
