@@ -55,7 +55,8 @@ func (a *actor) publishReports() {
 		if a.inbox.sets[name] == nil {
 			continue // dropped meanwhile
 		}
-		if r := a.buildReport(s); !reflect.DeepEqual(r, a.reports[name]) {
+		// A report is about the newest Wanted, even if nothing else has changed.
+		if r, last := a.buildReport(s), a.reports[name]; last == nil || r.wanted != last.wanted || !reflect.DeepEqual(r, last) {
 			a.reports[name] = r
 			changed[name] = r
 		}

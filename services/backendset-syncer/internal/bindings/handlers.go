@@ -2,6 +2,7 @@ package bindings
 
 import (
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,13 +12,16 @@ import (
 	"fairlead.dev/pkg/controller"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
 	"fairlead.dev/services/backendset-syncer/internal/informers"
+	"fairlead.dev/services/backendset-syncer/internal/lbrecord"
 )
 
 // AddHandlers registers event handlers that enqueue the bindings that a changed object affects:
 //
-//	a BackendSetBinding            all bindings of its backend set: another one may own it now
+//	a BackendSetBinding            all bindings of its backend set: another one may own it now; when it ends, or owns its set no longer,
+//	                               also those of its namespace that own none: the namespace has a limit of bindings
 //	a Service, an EndpointSlice    the bindings of the Service
 //	a Pod with readiness gates     the bindings of its Services
+//	a record                       the bindings of its backend sets
 func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.ObjectName)) {
 	enqueueNoted := func(name cache.ObjectName) {
 		r.NoteEvent(name)
@@ -26,6 +30,12 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 	i.Bindings.AddEventHandler(controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
 		return append(namesOf(informers.BindingsOfSet(i.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)), nameOf(b))
 	}))
+	siblings := controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
+		all := informers.BindingsOfNamespace(i.Bindings, b.Namespace)
+		return namesOf(slices.DeleteFunc(all, func(s *v1alpha1.BackendSetBinding) bool { return s.Status.HeldSince != nil }))
+	})
+	i.Bindings.AddEventHandler(controller.UnlessSame(stillCounts,
+		cache.ResourceEventHandlerFuncs{UpdateFunc: siblings.OnUpdate, DeleteFunc: siblings.OnDelete}))
 	ofService := func(service cache.ObjectName) []cache.ObjectName {
 		return namesOf(informers.BindingsOfService(i.Bindings, service))
 	}
@@ -42,6 +52,24 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 		return names
 	}
 	i.Pods.AddEventHandler(controller.UnlessSame(samePod, controller.NameHandler(enqueueNoted, ofPod)))
+	i.ConfigMaps.AddEventHandler(controller.TypedHandler(enqueue, func(c *corev1.ConfigMap) []cache.ObjectName {
+		record, err := lbrecord.FromConfigMap(c)
+		if err != nil || c.Namespace != r.p.Records {
+			return nil
+		}
+		var names []cache.ObjectName
+		for _, o := range record.Objects {
+			if o.Kind == lbrecord.BackendSet {
+				names = append(names, namesOf(informers.BindingsOfSet(i.Bindings, record.LoadBalancer, o.Name))...)
+			}
+		}
+		return names
+	}))
+}
+
+// stillCounts reports whether an update of a binding leaves its place among those of its namespace: owners of sets come first.
+func stillCounts(old, current *v1alpha1.BackendSetBinding) bool {
+	return old.Status.HeldSince == nil || current.Status.HeldSince != nil
 }
 
 // HandleAddresses registers an event handler that calls recheck with the addresses of an EndpointSlice that has changed: a Service may have

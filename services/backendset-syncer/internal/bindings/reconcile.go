@@ -140,13 +140,13 @@ func (r *Reconciler) claimSet(ctx context.Context, b *v1alpha1.BackendSetBinding
 func (r *Reconciler) wantSet(b *v1alpha1.BackendSetBinding, d *Decision) {
 	name, w := nameOf(b), d.BuildWanted(b)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	before, known := r.keys[name]
 	r.keys[name] = d.key
 	w.Since = r.events[name]
 	delete(r.events, name)
-	r.mu.Unlock()
 	if known && before != d.key { // deleted, and created again
-		r.p.Actors.DropSet(before)
+		r.dropKey(before)
 	}
 	r.p.Actors.WantSet(d.key, w)
 }
@@ -154,13 +154,23 @@ func (r *Reconciler) wantSet(b *v1alpha1.BackendSetBinding, d *Decision) {
 // dropSet lets the actor forget the set of a binding.
 func (r *Reconciler) dropSet(name cache.ObjectName) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	key, known := r.keys[name]
 	delete(r.keys, name)
 	delete(r.events, name)
-	r.mu.Unlock()
 	if known {
-		r.p.Actors.DropSet(key)
+		r.dropKey(key)
 	}
+}
+
+// dropKey lets the actor forget a set, unless another binding wants it by now. The caller has mu.
+func (r *Reconciler) dropKey(key actor.Key) {
+	for _, wanted := range r.keys {
+		if wanted == key {
+			return
+		}
+	}
+	r.p.Actors.DropSet(key)
 }
 
 // updateFinalizer adds or removes the finalizer. It reports whether the pass ends here: the event of its write continues, or a binding that

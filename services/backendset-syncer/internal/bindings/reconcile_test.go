@@ -240,6 +240,19 @@ func TestABindingThatWasCreatedAgainWithAnotherSet(t *testing.T) {
 	require.NoError(t, r.Reconcile(t.Context(), name))
 }
 
+// TestASetThatAnotherBindingHasTakenOver stays wanted when its former owner lets it go.
+func TestASetThatAnotherBindingHasTakenOver(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t}
+	r := w.reconciler()
+	former, set := cache.ObjectName{Namespace: "models", Name: "former"}, actor.Key{LoadBalancer: lb, Set: "chat"}
+	r.keys[former], r.keys[cache.ObjectName{Namespace: "models", Name: "owner"}] = set, set
+	require.NoError(t, r.Reconcile(t.Context(), former))
+	assert.False(t, w.dropped)
+	require.NoError(t, r.Reconcile(t.Context(), cache.ObjectName{Namespace: "models", Name: "owner"}))
+	assert.True(t, w.dropped, "nobody wants it")
+}
+
 func TestEventsAreTimed(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, binding: bindingOf("a", 1, held(1))}
