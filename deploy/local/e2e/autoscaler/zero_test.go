@@ -26,7 +26,7 @@ const (
 func TestZeroWithoutAutoscaler(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		s := newSleeper(t, 5*time.Second, stack.Options{})
+		s := newSleeper(t, 5*time.Second, stack.Options{Picker: longWait})
 		s.opens()
 		w := s.send(crowd) // before there is an autoscaler
 		s.quickStart(withoutAutoscaler)

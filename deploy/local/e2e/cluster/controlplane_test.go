@@ -77,11 +77,14 @@ func TestControlPlane_PodsServeWhileTheAPIServerIsPausedAndKilled(t *testing.T) 
 	s, err := c.Status(t.Context())
 	require.NoError(t, err)
 	for _, p := range s.Components {
-		want := 0
-		if p.Name == clusterapi.APIServer || p.Name == clusterapi.ControllerManager {
-			want = 1
+		switch p.Name {
+		case clusterapi.APIServer:
+			assert.Equal(t, 1, p.Restarts)
+		case clusterapi.ControllerManager: // it waits 10 s for the API server, and ends
+			assert.GreaterOrEqual(t, p.Restarts, 1)
+		default:
+			assert.Zero(t, p.Restarts, p.Name)
 		}
-		assert.Equal(t, want, p.Restarts, p.Name)
 	}
 }
 

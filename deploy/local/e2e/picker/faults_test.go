@@ -42,7 +42,7 @@ func startFaulty(t *testing.T) *faulty {
 	c.NeedsOwn(t, "connects to a port of a node")
 	s, l, err := stack.InstallListener(t.Context(), c, stack.Options{
 		Tag: tag, Servers: 3, Model: append(plainTokens, "--step-base=2ms", "--step-per-seq=0s", "--prefill-per-token=2us"),
-		Picker: []string{onePicker, "drain.delay=1s", "drain.timeout=0s"}, // the Service forgets a picker before it goes
+		Picker: []string{onePicker, "drain.delay=3s", "drain.timeout=0s"}, // the Service forgets a picker before it goes
 	})
 	require.NoError(t, err)
 	return &faulty{t: t, cluster: c, stack: s, listener: l, servers: serverAddresses(t, c)}

@@ -177,7 +177,8 @@ func assertMetricsNeedPermission(t *testing.T, c *cluster.Cluster) {
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusUnauthorized, metricsStatus(t, c, ""))
 	assert.Equal(t, http.StatusForbidden, metricsStatus(t, c, token(t, c, "default")))
-	assert.Equal(t, http.StatusOK, metricsStatus(t, c, token(t, c, "allowed")))
+	allowed := token(t, c, "allowed")
+	require.Eventually(t, func() bool { return metricsStatus(t, c, allowed) == http.StatusOK }, kubetest.Patience, tick) // it learns of roles later
 }
 
 // token returns a token of a ServiceAccount.
