@@ -185,14 +185,18 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	return next
 }
 
-// hostDependencies returns the hosts of a plan: routes of others may answer their requests.
+// hostDependencies returns the hosts of a plan: routes of others may answer their requests, or prevent an exposure.
 func hostDependencies(p *plan.Plan) []dependents.Object {
-	var objects []dependents.Object
+	hosts := slices.Clone(p.ForeignHosts)
 	for i := range p.WantedClaims {
-		objects = append(objects, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: p.WantedClaims[i].Host}})
+		hosts = append(hosts, p.WantedClaims[i].Host)
 	}
 	if slices.ContainsFunc(p.Exposures, func(e plan.Exposure) bool { return e.OwnListener }) {
-		objects = append(objects, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: informers.EveryHost}})
+		hosts = append(hosts, informers.EveryHost)
+	}
+	var objects []dependents.Object
+	for _, host := range hosts {
+		objects = append(objects, dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: host}})
 	}
 	return objects
 }
