@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
+	kit "fairlead.dev/pkg/informers"
 )
 
 // A path that an Ingress of somebody else prevents is exposed when that Ingress is gone.
@@ -28,4 +29,36 @@ spec: {controller: k8s.io/ingress-nginx}
 	require.Equal(t, "PathRewriteUnsupported", run.plan.Reasons[0].Reason)
 	foreign := &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(legacy))}
 	assert.Equal(t, []cache.ObjectName{chat}, handlers{index: r.Dependents}.namesForHosts(foreign))
+}
+
+// lateInformer has no objects for its first reader: they appear right after the first Get.
+type lateInformer struct {
+	kit.Informer
+
+	reads int
+}
+
+func (l *lateInformer) Get(name cache.ObjectName) (any, bool) {
+	if l.reads++; l.reads == 1 {
+		return nil, false
+	}
+	return l.Informer.Get(name)
+}
+
+// The event of an object that appears after it was read, and before the service depends on it, enqueues nobody.
+func TestAChangeBeforeTheDependencyIsObserved(t *testing.T) {
+	t.Parallel()
+	const gateway = `---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: models}
+spec: {listeners: [{name: http, port: 80, protocol: HTTP}]}
+`
+	r := newRig(t, world+gateway, "ingressDomain: example.com\nomeIngressGateway: models/public")
+	late := &lateInformer{Informer: r.Observer.Gateways}
+	r.Observer.Gateways = late
+	assert.Empty(t, r.begun().plan.Exposures[0].Attachment.Reason)
+	assert.Equal(t, 2, late.reads)
+	r.begun()
+	assert.Equal(t, 3, late.reads, "without new dependencies it observes once")
 }

@@ -167,15 +167,23 @@ func (r *Reconciler) requestClaims(name ownership.Owner, created time.Time, asks
 	return refused
 }
 
-// newRun observes a service, plans its exposures, and requests its claims.
+// newRun observes a service, plans its exposures, and requests its claims. It observes again while the plan has new dependencies: if one
+// changed before it was registered, the event enqueued nobody.
 func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	s := object.Service
 	name := cache.ObjectName{Namespace: s.Namespace, Name: s.Name}
-	o := r.Observer.Observe(s, config)
-	var recheck time.Duration
-	o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
-	p := plan.Build(&o.Input)
-	r.Dependents.SetDependencies(name, slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+	var (
+		o       observe.Observation
+		p       plan.Plan
+		recheck time.Duration
+	)
+	for added := true; added; {
+		o = r.Observer.Observe(s, config)
+		o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
+		p = plan.Build(&o.Input)
+		added = r.Dependents.SetDependencies(name,
+			slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+	}
 	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
 	p.RemoveRefused(refused)
 	next := &run{reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}

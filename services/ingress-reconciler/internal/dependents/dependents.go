@@ -56,14 +56,17 @@ func (o Object) key() string { return o.Kind + " " + o.Name.String() }
 // Clear removes all services.
 func (x *Index) Clear() { _ = x.services.Replace(nil, "") } // an indexer fails if its functions fail
 
-// SetDependencies replaces the objects that a service uses. With nil it removes the service.
-func (x *Index) SetDependencies(name cache.ObjectName, objects []Object) {
+// SetDependencies replaces the objects that a service uses, and reports whether it has added any. With nil it removes the service.
+func (x *Index) SetDependencies(name cache.ObjectName, objects []Object) (added bool) {
 	s := &service{name: name, objects: slices.Clone(objects)}
 	if len(objects) == 0 {
 		_ = x.services.Delete(s)
-		return
+		return false
 	}
+	old, found, _ := x.services.Get(s)
+	added = !found || slices.ContainsFunc(objects, func(o Object) bool { return !slices.Contains(serviceOf(old).objects, o) })
 	_ = x.services.Update(s)
+	return added
 }
 
 // DependentsOf returns the services that use an object, in any order.

@@ -63,6 +63,17 @@ func TestTheCallersListIsItsOwn(t *testing.T) {
 	assert.Equal(t, []cache.ObjectName{name("a")}, x.DependentsOf(inner))
 }
 
+func TestAddedObjects(t *testing.T) {
+	t.Parallel()
+	x := New()
+	assert.True(t, x.SetDependencies(name("a"), []Object{public, class}))
+	assert.False(t, x.SetDependencies(name("a"), []Object{class, public}), "in another order")
+	assert.True(t, x.SetDependencies(name("a"), []Object{class, inner}))
+	assert.False(t, x.SetDependencies(name("a"), []Object{inner}), "fewer objects")
+	assert.False(t, x.SetDependencies(name("a"), nil))
+	assert.True(t, x.SetDependencies(name("a"), []Object{inner}), "the service was removed")
+}
+
 func TestItMayBeAskedAtAnyTime(t *testing.T) {
 	t.Parallel()
 	x := New()
