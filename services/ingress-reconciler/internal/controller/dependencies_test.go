@@ -5,11 +5,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/dependents"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 )
 
 // A path that an Ingress of somebody else prevents is exposed when that Ingress is gone.
@@ -61,4 +65,23 @@ spec: {listeners: [{name: http, port: 80, protocol: HTTP}]}
 	assert.Equal(t, 2, late.reads)
 	r.begun()
 	assert.Equal(t, 3, late.reads, "without new dependencies it observes once")
+}
+
+// The Gateway of a VirtualService is judged once Istio's kind is served. No event reports that it is served without this Gateway.
+func TestAVirtualServiceWaitsForTheKindOfItsGateway(t *testing.T) {
+	t.Parallel()
+	newRun := func(config string) *run {
+		r := newRig(t, world, "ingressDomain: example.com\nstrategy: virtualservice\n"+config)
+		r.Observer = observerOf(t, func(s *kit.Snapshot, writable []string) []string {
+			s.Served = func(g schema.GroupVersionResource) bool { return g != istiogateway.Resource }
+			return writable
+		})
+		return r.begun()
+	}
+	waiting := newRun("ingressGateway: istio/public")
+	gateway := &istiogateway.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "istio", Name: "public"}}
+	h := handlers{index: waiting.reconciler.Dependents}
+	assert.Equal(t, []cache.ObjectName{chat}, h.namesForKind(dependents.IstioGateway)(gateway))
+	assert.Equal(t, recheckInterval, waiting.requeueDelay)
+	assert.Zero(t, newRun("ingressGateway: mesh").requeueDelay, "sidecars have no Gateway")
 }

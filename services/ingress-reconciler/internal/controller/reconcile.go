@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/condition"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
+	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/metrics"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
@@ -189,6 +190,9 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	next := &run{reconciler: r, object: object, observed: o, plan: p, refused: refused, holdDuration: config.Document.HoldDuration()}
 	if recheck > 0 {
 		next.requestRequeue(recheck, "a component was removed from the specification")
+	}
+	if p.Strategy == settings.VirtualService && o.Input.Istio == nil && o.Input.Settings.IstioGateway != istiogateway.Mesh {
+		next.requestRequeue(recheckInterval, "the API server does not serve Istio Gateways")
 	}
 	return next
 }

@@ -279,11 +279,15 @@ func (o *Observer) observeGateways(out *Observation) {
 // observeIstioGateway adds the Istio Gateway that the settings name, if the API server serves the kind.
 func (o *Observer) observeIstioGateway(out *Observation) {
 	in := &out.Input
-	if in.Settings.IstioGateway == "" || !o.IstioGateways.Listed() {
+	if in.Settings.IstioGateway == "" {
 		return
 	}
 	namespace, name := istiogateway.ParseName(in.Settings.IstioGateway, in.Service.Namespace)
 	key := cache.ObjectName{Namespace: namespace, Name: name}
+	out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IstioGateway, Name: key})
+	if !o.IstioGateways.Listed() {
+		return
+	}
 	in.Istio = map[types.NamespacedName]*istiogateway.Gateway{}
 	if obj, exists := o.IstioGateways.Get(key); exists {
 		g, readable := obj.(*istiogateway.Gateway)
@@ -292,7 +296,6 @@ func (o *Observer) observeIstioGateway(out *Observation) {
 		}
 		in.Istio[types.NamespacedName(key)] = g
 	}
-	out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.IstioGateway, Name: key})
 }
 
 // findGateway returns a Gateway with its class, or else the ListenerSet of that name.
