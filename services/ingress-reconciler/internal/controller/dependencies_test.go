@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,4 +85,26 @@ func TestAVirtualServiceWaitsForTheKindOfItsGateway(t *testing.T) {
 	assert.Equal(t, []cache.ObjectName{chat}, h.namesForKind(dependents.IstioGateway)(gateway))
 	assert.Equal(t, recheckInterval, waiting.requeueDelay)
 	assert.Zero(t, newRun("ingressGateway: mesh").requeueDelay, "sidecars have no Gateway")
+}
+
+// An Ingress of somebody else keeps this program's Ingress from yielding its path to OME's.
+func TestARouteThatIsHandedOverDependsOnItsHost(t *testing.T) {
+	t.Parallel()
+	const route = `---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: chat-fairlead-0
+  namespace: models
+  labels: {fairlead.dev/managed-by: ingress-reconciler}
+  annotations: {fairlead.dev/claim: chat.example.com/}
+  ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
+`
+	r := newRig(t, strings.Replace(world, "uid: chat,", `uid: chat, annotations: {ome.io/ingress-disable-creation: "false"},`, 1)+route,
+		"ingressDomain: example.com")
+	require.True(t, r.begun().plan.HandedToOME)
+	foreign := &unstructured.Unstructured{
+		Object: golden.Decode[map[string]any](t, []byte(omesIngress("labels: {a: b}", "{path: /, pathType: Prefix}", ""))),
+	}
+	assert.Equal(t, []cache.ObjectName{chat}, handlers{index: r.Dependents}.namesForHosts(foreign))
 }

@@ -183,7 +183,7 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 		o.Input.Removed, recheck = r.removed.updateService(s, bypassedRoles(&o.Input), r.Clock.Now())
 		p = plan.Build(&o.Input)
 		added = r.Dependents.SetDependencies(name,
-			slices.Concat(o.Dependencies, hostDependencies(&p), secretDependencies(&p, s.Namespace)))
+			slices.Concat(o.Dependencies, hostDependencies(&p, o.Input.Routed), secretDependencies(&p, s.Namespace)))
 	}
 	refused := r.requestClaims(ownership.Owner(name), s.Created, p.RequestedClaims(r.Observer.LiveClaims(name)))
 	p.RemoveRefused(refused)
@@ -197,9 +197,15 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 	return next
 }
 
-// hostDependencies returns the hosts of a plan: routes of others may answer their requests, or prevent an exposure.
-func hostDependencies(p *plan.Plan) []dependents.Object {
+// hostDependencies returns the hosts of a plan, and those of routes that wait for OME's: routes of others may answer their requests, or
+// prevent an exposure or OME's route.
+func hostDependencies(p *plan.Plan, routed map[ownership.Claim]bool) []dependents.Object {
 	hosts := slices.Clone(p.ForeignHosts)
+	if p.HandedToOME {
+		for claim := range routed {
+			hosts = append(hosts, claim.Host)
+		}
+	}
 	for i := range p.WantedClaims {
 		hosts = append(hosts, p.WantedClaims[i].Host)
 	}
