@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
+	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
 )
 
@@ -107,4 +109,31 @@ metadata:
 		Object: golden.Decode[map[string]any](t, []byte(omesIngress("labels: {a: b}", "{path: /, pathType: Prefix}", ""))),
 	}
 	assert.Equal(t, []cache.ObjectName{chat}, handlers{index: r.Dependents}.namesForHosts(foreign))
+}
+
+// A listener can select the routes of somebody else by the labels of their namespace. Routes of this program have claims instead.
+func TestANamespaceConcernsThoseWithAHostOfItsRoutes(t *testing.T) {
+	t.Parallel()
+	const route = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: others, name: %s},
+		spec: {hostnames: [%s]}}`
+	var objects []*unstructured.Unstructured
+	for _, text := range []string{
+		fmt.Sprintf(route, "a", "chat.example.com"), fmt.Sprintf(route, "b", "chat.example.com"), fmt.Sprintf(route, "c", ""),
+		strings.Replace(fmt.Sprintf(route, "d", "own.example.com"), "name: d", "labels: {fairlead.dev/managed-by: ingress-reconciler}, "+
+			"name: d, "+omesOwner, 1),
+	} {
+		objects = append(objects, &unstructured.Unstructured{Object: golden.Decode[map[string]any](t, []byte(text))})
+	}
+	caches, err := informers.Declare(nil).Read(kit.Snapshot{Objects: objects})
+	require.NoError(t, err)
+	h := handlers{index: dependents.New(), informers: &informers.Informers{Caches: caches}}
+	var users []cache.ObjectName
+	for _, host := range []string{"chat.example.com", informers.EveryHost, "own.example.com"} {
+		users = append(users, cache.ObjectName{Namespace: "models", Name: "user-of-" + host})
+		h.index.SetDependencies(users[len(users)-1], []dependents.Object{{Kind: dependents.Host, Name: cache.ObjectName{Name: host}}})
+	}
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "others"}}
+	assert.ElementsMatch(t, users[:2], h.namesForNamespace(namespace), "each once")
+	namespace.Name = "models"
+	assert.Empty(t, h.namesForNamespace(namespace))
 }

@@ -32,7 +32,8 @@ import (
 //	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
 //	a route of another owner                         the services that use one of its hosts
-//	the labels of a Namespace                        the services in the namespace
+//	the labels of a Namespace                        the services in the namespace, and those that use a host of an HTTPRoute of another
+//	                                                 owner in the namespace
 func RegisterHandlers(i *informers.Informers, index *dependents.Index, enqueue func(cache.ObjectName)) {
 	h := handlers{informers: i, index: index, requester: func(namespace, host, secret string) *unstructured.Unstructured {
 		return informers.OldestIngress(i.Managed[render.Ingresses], namespace, host, secret)
@@ -123,9 +124,14 @@ func (h handlers) namesForHosts(obj any) []cache.ObjectName {
 	}
 	var users []cache.ObjectName
 	for _, host := range informers.IndexedHosts(u) {
-		users = append(users, h.index.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: host}})...)
+		users = append(users, h.namesForHost(host)...)
 	}
 	return users
+}
+
+// namesForHost returns the services that use a host.
+func (h handlers) namesForHost(host string) []cache.ObjectName {
+	return h.index.DependentsOf(dependents.Object{Kind: dependents.Host, Name: cache.ObjectName{Name: host}})
 }
 
 func (h handlers) namesForClass(obj any) []cache.ObjectName {
@@ -147,6 +153,9 @@ func (h handlers) namesForNamespace(obj any) []cache.ObjectName {
 	for _, name := range ownName(obj) {
 		for _, s := range h.informers.InNamespace(name.Name) {
 			names = append(names, ownName(s)...)
+		}
+		for host := range h.informers.ForeignHosts(name.Name) { // once, although many routes can have it
+			names = append(names, h.namesForHost(host)...)
 		}
 	}
 	return names

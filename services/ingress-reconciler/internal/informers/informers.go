@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -36,7 +37,7 @@ var (
 // Indexes.
 const (
 	byOwner     = "owner"     // namespace/name of the InferenceService that controls an object
-	byNamespace = "namespace" // namespace of an InferenceService
+	byNamespace = "namespace" // namespace of an InferenceService, or of an HTTPRoute that this program did not write
 	byHost      = "host"      // host of a route that this program did not write
 	bySecret    = "secret"    // namespace, host and TLS Secret of an Ingress of this program
 	byService   = "service"   // namespace/name of the Service of an EndpointSlice
@@ -125,6 +126,9 @@ func managedKind(resource schema.GroupVersionResource) kit.Kind {
 	if render.IsRoute(resource) {
 		kind.Selector = ""
 	}
+	if resource == render.HTTPRoutes {
+		kind.Indexers[byNamespace] = kit.IndexBy(indexForeignNamespace)
+	}
 	return kind
 }
 
@@ -200,6 +204,16 @@ func (i *Informers) InNamespace(namespace string) []any {
 	return i.InferenceServices.ByIndex(byNamespace, namespace)
 }
 
+// ForeignHosts returns the hosts of the HTTPRoutes of a namespace that this program did not write. Listeners can select HTTPRoutes, but no
+// other routes, by the labels of their namespace.
+func (i *Informers) ForeignHosts(namespace string) sets.Set[string] {
+	hosts := sets.New[string]()
+	for _, u := range kit.CastObjects[*unstructured.Unstructured](i.Managed[render.HTTPRoutes].ByIndex(byNamespace, namespace)) {
+		hosts.Insert(IndexedHosts(u)...)
+	}
+	return hosts
+}
+
 // OwnerName returns the name of the InferenceService that controls an object. It ignores InferenceServices of API groups other than
 // OME's, such as KServe's.
 func OwnerName(obj any) (cache.ObjectName, bool) {
@@ -237,6 +251,13 @@ func indexForeign(u *unstructured.Unstructured) []string {
 		return nil
 	}
 	return IndexedHosts(u)
+}
+
+func indexForeignNamespace(u *unstructured.Unstructured) []string {
+	if IsManaged(u) {
+		return nil
+	}
+	return []string{u.GetNamespace()}
 }
 
 // EveryHost stands for the host of a listener: an HTTPRoute without hostnames has it.
