@@ -14,9 +14,11 @@ import (
 
 	"fairlead.dev/pkg/golden"
 	kit "fairlead.dev/pkg/informers"
+	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
+	"fairlead.dev/services/ingress-reconciler/internal/observe"
 )
 
 // A path that an Ingress of somebody else prevents is exposed when that Ingress is gone.
@@ -89,10 +91,8 @@ func TestAVirtualServiceWaitsForTheKindOfItsGateway(t *testing.T) {
 	assert.Zero(t, newRun("ingressGateway: mesh").requeueDelay, "sidecars have no Gateway")
 }
 
-// An Ingress of somebody else keeps this program's Ingress from yielding its path to OME's.
-func TestARouteThatIsHandedOverDependsOnItsHost(t *testing.T) {
-	t.Parallel()
-	const route = `---
+// chatIngress is an Ingress that this program wrote for service chat.
+const chatIngress = `---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
@@ -102,8 +102,12 @@ metadata:
   annotations: {fairlead.dev/claim: chat.example.com/}
   ownerReferences: [{apiVersion: ome.io/v1beta1, kind: InferenceService, name: chat, uid: chat, controller: true}]
 `
-	r := newRig(t, strings.Replace(world, "uid: chat,", `uid: chat, annotations: {ome.io/ingress-disable-creation: "false"},`, 1)+route,
-		"ingressDomain: example.com")
+
+// An Ingress of somebody else keeps this program's Ingress from yielding its path to OME's.
+func TestARouteThatIsHandedOverDependsOnItsHost(t *testing.T) {
+	t.Parallel()
+	handed := strings.Replace(world, "uid: chat,", `uid: chat, annotations: {ome.io/ingress-disable-creation: "false"},`, 1)
+	r := newRig(t, handed+chatIngress, "ingressDomain: example.com")
 	require.True(t, r.begun().plan.HandedToOME)
 	foreign := &unstructured.Unstructured{
 		Object: golden.Decode[map[string]any](t, []byte(omesIngress("labels: {a: b}", "{path: /, pathType: Prefix}", ""))),
@@ -136,4 +140,19 @@ func TestANamespaceConcernsThoseWithAHostOfItsRoutes(t *testing.T) {
 	assert.ElementsMatch(t, users[:2], h.namesForNamespace(namespace), "each once")
 	namespace.Name = "models"
 	assert.Empty(t, h.namesForNamespace(namespace))
+}
+
+// A worker may drop the claims of a deleted service between their read and their registration. They would then block others for good.
+func TestDeletedServicesWithClaimsAreReconciled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.SplitN(world, "---\n", 3)[2]+chatIngress, "ingressDomain: example.com")
+	r.ReconcileAll()
+	require.Equal(t, []cache.ObjectName{chat}, r.enqueued)
+	empty, err := informers.Declare(nil).Read(kit.Snapshot{})
+	require.NoError(t, err)
+	r.Observer = observe.New(empty) // the last event of the route was handled before its claim was registered
+	require.NoError(t, r.Reconcile(t.Context(), chat))
+	claim := ownership.Claim{Host: "chat.example.com", Path: "/"}
+	refused, _ := r.Ownership.Set(ownership.Owner{Namespace: "models", Name: "other"}, start, []ownership.Ask{{Claim: claim}})
+	assert.Empty(t, refused)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -92,13 +93,18 @@ func (r *Reconciler) Clear() {
 const recheckInterval = 20 * time.Second
 
 // ReconcileAll enqueues all services. Call it when this replica becomes the leader and when the configuration changes. It registers
-// the claims of all services first, so that the order of the queue does not decide which service owns a host.
+// the claims of all services first, so that the order of the queue does not decide which service owns a host. It also enqueues deleted
+// services with claims: a worker may have dropped these claims between their read and their registration.
 func (r *Reconciler) ReconcileAll() {
-	names := r.Observer.ServiceNames()
+	names := sets.New(r.Observer.ServiceNames()...)
 	if config, _ := r.Configuration(); config.Document != nil {
-		r.Ownership.SetAll(AllClaims(r.Observer, config))
+		claims := AllClaims(r.Observer, config)
+		r.Ownership.SetAll(claims)
+		for owner := range claims {
+			names.Insert(cache.ObjectName(owner))
+		}
 	}
-	for _, name := range names {
+	for name := range names {
 		r.Enqueue(name)
 	}
 }
