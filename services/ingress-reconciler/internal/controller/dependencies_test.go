@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	"fairlead.dev/services/ingress-reconciler/internal/dependents"
 	"fairlead.dev/services/ingress-reconciler/internal/informers"
 	"fairlead.dev/services/ingress-reconciler/internal/istiogateway"
+	"fairlead.dev/services/ingress-reconciler/internal/isvc"
 	"fairlead.dev/services/ingress-reconciler/internal/observe"
 )
 
@@ -155,4 +157,15 @@ func TestDeletedServicesWithClaimsAreReconciled(t *testing.T) {
 	claim := ownership.Claim{Host: "chat.example.com", Path: "/"}
 	refused, _ := r.Ownership.Set(ownership.Owner{Namespace: "models", Name: "other"}, start, []ownership.Ask{{Claim: claim}})
 	assert.Empty(t, refused)
+}
+
+func TestAForeignServiceConcernsTheServiceOfItsName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(world, "uid: chat, controller", "uid: other, controller", 1), "ingressDomain: example.com")
+	require.Equal(t, "NameConflict", r.begun().plan.Reasons[0].Reason)
+	h := handlers{index: r.Dependents}
+	for _, r := range isvc.Roles {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-" + string(r)}}
+		assert.Equal(t, []cache.ObjectName{chat}, h.namesForKind(dependents.Service)(service), r)
+	}
 }

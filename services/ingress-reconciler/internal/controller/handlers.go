@@ -28,7 +28,8 @@ import (
 //	a Service of a component, a Knative Service,
 //	an object that this controller wrote             the InferenceService that controls the object
 //	a Gateway, a ListenerSet, an Istio Gateway, an InferencePool,
-//	the Service of an endpoint picker                the services that use the object
+//	the Service of an endpoint picker,
+//	any Service with the name of a component         the services that use the object
 //	a GatewayClass                                   the services that use a Gateway of the class
 //	an IngressClass                                  the services that may have an Ingress
 //	a route of another owner                         the services that use one of its hosts

@@ -8,7 +8,7 @@ import (
 )
 
 // Object identifies an object that services depend on: a Gateway, an Istio Gateway, an IngressClass, an InferencePool, the
-// Service of an endpoint picker, or the routes of others for a host.
+// Service of an endpoint picker, a Service with the name of a component, or the routes of others for a host.
 type Object struct {
 	Kind string
 	Name cache.ObjectName

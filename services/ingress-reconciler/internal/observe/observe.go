@@ -158,7 +158,7 @@ func (o *Observer) Observe(s *isvc.Service, config settings.Config) Observation 
 	in.Settings, in.SettingsErr = config.ResolveSettings(s)
 	in.Services = informers.ByOwner[*corev1.Service](o.Services, name)
 	in.Podless = o.podlessServices(in.Services)
-	o.addForeignServices(in)
+	o.addForeignServices(&out)
 	in.Knative = map[isvc.Role]bool{}
 	for _, k := range informers.ByOwner[*metav1.PartialObjectMetadata](o.Knative, name) {
 		if !metav1.IsControlledBy(k, &metav1.ObjectMeta{UID: s.UID}) { // belongs to a deleted service with this name
@@ -202,9 +202,11 @@ func getObject[T any](r informers.Reader, name cache.ObjectName) T {
 }
 
 // addForeignServices adds Services that have the name of a component and another owner.
-func (o *Observer) addForeignServices(in *plan.Input) {
+func (o *Observer) addForeignServices(out *Observation) {
+	in := &out.Input
 	for _, r := range isvc.Roles {
 		name := cache.ObjectName{Namespace: in.Service.Namespace, Name: backend.ServiceName(in.Service.Name, r)}
+		out.Dependencies = append(out.Dependencies, dependents.Object{Kind: dependents.Service, Name: name})
 		if service := getObject[*corev1.Service](o.Services, name); service != nil && !slices.Contains(in.Services, service) {
 			in.Services = append(in.Services, service)
 		}
