@@ -1,35 +1,34 @@
 package controller
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler returns an event handler for an informer. It enqueues the names that names returns for an object; for an update,
+// Handler returns an event handler for an informer. It enqueues the names that names returns for an object, each once; for an update,
 // those of the old object too. It ignores resyncs, where both objects have the same version. names must not modify the object.
 func Handler(enqueue func(cache.ObjectName), names func(obj any) []cache.ObjectName) cache.ResourceEventHandler {
-	all := func(obj any) {
-		for _, name := range names(obj) {
+	all := func(names ...cache.ObjectName) {
+		for name := range sets.New(names...) { // a worker might pick up the first of two
 			enqueue(name)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: all,
+		AddFunc: func(obj any) { all(names(obj)...) },
 		UpdateFunc: func(old, current any) {
 			if sameVersion(old, current) {
 				return
 			}
-			affected := sets.New(names(old)...).Insert(names(current)...)
-			for name := range affected { // each name once: a worker might pick up the first of two
-				enqueue(name)
-			}
+			all(slices.Concat(names(old), names(current))...)
 		},
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj
 			}
-			all(obj)
+			all(names(obj)...)
 		},
 	}
 }

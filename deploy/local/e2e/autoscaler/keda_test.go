@@ -29,7 +29,7 @@ const (
 	kedaSecret    = autoscaler + "-client"
 )
 
-// longWait are values of a picker whose requests wait longer than by default: a new operator of KEDA and a new leader take most of that time.
+// longWait are values of a picker whose requests wait longer than by default: what a test installs meanwhile takes most of that time.
 var longWait = []string{ //nolint:gochecknoglobals // constant
 	"config.apiVersion=inference.networking.x-k8s.io/v1alpha1", "config.kind=EndpointPickerConfig", "config.flowControl.noEndpointRequestTTL=110s",
 }

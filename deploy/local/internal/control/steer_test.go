@@ -170,7 +170,7 @@ func TestSnapshot_IsWrittenWhereItIsWanted(t *testing.T) {
 func restorable(t *testing.T, snapshot string) (c *cluster, client *clusterapi.Client, file string) {
 	t.Helper()
 	c, _ = newCluster(t, nil, clusterapi.Etcd, clusterapi.APIServer)
-	c.client = clientOf(t, api(t, func(http.ResponseWriter, *http.Request) {}))
+	c.client = clientOf(t, api(t, ready))
 	require.NoError(t, os.Mkdir(components.EtcdDir(c.Config.Dir), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(components.EtcdDir(c.Config.Dir), "data"), []byte("old"), 0o600))
 	file = filepath.Join(t.TempDir(), "snapshot.db")

@@ -52,8 +52,8 @@ func until(ctx context.Context, limit time.Duration, f func(context.Context) err
 	}
 }
 
-// waitAPI waits until the API server is ready and has created its own objects. It does so some time after it is ready, and the slice is the
-// last of them.
+// waitAPI waits until the API server is ready and has created its own Service, kubernetes, which it does some time later: the EndpointSlice
+// follows the Service and its namespace. After a restore, they are those of the snapshot.
 func (c *cluster) waitAPI(ctx context.Context) error {
 	err := until(ctx, apiTimeout, func(ctx context.Context) error {
 		if err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {

@@ -174,6 +174,14 @@ func clientOf(t *testing.T, server *httptest.Server) kubernetes.Interface {
 	return client
 }
 
+// ready answers as an API server that has created its own objects.
+func ready(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes" {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}`)
+	}
+}
+
 func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -184,8 +192,8 @@ func TestWaitAPI_AsksUntilItIsReady(t *testing.T) {
 		case r.URL.Path == "/readyz":
 		case n < 5:
 			w.WriteHeader(http.StatusNotFound)
-		case r.URL.Path == "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes":
-			fmt.Fprint(w, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}`)
+		default:
+			ready(w, r)
 		}
 	})
 	c := &cluster{client: clientOf(t, server)}

@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 
 	"fairlead.dev/deploy/emulators/ocilb"
 	"fairlead.dev/deploy/emulators/ocilb/ocilbtest"
@@ -790,6 +793,21 @@ func TestWishesDiffer(t *testing.T) {
 	assert.True(t, w.isSameAs(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(1, 0).UTC(), Since: time.Unix(2, 0)}))
 	assert.False(t, w.isSameAs(&Wanted{Services: []string{"models/next"}, Claimed: time.Unix(1, 0)}))
 	assert.False(t, w.isSameAs(&Wanted{Services: []string{"models/own"}, Claimed: time.Unix(2, 0)}))
+}
+
+// TestAWishThatReturns: an owner has wanted something else meanwhile, and waits for a report about its newest wish.
+func TestAWishThatReturns(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	changed := 0
+	a := newActor(&Params{Log: zap.NewNop(), Observer: &meter{}, Clock: clock.RealClock{}, Changed: func(Key) { changed++ }}, &mu, id)
+	for _, wish := range []*Wanted{{Weight: 1}, {Weight: 1}} {
+		a.sets["chat"], a.inbox.sets["chat"] = &set{desired: wish}, wish
+		a.publishReports()
+		require.Same(t, wish, a.reports["chat"].wanted)
+		a.publishReports()
+	}
+	assert.Equal(t, 2, changed, "each once")
 }
 
 func TestEmptying(t *testing.T) {

@@ -2,7 +2,6 @@ package bindings
 
 import (
 	"reflect"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,7 +17,7 @@ import (
 // AddHandlers registers event handlers that enqueue the bindings that a changed object affects:
 //
 //	a BackendSetBinding            all bindings of its backend set: another one may own it now; when it ends, or owns its set no longer,
-//	                               also those of its namespace that own none: the namespace has a limit of bindings
+//	                               also those of its namespace that are within its limit now
 //	a Service, an EndpointSlice    the bindings of the Service
 //	a Pod with readiness gates     the bindings of its Services
 //	a record                       the bindings of its backend sets
@@ -30,12 +29,11 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 	i.Bindings.AddEventHandler(controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
 		return append(namesOf(informers.BindingsOfSet(i.Bindings, b.Spec.LoadBalancerID, b.Spec.BackendSetName)), nameOf(b))
 	}))
-	siblings := controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
-		all := informers.BindingsOfNamespace(i.Bindings, b.Namespace)
-		return namesOf(slices.DeleteFunc(all, func(s *v1alpha1.BackendSetBinding) bool { return s.Status.HeldSince != nil }))
+	within := controller.TypedHandler(enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
+		return namesOf(r.evaluator.withinLimit(b.Namespace))
 	})
-	i.Bindings.AddEventHandler(controller.UnlessSame(stillCounts,
-		cache.ResourceEventHandlerFuncs{UpdateFunc: siblings.OnUpdate, DeleteFunc: siblings.OnDelete}))
+	i.Bindings.AddEventHandler(controller.UnlessSame(makesNoRoom,
+		cache.ResourceEventHandlerFuncs{UpdateFunc: within.OnUpdate, DeleteFunc: within.OnDelete}))
 	ofService := func(service cache.ObjectName) []cache.ObjectName {
 		return namesOf(informers.BindingsOfService(i.Bindings, service))
 	}
@@ -51,10 +49,13 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 		}
 		return names
 	}
-	i.Pods.AddEventHandler(controller.UnlessSame(samePod, controller.NameHandler(enqueueNoted, ofPod)))
+	i.Pods.AddEventHandler(controller.UnlessSame(informers.SamePod, controller.NameHandler(enqueueNoted, ofPod)))
 	i.ConfigMaps.AddEventHandler(controller.TypedHandler(enqueue, func(c *corev1.ConfigMap) []cache.ObjectName {
+		if c.Namespace != r.p.Records { // anybody's
+			return nil
+		}
 		record, err := lbrecord.FromConfigMap(c)
-		if err != nil || c.Namespace != r.p.Records {
+		if err != nil {
 			return nil
 		}
 		var names []cache.ObjectName
@@ -67,8 +68,8 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 	}))
 }
 
-// stillCounts reports whether an update of a binding leaves its place among those of its namespace: owners of sets come first.
-func stillCounts(old, current *v1alpha1.BackendSetBinding) bool {
+// makesNoRoom reports whether an update of a binding makes no room for others of its namespace: owners of sets come first.
+func makesNoRoom(old, current *v1alpha1.BackendSetBinding) bool {
 	return old.Status.HeldSince == nil || current.Status.HeldSince != nil
 }
 
@@ -103,12 +104,6 @@ func namesOf(bindings []*v1alpha1.BackendSetBinding) []cache.ObjectName {
 		objectNames = append(objectNames, nameOf(b))
 	}
 	return objectNames
-}
-
-// samePod reports whether an update of a pod changes nothing that the program reads: of most pods, that is only their existence.
-func samePod(old, current *corev1.Pod) bool {
-	return old.DeletionTimestamp.Equal(current.DeletionTimestamp) && reflect.DeepEqual(old.Spec, current.Spec) &&
-		reflect.DeepEqual(old.Status, current.Status)
 }
 
 // sameSlice reports whether an update of a slice changes nothing that the program reads.

@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,11 +26,13 @@ func (h *handlers) AddEventHandler(handler cache.ResourceEventHandler) {
 	h.all = append(h.all, handler)
 }
 
-// TestWhoIsWoken has two bindings that wait in a namespace at its limit, and one elsewhere.
+// TestWhoIsWoken has three bindings in a namespace with a limit of two, and one elsewhere.
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
 	owner, second, third := bindingOf("owner", 3, held(1)), bindingOf("second", 2), bindingOf("third", 1)
 	second.Spec.BackendSetName, third.Spec.BackendSetName = "embed", "rank"
+	gone := bindingOf("gone", 4)
+	gone.Spec.BackendSetName = "old"
 	elsewhere := bindingOf("elsewhere", 1)
 	elsewhere.Namespace, elsewhere.Spec.BackendSetName = "others", "other"
 	w := &world{t: t, binding: owner, rivals: []*v1alpha1.BackendSetBinding{second, third, elsewhere}}
@@ -37,7 +40,8 @@ func TestWhoIsWoken(t *testing.T) {
 	bindings, configMaps := &handlers{Informer: caches.Bindings}, &handlers{Informer: caches.ConfigMaps}
 	caches.Bindings, caches.ConfigMaps = bindings, configMaps
 	var woken []string
-	AddHandlers(&informers.Informers{Caches: caches}, New(Params{Records: "fairlead"}),
+	r := New(Params{Caches: caches, Records: "fairlead", Configuration: configured(t, permits+"\nnamespaces: {models: {bindings: 2}}")})
+	AddHandlers(&informers.Informers{Caches: caches}, r,
 		func(name cache.ObjectName) { woken = append(woken, name.Name) })
 	requireWoken := func(what string, tell func(cache.ResourceEventHandler), from *handlers, names ...string) {
 		t.Helper()
@@ -45,18 +49,18 @@ func TestWhoIsWoken(t *testing.T) {
 		for _, h := range from.all {
 			tell(h)
 		}
-		assert.ElementsMatch(t, names, woken, what)
+		assert.ElementsMatch(t, names, slices.Compact(woken), what)
 	}
 
-	requireWoken("it ends", func(h cache.ResourceEventHandler) {
-		h.OnDelete(cache.DeletedFinalStateUnknown{Obj: owner})
-	}, bindings, "owner", "owner", "second", "third")
+	requireWoken("another one ends", func(h cache.ResourceEventHandler) {
+		h.OnDelete(cache.DeletedFinalStateUnknown{Obj: gone})
+	}, bindings, "gone", "owner", "second")
 	lost := owner.DeepCopy()
 	lost.Status.HeldSince, lost.ResourceVersion = nil, "9"
 	requireWoken("it owns its set no longer", func(h cache.ResourceEventHandler) { h.OnUpdate(owner, lost) }, bindings,
-		"owner", "second", "third")
+		"owner", "second")
 	requireWoken("it owns its set now", func(h cache.ResourceEventHandler) { h.OnUpdate(lost, owner) }, bindings, "owner")
-	requireWoken("it begins", func(h cache.ResourceEventHandler) { h.OnAdd(owner, false) }, bindings, "owner", "owner")
+	requireWoken("it begins", func(h cache.ResourceEventHandler) { h.OnAdd(owner, false) }, bindings, "owner")
 
 	record := &lbrecord.Record{LoadBalancer: lb, Objects: []lbrecord.Object{
 		{Kind: lbrecord.BackendSet, Name: "embed", Key: "a"}, {Kind: lbrecord.Listener, Name: "rank", Key: "b"},

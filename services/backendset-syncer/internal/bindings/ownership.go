@@ -3,6 +3,7 @@ package bindings
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +11,7 @@ import (
 	"fairlead.dev/pkg/apis/fairlead/v1alpha1"
 	"fairlead.dev/pkg/ownership"
 	"fairlead.dev/services/backendset-syncer/internal/actor"
+	"fairlead.dev/services/backendset-syncer/internal/informers"
 )
 
 // setOwners decides which of several bindings owns a backend set: the owner according to its status, else the oldest binding. A binding
@@ -100,6 +102,17 @@ func exceedsLimit(limit int, b *v1alpha1.BackendSetBinding, siblings []*v1alpha1
 		}
 	}
 	return before >= limit
+}
+
+// withinLimit returns the bindings of a namespace that are within its limit.
+func (e *Evaluator) withinLimit(namespace string) []*v1alpha1.BackendSetBinding {
+	document, _ := e.configuration()
+	if document == nil {
+		return nil
+	}
+	all, none := informers.BindingsOfNamespace(e.caches.Bindings, namespace), newSetOwners()
+	slices.SortFunc(all, func(a, b *v1alpha1.BackendSetBinding) int { return none.compareBindings(actor.Key{}, a, b) })
+	return all[:min(len(all), document.BindingsLimit(namespace))]
 }
 
 // keyOf returns the backend set of a binding.

@@ -43,7 +43,7 @@ func AddHandlers(i *informers.Informers, r *Reconciler) {
 	i.EndpointSlices.AddEventHandler(controller.TypedHandler(r.p.Enqueue, func(s *discoveryv1.EndpointSlice) []cache.ObjectName {
 		return r.ofService(cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 	}))
-	i.Pods.AddEventHandler(controller.TypedHandler(r.p.Enqueue, r.ofPod))
+	i.Pods.AddEventHandler(controller.UnlessSame(informers.SamePod, controller.TypedHandler(r.p.Enqueue, r.ofPod)))
 	i.Bindings.AddEventHandler(controller.TypedHandler(r.p.Enqueue, func(b *v1alpha1.BackendSetBinding) []cache.ObjectName {
 		if r.knowsBalancer(b.Spec.LoadBalancerID) {
 			return []cache.ObjectName{{Name: b.Spec.LoadBalancerID}}
@@ -58,13 +58,13 @@ func (r *Reconciler) knowsBalancer(id string) bool {
 	return r.known[id] != nil
 }
 
-// isOwnRoute reports whether a route has a Gateway of the program, an entry of it, or a finalizer that it may have to remove.
+// isOwnRoute reports whether a route has a Gateway of the program, an entry of it, or a finalizer that it may have to remove now.
 func (r *Reconciler) isOwnRoute(route *gatewayv1.HTTPRoute) bool {
 	return slices.ContainsFunc(route.Status.Parents, func(s gatewayv1.RouteParentStatus) bool {
 		return r.p.Planner.IsOwnController(s.ControllerName)
 	}) || slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool {
 		return r.p.Planner.IsOwnGateway(&ref, route.Namespace)
-	}) || r.p.OKE && slices.Contains(route.Finalizers, okeFinalizer)
+	}) || r.p.OKE && route.DeletionTimestamp != nil && slices.Contains(route.Finalizers, okeFinalizer)
 }
 
 // ofService returns the load balancers whose routes refer to a Service, and notes the time of the event.
@@ -74,7 +74,7 @@ func (r *Reconciler) ofService(name cache.ObjectName) []cache.ObjectName {
 
 func (r *Reconciler) ofPod(p *corev1.Pod) []cache.ObjectName {
 	var services []cache.ObjectName
-	if informers.HasGate(p) { // without a change of its slice, it can begin to wait for its gate only
+	if informers.HasGate(p) { // its slice has no event when it begins to wait for its gate
 		for _, s := range informers.SlicesOfPod(r.p.Caches.EndpointSlices, cache.MetaObjectToName(p)) {
 			services = append(services, cache.ObjectName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
 		}

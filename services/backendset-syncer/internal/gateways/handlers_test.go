@@ -45,9 +45,12 @@ endpoints: [{addresses: [10.0.0.1], conditions: {ready: false}, targetRef: {kind
 // TestRouteWithAFinalizerOnly has lost its Gateway, and then the entries in its status: nothing but the finalizer is left to do.
 func TestRouteWithAFinalizerOnly(t *testing.T) {
 	t.Parallel()
-	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{okeFinalizer}}}
+	now := metav1.Now()
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{okeFinalizer}, DeletionTimestamp: &now}}
 	assert.True(t, New(Params{OKE: true}).isOwnRoute(route))
 	assert.False(t, New(Params{}).isOwnRoute(route))
+	route.DeletionTimestamp = nil
+	assert.False(t, New(Params{OKE: true}).isOwnRoute(route))
 }
 
 // unlisted is a kind that the API server does not serve yet.

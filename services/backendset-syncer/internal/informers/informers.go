@@ -4,6 +4,7 @@ package informers
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -267,6 +268,12 @@ func BindingsOfNamespace(r kit.Reader, namespace string) []*v1alpha1.BackendSetB
 // SlicesOfService returns the EndpointSlices of a Service.
 func SlicesOfService(r kit.Reader, service cache.ObjectName) []*discoveryv1.EndpointSlice {
 	return kit.CastObjects[*discoveryv1.EndpointSlice](r.ByIndex(byService, service.String()))
+}
+
+// SamePod reports whether an update of a pod changes nothing that the program reads: of most pods, that is only their existence.
+func SamePod(old, current *corev1.Pod) bool {
+	return old.DeletionTimestamp.Equal(current.DeletionTimestamp) && reflect.DeepEqual(old.Labels, current.Labels) &&
+		reflect.DeepEqual(old.Spec, current.Spec) && reflect.DeepEqual(old.Status, current.Status)
 }
 
 // SlicesOfPod returns the EndpointSlices with a pod.

@@ -242,11 +242,15 @@ func (d *Document) PermitBinding(namespace, loadBalancer, set string) (Permissio
 	}):
 		return Permission{}, fmt.Errorf("the configuration does not permit backend set %s of this load balancer", set)
 	}
-	limits := d.limitsOf(namespace)
 	return Permission{
-		Limits: lb.Limits.withDefaults(), Backends: limits.BackendsPerBinding, Bindings: cmp.Or(limits.Bindings, defaultBindings),
+		Limits: lb.Limits.withDefaults(), Backends: d.limitsOf(namespace).BackendsPerBinding, Bindings: d.BindingsLimit(namespace),
 		TakeOver: lb.TakeOver,
 	}, nil
+}
+
+// BindingsLimit returns how many bindings a namespace may have.
+func (d *Document) BindingsLimit(namespace string) int {
+	return cmp.Or(d.limitsOf(namespace).Bindings, defaultBindings)
 }
 
 // findLoadBalancer returns a load balancer, or why bindings and Gateways may not name it. d may be nil.

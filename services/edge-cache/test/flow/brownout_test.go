@@ -169,7 +169,7 @@ func (b *brownOut) seesReadyNode(t *testing.T) {
 func TestSlicesWaitForTheirNodes(t *testing.T) {
 	t.Parallel()
 	b := newBrownOut(t)
-	for _, late := range []time.Duration{20 * time.Millisecond, 2 * time.Second, 3 * time.Second} {
+	for _, late := range []time.Duration{20 * time.Millisecond, 2 * time.Second, 5 * time.Second} {
 		release := b.link.hold()
 		b.nodeTurns(corev1.ConditionUnknown)
 		b.endpointTurns(false)

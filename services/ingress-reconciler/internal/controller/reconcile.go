@@ -206,7 +206,7 @@ func (r *Reconciler) newRun(object *isvc.Object, config settings.Config) *run {
 // hostDependencies returns the hosts of a plan, and those of routes that wait for OME's: routes of others may answer their requests, or
 // prevent an exposure or OME's route.
 func hostDependencies(p *plan.Plan, routed map[ownership.Claim]bool) []dependents.Object {
-	hosts := slices.Clone(p.ForeignHosts)
+	hosts := slices.Clone(p.RewriteHosts)
 	if p.HandedToOME {
 		for claim := range routed {
 			hosts = append(hosts, claim.Host)

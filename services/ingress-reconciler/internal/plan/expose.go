@@ -366,7 +366,7 @@ func (c *collector) mayRewritePath(e *Exposure) bool {
 	if c.plan.Strategy != settings.Ingress || c.Foreign == nil || !e.Class.Controller.RewritesHost() {
 		return true
 	}
-	c.plan.ForeignHosts = append(c.plan.ForeignHosts, e.Host)
+	c.plan.RewriteHosts = append(c.plan.RewriteHosts, e.Host)
 	for _, other := range c.Foreign(e.Host) {
 		if other.GetLabels()[labelSolver] != "" || ingressclass.ClassOfIngress(c.Classes, other).Identity() != e.Class.Identity() {
 			continue

@@ -118,7 +118,7 @@ type Plan struct {
 	Disabled     bool              // the service must not be exposed
 	HandedToOME  bool              // OME exposes the service; set only with Disabled
 	WantedClaims []WantedClaim     // claims of the service, including components that are not ready
-	ForeignHosts []string          // hosts whose foreign Ingresses decided whether a path can be rewritten
+	RewriteHosts []string          // hosts whose foreign Ingresses decided whether a path can be rewritten
 }
 
 // Exposure is one host and path at one Gateway. Each exposure is rendered as one route.

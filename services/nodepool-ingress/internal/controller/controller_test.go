@@ -65,21 +65,17 @@ func TestUnchanged(t *testing.T) {
 	assert.False(t, hasSameClaims(object(1, 1), object(2, 1)))
 }
 
-// TestNamesForManaged: a YurtIngress waits for a pool until the last object there is gone, which can be any kind.
-func TestNamesForManaged(t *testing.T) {
+// TestNamesForPoolOf: a YurtIngress waits for a pool until the last object there is gone, which can be any kind.
+func TestNamesForPoolOf(t *testing.T) {
 	t.Parallel()
 	caches, err := informers.Options{}.Declare().Read(kit.Snapshot{Objects: []*unstructured.Unstructured{
 		yurtIngress("first", "other"), yurtIngress("second", "a"), yurtIngress("third", "b"),
 	}})
 	require.NoError(t, err)
 	h := handlers{informers: &informers.Informers{Caches: caches}}
-	controls := true
-	names := h.namesForManaged(&metav1.ObjectMeta{
-		Labels:          map[string]string{v1alpha1.LabelPool: "a"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "YurtIngress", Name: "first", Controller: &controls}},
-	})
-	assert.ElementsMatch(t, []cache.ObjectName{{Name: "first"}, {Name: "second"}}, names)
-	assert.Empty(t, h.namesForManaged(&metav1.ObjectMeta{}))
+	names := h.namesForPoolOf(&metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelPool: "a"}})
+	assert.Equal(t, []cache.ObjectName{{Name: "second"}}, names)
+	assert.Empty(t, h.namesForPoolOf(&metav1.ObjectMeta{}))
 }
 
 // TestRecordContest_OnAConflict: it says nothing about a webhook, so the delay between attempts goes on to grow.

@@ -21,7 +21,7 @@ import (
 //	a YurtIngress                  itself, and those that list one of its pools
 //	a NodePool, a Node             those that list the pool
 //	an IngressClass                its owner, and those that list the pool with the class
-//	another object of a pool       its owner, and those that list the pool
+//	another object of a pool       its owner; when it is deleted, also those that list the pool
 //	a ConfigMap with a manifest    those that name it
 //	a definition of Traefik's      all
 func RegisterHandlers(i *informers.Informers, classPrefix string, enqueue func(cache.ObjectName)) {
@@ -38,7 +38,8 @@ func RegisterHandlers(i *informers.Informers, classPrefix string, enqueue func(c
 	}
 	i.IngressClasses.AddEventHandler(controller.TypedHandler(enqueue, h.namesForClass))
 	for _, informer := range i.Managed {
-		informer.AddEventHandler(controller.TypedHandler(enqueue, h.namesForManaged))
+		informer.AddEventHandler(controller.Handler(enqueue, ownerName))
+		informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: controller.TypedHandler(enqueue, h.namesForPoolOf).OnDelete})
 	}
 	i.Manifests.AddEventHandler(existing(controller.NameHandler(enqueue, h.namesForManifest)))
 	for _, definition := range i.Definitions {
@@ -87,11 +88,9 @@ func (h *handlers) namesForClass(class metav1.Object) []cache.ObjectName {
 	return names.UnsortedList()
 }
 
-// namesForManaged includes those that wait for a pool: its last object can go later than its class.
-func (h *handlers) namesForManaged(object metav1.Object) []cache.ObjectName {
-	names := sets.New(ownerName(object)...)
-	names.Insert(h.contendersOf(object.GetLabels()[v1alpha1.LabelPool])...)
-	return names.UnsortedList()
+// namesForPoolOf returns those that may wait for the pool of an object: the last object can go later than the class.
+func (h *handlers) namesForPoolOf(object metav1.Object) []cache.ObjectName {
+	return h.contendersOf(object.GetLabels()[v1alpha1.LabelPool])
 }
 
 func (h *handlers) allNames(any) []cache.ObjectName {
