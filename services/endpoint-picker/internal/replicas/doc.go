@@ -14,10 +14,10 @@
 //
 // # Protocol
 //
-// GET /v1/events?pool=TITLE answers with frames until one side closes. GET /v1/contents?pool=TITLE answers with frames of the kinds
-// cached and occupied, which give an empty index of prefixes the contents of the sender's, and a frame of the kind complete. A new replica
-// asks one other for it. frame.proto defines frames. Each frame comes after its length, a varint, and an event is encoded once for all
-// readers.
+// GET /v1/events?pool=TITLE answers with frames until one side closes: a server does when its pool ends. GET /v1/contents?pool=TITLE
+// answers with frames of the kinds cached and occupied, which give an empty index of prefixes the contents of the sender's, and a frame of
+// the kind complete. A new replica asks one other for it. frame.proto defines frames. Each frame comes after its length, a varint, and an
+// event is encoded once for all readers.
 //
 // The reader computes when something happened from the last clock and its own, so clocks need not agree. Replicas of different
 // versions of the protocol (in the header Fairlead-Replica-Protocol) tell each other nothing. Frames do not contain the version: what

@@ -83,6 +83,7 @@ func (m *Member) CheckReady() error {
 // Run follows the other replicas until ctx ends.
 func (m *Member) Run(ctx context.Context) {
 	m.node.addMember(m)
+	defer close(m.publisher.ended) // after the removal: readers connect again, and find the next pool with this title or none
 	defer m.node.removeMember(m)
 	if !m.awaitEndpoints(ctx) {
 		return

@@ -35,6 +35,7 @@ type publisher struct {
 	sent    atomic.Int64         // events, counted once for each reader
 	slow    atomic.Int64         // readers that were disconnected because they were too slow
 	places  *places              // of readers
+	ended   chan struct{}        // closed when no event follows
 
 	mu      sync.Mutex
 	readers map[*reader]struct{}
@@ -52,7 +53,10 @@ type reader struct {
 }
 
 func newPublisher(now func() time.Duration, pending *pendingBytes) *publisher {
-	return &publisher{now: now, pending: pending, places: newPlaces(maxReaders, maxReadersOfClient), readers: map[*reader]struct{}{}}
+	return &publisher{
+		now: now, pending: pending, places: newPlaces(maxReaders, maxReadersOfClient), ended: make(chan struct{}),
+		readers: map[*reader]struct{}{},
+	}
 }
 
 // PublishEvent implements estimate.Publisher.

@@ -105,7 +105,7 @@ func (o *writer) writeFrames(frames []byte) error {
 	return o.control.Flush()
 }
 
-// writeEvents writes events until the reader is gone.
+// writeEvents writes events until the reader is gone, or no event follows.
 func (o *writer) writeEvents(done <-chan struct{}, p *publisher, r *reader) error {
 	silent := time.NewTicker(heartbeat)
 	defer silent.Stop()
@@ -119,6 +119,8 @@ func (o *writer) writeEvents(done <-chan struct{}, p *publisher, r *reader) erro
 		}
 		select {
 		case <-done:
+			return nil
+		case <-p.ended:
 			return nil
 		case <-silent.C:
 			buffer = buffer[:0]
