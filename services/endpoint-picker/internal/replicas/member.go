@@ -95,9 +95,7 @@ func (m *Member) Run(ctx context.Context) {
 	stops := map[string]context.CancelFunc{} // of followers, which end with ctx, too
 	for {
 		addresses, changed := m.node.knownAddresses()
-		if addresses != nil && len(addresses) == 0 {
-			m.setReady() // there is no other replica
-		}
+		m.stopWaiting(addresses)
 		for address, stop := range stops {
 			if !slices.Contains(addresses, address) {
 				stop()
@@ -160,13 +158,20 @@ func (m *Member) fetchContents(fetch func() error) error {
 
 func (m *Member) setReady() { m.ready.Store(true) }
 
-// markSilent records that an address tells nothing for now: it is our own, or does not answer. If this goes for all addresses, nobody
-// can be asked for contents.
+// markSilent records that an address tells nothing for now: it is our own, or does not answer.
 func (m *Member) markSilent(address string) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.settled[address] = true
-	if addresses, _ := m.node.knownAddresses(); !slices.ContainsFunc(addresses, func(a string) bool { return !m.settled[a] }) {
+	m.mu.Unlock()
+	addresses, _ := m.node.knownAddresses()
+	m.stopWaiting(addresses)
+}
+
+// stopWaiting makes the pool ready if all known addresses tell nothing: nobody can be asked for contents.
+func (m *Member) stopWaiting(addresses []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if addresses != nil && !slices.ContainsFunc(addresses, func(a string) bool { return !m.settled[a] }) {
 		m.setReady()
 	}
 }

@@ -2,10 +2,13 @@ package replicas
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // runMember runs one more pool, with the endpoint of the replica, until stop or the end of the test.
@@ -32,5 +35,20 @@ func TestPoolIsReplaced(t *testing.T) {
 		a.place(10)
 		eventually(t, func() bool { return b.endpoint.Load().Open == 1 && follower.connected.Load() == 1 }, "placed")
 		assert.Equal(t, Stats{}, deleted.ReplicaStats(), "no reader is left, and none was slow")
+	})
+}
+
+// A pool that has just started does not wait for a replica that is no longer among the addresses.
+func TestAwaitedReplicaLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		r := n.addReplica(t)
+		r.start(t, r.address, n.serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		time.Sleep(headerTimeout / 2)
+		require.ErrorIs(t, r.member.CheckReady(), errCold)
+		r.setAddresses([]string{r.address})
+		synctest.Wait()
+		assert.NoError(t, r.member.CheckReady())
 	})
 }
