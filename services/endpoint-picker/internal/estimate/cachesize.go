@@ -20,9 +20,15 @@ func (s *CacheSize) blocksFor(page int) int {
 }
 
 // SetCacheSize changes how the size of caches is determined, for these endpoints and for new ones. An endpoint that is made at
-// the same moment follows with its next page.
+// the same moment follows with ResizeCaches.
 func (x *Estimator) SetCacheSize(s CacheSize, endpoints []*endpoint.Endpoint) {
 	x.size.Store(&s)
+	x.ResizeCaches(endpoints)
+}
+
+// ResizeCaches determines the size of the caches of these endpoints. Call it with new endpoints when they are known to the callers of
+// SetCacheSize.
+func (x *Estimator) ResizeCaches(endpoints []*endpoint.Endpoint) {
 	for _, e := range endpoints {
 		ServerOf(e).resizeCache(0)
 	}

@@ -65,7 +65,8 @@ func (r *Registry) newPool(title string, name types.NamespacedName, from endpoin
 		Snapshot: p.store.Snapshot, Config: r.params.Plugins, Rules: p.rules, Estimator: p.estimator, Outliers: outliers,
 		Observer: &observers{p.metrics, r.enabledObservers(p)}, Clock: clock, Random: rand.Uint64,
 	})
-	p.store.AddObservers(p.scraper.SetEndpoints, outliers.SetEndpoints, p.Balancer.SetEndpoints, saved.SetEndpoints)
+	p.store.AddObservers(p.scraper.SetEndpoints, outliers.SetEndpoints, p.Balancer.SetEndpoints, saved.SetEndpoints,
+		p.estimator.ResizeCaches)
 	metrics.RegisterEndpoints(p.store.Snapshot, clock, p.registry)
 	metrics.RegisterPool(metrics.PoolParams{
 		Pool: name.Name, Snapshot: p.store.Snapshot, Metrics: p.metrics, Queue: p.Queue(), Estimator: p.estimator,

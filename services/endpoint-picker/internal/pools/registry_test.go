@@ -222,6 +222,48 @@ func TestPoolsShareTheMemoryForPrefixes(t *testing.T) {
 	assert.LessOrEqual(t, held, int(r.params.Config.Prefixes.MaxBytes))
 }
 
+// twoEndpoints is the source of a pool with two endpoints.
+type twoEndpoints struct{ noEndpoints }
+
+func (twoEndpoints) ReadPool() ([]endpoint.Description, error) {
+	first := endpoint.Identity{Pod: "first", Address: netip.MustParseAddrPort("10.0.0.1:8000")}
+	second := endpoint.Identity{Pod: "second", Address: netip.MustParseAddrPort("10.0.0.2:8000")}
+	return []endpoint.Description{{Identity: first}, {Identity: second}}, nil
+}
+
+// readClock calls a function whenever somebody reads the time.
+type readClock struct {
+	clock.RealClock
+
+	read func()
+}
+
+func (c *readClock) Now() time.Time {
+	c.read()
+	return c.RealClock.Now()
+}
+
+// TestEndpointIsMadeWhileTheCacheSizeChanges changes the size before each endpoint of a snapshot is made.
+func TestEndpointIsMadeWhileTheCacheSizeChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &readClock{read: func() {}}
+		p := newFilePool(t, func(p *Params) { p.Clock = c }).addPool("ns/pool", types.NamespacedName{}, twoEndpoints{})
+		blocks := 0
+		c.read = func() {
+			blocks += 1000
+			p.estimator.SetCacheSize(estimate.CacheSize{Blocks: blocks}, p.store.Snapshot().Endpoints)
+		}
+		run(t, p.store.Run)
+		synctest.Wait()
+		require.Equal(t, 2000, blocks)
+		for _, e := range p.store.Snapshot().Endpoints {
+			_, capacity := p.estimator.CacheSize(e)
+			assert.Equal(t, blocks, capacity, e.Identity().Pod)
+		}
+	})
+}
+
 // TestObservers counts the observers of requests besides the metrics.
 func TestObservers(t *testing.T) {
 	t.Parallel()
