@@ -94,8 +94,11 @@ func (n *Namespace) Run(ctx context.Context) {
 	n.pods.RunWithContext(ctx)
 }
 
-// HasSynced reports whether the caches are complete.
-func (n *Namespace) HasSynced() bool { return n.synced() && (n.pools == nil || n.pools.HasSynced()) }
+// PoolsSynced reports whether the InferencePools are complete, if there are any to watch.
+func (n *Namespace) PoolsSynced() bool { return n.pools == nil || n.pools.HasSynced() }
+
+// hasSynced reports whether the caches are complete.
+func (n *Namespace) hasSynced() bool { return n.synced() && n.PoolsSynced() }
 
 // AllPools returns the InferencePools. They must not be changed.
 func (n *Namespace) AllPools() []*inferencev1.InferencePool {

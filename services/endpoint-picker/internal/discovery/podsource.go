@@ -49,7 +49,7 @@ func (s *PodSource) Close() { s.namespace.sources.Delete(s) }
 
 // WaitForSync returns true when the caches are complete, or false when ctx ends first.
 func (s *PodSource) WaitForSync(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), s.namespace.HasSynced)
+	return cache.WaitForCacheSync(ctx.Done(), s.namespace.hasSynced)
 }
 
 // ReadPool returns the endpoints, or pool.ErrNoPool. Only one goroutine may call it.

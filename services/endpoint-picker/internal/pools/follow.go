@@ -28,7 +28,7 @@ const kindService = "Service"
 func (r *Registry) followPools(ctx context.Context, running *sync.WaitGroup) {
 	var synced []cache.InformerSynced
 	for _, n := range r.namespaces {
-		synced = append(synced, n.HasSynced)
+		synced = append(synced, n.PoolsSynced) // a pool waits for its own pods
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return

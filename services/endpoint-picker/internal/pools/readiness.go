@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
-// startLimit is the maximum time to wait for pools after they were found. It is longer than one pool waits for pages and for contents
-// (package replicas: 7 s).
+// startLimit is the maximum time to wait for pools after they were found. It is longer than a pool that has its pods waits for pages and
+// for contents (package replicas: 7 s).
 const startLimit = 10 * time.Second
 
 // startingPools are the pools that the process has found when it started, until each is ready once. It is safe for concurrent use.

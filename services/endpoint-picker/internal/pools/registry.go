@@ -99,8 +99,9 @@ func New(p Params) (*Registry, error) {
 }
 
 // CheckReady returns an error while the pool of all streams is unknown. If streams select a pool, it returns an error until the pools have
-// been read, and while pools that were there from the start wait for what other replicas know of the caches: a pool that is missing, or
-// that appears later, must not make the others unready. Rules that have not been read are an error in both cases.
+// been read, and for up to startLimit while pools that were there from the start wait for their pods or for what other replicas know of the
+// caches: a pool that is missing, or that appears later, must not make the others unready. Rules that have not been read are an error in
+// both cases.
 func (r *Registry) CheckReady() error {
 	if r.only != nil {
 		if err := r.only.CheckReady(); err != nil {

@@ -20,11 +20,13 @@ import (
 	"go.uber.org/zap"
 	zaptest "go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
@@ -122,11 +124,11 @@ func newTestCluster() *testCluster {
 }
 
 // createPool creates an InferencePool that refers to a port of the Service epp.
-func (c *testCluster) createPool(t *testing.T, name string, created int64, port inferencev1.PortNumber) {
+func (c *testCluster) createPool(t *testing.T, namespace, name string, created int64, port inferencev1.PortNumber) {
 	t.Helper()
-	p := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.Unix(created, 0)}}
+	p := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)}}
 	p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: port}}
-	_, err := c.inference.InferenceV1().InferencePools("ns").Create(t.Context(), p, metav1.CreateOptions{})
+	_, err := c.inference.InferenceV1().InferencePools(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -134,7 +136,13 @@ func (c *testCluster) createPool(t *testing.T, name string, created int64, port 
 func (c *testCluster) serveService(t *testing.T) (*Registry, *zaptest.ObservedLogs) {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Pool.Service = config.ObjectName{ObjectName: cache.NewObjectName("ns", "epp")}
+	cfg.Pool.Service = objectName("ns", "epp")
+	return c.servePools(t, cfg)
+}
+
+// servePools runs a Registry of the InferencePools that a configuration selects.
+func (c *testCluster) servePools(t *testing.T, cfg *config.Config) (*Registry, *zaptest.ObservedLogs) {
+	t.Helper()
 	core, logs := zaptest.New(zap.InfoLevel)
 	p := testParams(cfg)
 	p.Log, p.Clients = zap.New(core), Clients{Core: c.core, Inference: c.inference, Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}
@@ -144,6 +152,10 @@ func (c *testCluster) serveService(t *testing.T) (*Registry, *zaptest.ObservedLo
 	require.ErrorIs(t, r.CheckReady(), errPoolsNotRead)
 	run(t, r.Run, p.Events.Run)
 	return r, logs
+}
+
+func objectName(namespace, name string) config.ObjectName {
+	return config.ObjectName{ObjectName: cache.NewObjectName(namespace, name)}
 }
 
 // reasons returns the reasons of Events by InferencePool.
@@ -162,7 +174,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCluster()
-		c.createPool(t, "a", 1, 9001)
+		c.createPool(t, "ns", "a", 1, 9001)
 		r, logs := c.serveService(t)
 		time.Sleep(moment)
 		require.NoError(t, r.CheckReady())
@@ -172,8 +184,8 @@ func TestPoolsComeAndGo(t *testing.T) {
 		_, refusal := r.FindHost("epp.ns.svc:9002").PlaceRequest(t.Context(), &request.PickInput{})
 		require.NotNil(t, refusal)
 
-		c.createPool(t, "b", 2, 9002)
-		c.createPool(t, "c", 3, 9001)
+		c.createPool(t, "ns", "b", 2, 9002)
+		c.createPool(t, "ns", "c", 3, 9001)
 		time.Sleep(moment)
 		assert.Same(t, a, r.FindHost("epp.ns.svc:9001"), "the older pool keeps its address")
 		assert.Same(t, r.FindTitle("ns/b"), r.FindHost("epp.ns.svc:9002"))
@@ -187,6 +199,29 @@ func TestPoolsComeAndGo(t *testing.T) {
 		assert.Same(t, r.FindTitle("ns/c"), r.FindHost("epp.ns.svc:9001"))
 		assert.Equal(t, 1, logs.FilterMessage("Stopped pool").Len())
 		require.NoError(t, r.CheckReady())
+	})
+}
+
+func TestNamespaceWhosePodsCannotBeListedAffectsOnlyItsPools(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster()
+		c.createPool(t, "ns", "a", 1, 9001)
+		c.createPool(t, "other", "b", 2, 9001)
+		c.core.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return a.GetNamespace() == "other", nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+		})
+		cfg := config.Default()
+		cfg.Pool.Names = []config.ObjectName{objectName("ns", "a"), objectName("other", "b")}
+		r, _ := c.servePools(t, cfg)
+		time.Sleep(startLimit / 2)
+		require.ErrorIs(t, r.CheckReady(), pool.ErrNotSynced, "the list may succeed soon")
+		served := r.sortedPools()
+		require.Len(t, served, 2)
+		require.NoError(t, served[0].CheckReady())
+		time.Sleep(startLimit)
+		require.NoError(t, r.CheckReady())
+		require.ErrorIs(t, served[1].CheckReady(), pool.ErrNotSynced)
 	})
 }
 
