@@ -64,8 +64,8 @@ type OptionalInformerParams struct {
 //
 // A kind is not served if discovery returns NotFound for its group version, or a response without its resource, or if a preferred
 // version of it is served. If the kind is served, but the permission to list it is missing, the informer logs it once and retries.
-// After ten seconds, HasSynced is true without objects, unless the kind is Required. If the permission is revoked later, the informer
-// keeps its objects.
+// After ten seconds, unless the kind is Required, HasSynced is true without objects, and Present is false until a list succeeds. If
+// the permission is revoked later, the informer keeps its objects.
 type OptionalInformer struct {
 	params   OptionalInformerParams
 	log      *zap.Logger
@@ -128,15 +128,16 @@ func (o *OptionalInformer) HasSynced() bool {
 	if o.synced.Load() {
 		return true
 	}
-	if g := o.current.Load(); g != nil && (g.hasSynced() || !o.params.Required && g.isForbidden()) {
+	if g := o.current.Load(); g != nil && (g.hasSynced() || o.isForbidden(g)) {
 		o.synced.Store(true)
 	}
 	return o.synced.Load()
 }
 
-// Present reports whether the kind is served.
+// Present reports whether the kind is served, and not treated as not served.
 func (o *OptionalInformer) Present() bool {
-	return o.current.Load() != nil
+	g := o.current.Load()
+	return g != nil && !o.isForbidden(g)
 }
 
 // Listed reports whether the kind is served and the initial list is complete.
@@ -186,7 +187,7 @@ func (o *OptionalInformer) pollDiscovery(ctx context.Context) time.Duration {
 		return o.handleOutage(ctx, err)
 	}
 	o.retry = nil
-	switch present := o.Present(); {
+	switch present := o.current.Load() != nil; {
 	case served:
 		o.absences = 0
 		if !present {
@@ -321,10 +322,10 @@ func (o *OptionalInformer) noticeAllowed() {
 	}
 }
 
-// isForbidden reports whether listing has been forbidden for at least forbiddenTimeout.
-func (g *generation) isForbidden() bool {
+// isForbidden reports whether the kind is treated as not served: listing has been forbidden for at least forbiddenTimeout.
+func (o *OptionalInformer) isForbidden(g *generation) bool {
 	since := g.forbidden.Load()
-	return since != nil && time.Since(*since) >= forbiddenTimeout
+	return !o.params.Required && since != nil && time.Since(*since) >= forbiddenTimeout && !g.informer.HasSynced()
 }
 
 func (g *generation) hasSynced() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/pool"
@@ -388,69 +385,4 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 		require.NoError(t, w.watcher.CheckReady())
 		assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
 	})
-}
-
-func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newRulesWorld(t, legacyRulesGroup)
-		w.apply(t, objective(legacyRulesGroup, "old", int64(1)))
-		w.run(t)
-		w.hasPriority(t, "old", 1)
-		release := make(chan struct{})
-		var failed atomic.Int64
-		w.client.Lock()
-		w.client.PrependReactor("list", objectivesResource, func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if a.GetResource().Group == rulesGroup {
-				select {
-				case <-release:
-				default:
-					failed.Add(1)
-					return true, nil, apierrors.NewTimeoutError("later", 0)
-				}
-			}
-			return false, nil, nil
-		})
-		w.client.Unlock()
-		w.set(rulesGroup, true)
-		time.Sleep(moment)
-		require.True(t, w.watcher.objectives.current.Present())
-		require.Greater(t, failed.Load(), int64(1))
-		_, found := w.rules.CurrentSnapshot().PriorityOf("old")
-		assert.True(t, found, "the new group may have it too, nobody knows yet")
-		close(release)
-		w.gone(t, "old")
-	})
-}
-
-func TestStripRuleKeepsSpecAndIdentity(t *testing.T) {
-	t.Parallel()
-	object := objective(rulesGroup, "gold", int64(10))
-	object.Object["status"] = map[string]any{"conditions": []any{}}
-	object.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"})
-	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
-	got, err := stripRule(object)
-	require.NoError(t, err)
-	assert.Equal(t, objective(rulesGroup, "gold", int64(10)), got)
-
-	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
-	got, err = stripRule(tombstone)
-	require.NoError(t, err)
-	assert.Equal(t, tombstone, got)
-}
-
-func TestStatusOfARuleDoesNotCount(t *testing.T) {
-	t.Parallel()
-	version := func(resource string, generation int64, uid types.UID) *unstructured.Unstructured {
-		o := objective(rulesGroup, "gold", int64(1))
-		o.SetResourceVersion(resource)
-		o.SetGeneration(generation)
-		o.SetUID(uid)
-		return o
-	}
-	assert.True(t, sameRule(version("1", 1, "a"), version("1", 1, "a")), "resync")
-	assert.True(t, sameRule(version("1", 1, "a"), version("2", 1, "a")), "status")
-	assert.False(t, sameRule(version("1", 1, "a"), version("2", 2, "a")), "spec")
-	assert.False(t, sameRule(version("1", 1, "a"), version("2", 1, "b")), "made anew")
-	assert.False(t, sameRule(version("1", 0, "a"), version("2", 0, "a")), "nobody counts generations")
 }
