@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"fairlead.dev/services/endpoint-picker/internal/pool"
 )
 
 // failLists makes lists of the objectives of a group fail until the returned function is called.
@@ -32,6 +34,29 @@ func (w *rulesWorld) failLists(group string, err error) (allow func(), failed *a
 		return true, nil, err
 	})
 	return func() { allowed.Store(true) }, failed
+}
+
+func TestKindThatCannotBeListedDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newRulesWorld(t, rulesGroup)
+		w.watcher.params.Patience = 5 * time.Second
+		w.apply(t, objective(rulesGroup, "gold", int64(1)))
+		w.apply(t, rewrite(rulesGroup, "r", "m", map[string]any{"modelRewrite": "m-v2"}))
+		allow, _ := w.failLists(rulesGroup, apierrors.NewTimeoutError("later", 0))
+		w.run(t)
+		time.Sleep(w.watcher.params.Patience + 1)
+		require.NoError(t, w.watcher.CheckReady())
+		got, _ := w.rules.CurrentSnapshot().PickRewrite("m", 0)
+		assert.Equal(t, pool.Rewrite{Object: "r", Target: "m-v2"}, got)
+		w.apply(t, at(2, rewrite(rulesGroup, "r", "m", map[string]any{"modelRewrite": "m-v3"})))
+		w.target(t, "m", pool.Rewrite{Object: "r", Target: "m-v3"})
+		allow()
+		w.hasPriority(t, "gold", 1)
+		warnings := w.logs.FilterMessage("Could not read all kinds of rules in time, continued without them").All()
+		require.Len(t, warnings, 1)
+		assert.Equal(t, []any{"inferenceobjectives.llm-d.ai"}, warnings[0].ContextMap()["kinds"])
+	})
 }
 
 func TestKindThatIsBeingListedKeepsItsRules(t *testing.T) {

@@ -42,8 +42,8 @@ type RulesParams struct {
 	Dynamic   dynamic.Interface
 	Namespace string
 	Observe   func(resource string, read, malformed int) // receives the numbers of valid and of unreadable objects of a kind
-	// Patience is the maximum time, from Run, that the picker is unready because it has not read the objects: no rule would
-	// apply to earlier requests. After that it works without rules, as it does without permission to read them.
+	// Patience is the maximum time, from Run, that the picker is unready because it has not read all kinds: no rule would apply
+	// to earlier requests. After that it works without those that are not listed, as it does without permission to read them.
 	Patience time.Duration
 	// PollInterval is the interval of checks for the kinds.
 	PollInterval time.Duration
@@ -59,7 +59,6 @@ type Rules struct {
 	rewrites   *ruleKind[pool.RewriteObject]
 	dirty      wake.Signal // an object has changed
 	ready      chan struct{}
-	readyOnce  sync.Once
 
 	mu    sync.Mutex            // protects the kinds and the pools
 	pools map[string]*poolRules // by name
@@ -104,7 +103,7 @@ func (r *Rules) RemovePool(name string) {
 	delete(r.pools, name)
 }
 
-// CheckReady returns ErrRulesNotRead until the objects have been read, or the patience is over.
+// CheckReady returns ErrRulesNotRead until the objects have been read: all of them, or those that are listed when the patience is over.
 func (r *Rules) CheckReady() error {
 	select {
 	case <-r.ready:
@@ -119,17 +118,17 @@ func (r *Rules) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { r.informers.Run(ctx) })
-	impatient := time.AfterFunc(r.params.Patience, func() {
-		r.readyOnce.Do(func() {
-			r.params.Log.Warn("Could not read objectives and rewrites in time, continued without them")
-			close(r.ready)
-		})
-	})
-	defer impatient.Stop()
-	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return len(r.informers.Unsynced()) == 0 }) {
-		return
-	}
+	r.waitForSync(ctx)
 	r.followChanges(ctx)
+}
+
+// waitForSync returns when all kinds are listed or missing, or the patience is over.
+func (r *Rules) waitForSync(ctx context.Context) {
+	patient, cancel := context.WithTimeout(ctx, r.params.Patience)
+	defer cancel()
+	if !cache.WaitForCacheSync(patient.Done(), func() bool { return len(r.informers.Unsynced()) == 0 }) && ctx.Err() == nil {
+		r.params.Log.Warn("Could not read all kinds of rules in time, continued without them", zap.Strings("kinds", r.informers.Unsynced()))
+	}
 }
 
 // followChanges reads all objects at the start and after changes. It also polls, because no event reports that a kind without
@@ -140,7 +139,9 @@ func (r *Rules) followChanges(ctx context.Context) {
 		if !r.readRules() {
 			again = min(again, listInterval)
 		}
-		r.readyOnce.Do(func() { close(r.ready) })
+		if r.CheckReady() != nil {
+			close(r.ready)
+		}
 		select {
 		case <-ctx.Done():
 			return

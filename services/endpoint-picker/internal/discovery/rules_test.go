@@ -383,6 +383,6 @@ func TestRulesThatMayNotBeReadDoNotHoldThePickerUp(t *testing.T) {
 		require.ErrorIs(t, w.watcher.CheckReady(), ErrRulesNotRead)
 		time.Sleep(2 * time.Nanosecond)
 		require.NoError(t, w.watcher.CheckReady())
-		assert.Equal(t, 1, w.logs.FilterMessage("Could not read objectives and rewrites in time, continued without them").Len())
+		assert.Equal(t, 1, w.logs.FilterMessage("Could not read all kinds of rules in time, continued without them").Len())
 	})
 }

@@ -22,8 +22,9 @@ const (
 	kindPollInterval = 10 * time.Second
 	// rulePollInterval is the same for objectives and rewrites, which most clusters do not have.
 	rulePollInterval = 30 * time.Second
-	// rulePatience is the maximum time that objectives and rewrites keep the picker unready.
-	rulePatience = 10 * time.Second
+	// rulePatience is the maximum time that objectives and rewrites keep the picker unready. It is longer than the time after which
+	// a kind whose list is forbidden counts as missing (package kube: 10 s).
+	rulePatience = 11 * time.Second
 )
 
 // Clients are the clients of the cluster. All are nil without a cluster.
