@@ -139,9 +139,6 @@ func (r *Rules) followChanges(ctx context.Context) {
 		if !r.readRules() {
 			again = min(again, listInterval)
 		}
-		if r.CheckReady() != nil {
-			close(r.ready)
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -156,7 +153,8 @@ func (r *Rules) followChanges(ctx context.Context) {
 	}
 }
 
-// readRules compiles the current objects of every pool, and reports whether they are complete.
+// readRules compiles the current objects of every pool, and reports whether they are complete. It closes ready before another pool can be
+// added, so that Refresh reads the objects of each pool that the first reading lacks.
 func (r *Rules) readRules() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,6 +163,9 @@ func (r *Rules) readRules() bool {
 		compiled := pool.CompileRules(r.objectives.last[name], r.rewrites.last[name])
 		described.rules.SetSnapshot(compiled)
 		described.models(compiled.Models()...)
+	}
+	if r.CheckReady() != nil {
+		close(r.ready)
 	}
 	return objectives && rewrites
 }

@@ -261,6 +261,16 @@ func TestRules_OfAPoolThatComesLaterApplyAtOnce(t *testing.T) {
 	})
 }
 
+func TestRules_OfAPoolThatComesRightAfterTheFirstReading(t *testing.T) {
+	t.Parallel()
+	w := newRulesWorld(t)
+	w.watcher.readRules()
+	read := false
+	w.watcher.AddPool("other", pool.NewRules(), func(...string) { read = true })
+	w.watcher.Refresh()
+	assert.True(t, read)
+}
+
 func TestRulesOfKindsThatComeLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
