@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -99,7 +100,7 @@ func (w *worker) refreshTarget() {
 		w.sampling.again = true
 	}
 	engine, known := p.engineOf(d)
-	if !known {
+	if !known && (p != w.plan || !maps.Equal(d.Labels, w.described.Labels)) {
 		w.params.Log.Warn("Could not find engine of endpoint, used the default", append(w.logFields(),
 			zap.String("engine", d.Labels[p.settings.Extractor.EngineLabel]), zap.String("default", engine.Name))...)
 	}

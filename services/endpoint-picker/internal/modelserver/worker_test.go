@@ -67,10 +67,15 @@ func TestUnknownEngineIsSaidOnceAndReadAsTheDefault(t *testing.T) {
 	relabel(e, "tgi")
 	w := newWorker(t, s, e)
 	w.scrapeOnce(time.Now())
+	relabel(e, "tgi")
 	w.scrapeOnce(time.Now())
 	assert.InDelta(t, 1, e.Load().Running, 0)
-	require.Equal(t, 1, logs.Len())
+	require.Equal(t, 1, logs.Len(), "once for the same labels")
 	assert.Equal(t, "tgi", logs.All()[0].ContextMap()["engine"])
+	relabel(e, "other")
+	w.scrapeOnce(time.Now())
+	require.Equal(t, 2, logs.Len())
+	assert.Equal(t, "other", logs.All()[1].ContextMap()["engine"])
 }
 
 func TestSettingsTakeEffectWhileItRuns(t *testing.T) {
