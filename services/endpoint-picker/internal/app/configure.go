@@ -43,8 +43,13 @@ func (p *parts) prepareConfig(c *pluginconfig.Config) (publish func(), err error
 	if err != nil {
 		return nil, err
 	}
+	publishServers, err := p.Pools.PrepareServers()
+	if err != nil {
+		return nil, err
+	}
 	size := estimate.CacheSize{Blocks: c.Prefix.CacheBlocks, FromPage: c.Prefix.AutoTune}
 	return func() {
+		publishServers()
 		p.Request.Wanted.SetFurther(c.Headers)
 		p.Pools.ApplyPlan(plan, size)
 	}, nil

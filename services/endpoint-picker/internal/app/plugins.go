@@ -24,8 +24,10 @@ type reloaderParts struct {
 }
 
 func newReloader(p reloaderParts) *reload.Reloader {
+	servers := p.Config.Pool.Servers.TLS()
 	return reload.New(reload.Params{
 		Source:   configSource(p.Config, p.Clients.Core),
+		Files:    servers.Files(),
 		Options:  configOptions(p.Config),
 		Log:      p.Log.Named("reload"),
 		Observer: p.Metrics,

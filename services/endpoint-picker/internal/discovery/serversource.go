@@ -53,11 +53,11 @@ type ServerParams struct {
 type ServerSource struct {
 	log     *zap.Logger
 	servers []Server
-	secure  []*tls.Config // of each server, nil without TLS
 	lookup  lookup
 	changed func()
 
 	mu        sync.Mutex
+	secure    []*tls.Config  // of each server, nil without TLS
 	addresses [][]netip.Addr // of each server
 	resolving sync.WaitGroup // the first look-ups
 }
@@ -68,11 +68,8 @@ func NewServerSource(p ServerParams) *ServerSource {
 		log: p.Log, servers: p.Servers, secure: make([]*tls.Config, len(p.Servers)), lookup: net.DefaultResolver.LookupNetIP,
 		addresses: make([][]netip.Addr, len(p.Servers)), changed: func() {},
 	}
+	s.SetTLS(p.TLS)
 	for i, server := range p.Servers {
-		if server.TLS {
-			s.secure[i] = p.TLS.Clone()
-			s.secure[i].ServerName = server.Host
-		}
 		if ip, err := netip.ParseAddr(server.Host); err == nil {
 			s.addresses[i] = []netip.Addr{ip}
 		} else {
@@ -84,6 +81,19 @@ func NewServerSource(p ServerParams) *ServerSource {
 
 // OnChange registers the function to call when the endpoints change. Call it before Run.
 func (s *ServerSource) OnChange(changed func()) { s.changed = changed }
+
+// SetTLS sets how new connections to servers with TLS are secured, without the names of the servers.
+func (s *ServerSource) SetTLS(c *tls.Config) {
+	s.mu.Lock()
+	for i, server := range s.servers {
+		if server.TLS {
+			s.secure[i] = c.Clone()
+			s.secure[i].ServerName = server.Host
+		}
+	}
+	s.mu.Unlock()
+	s.changed()
+}
 
 // Run resolves the names until ctx ends.
 func (s *ServerSource) Run(ctx context.Context) {

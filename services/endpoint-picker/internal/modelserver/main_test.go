@@ -83,7 +83,7 @@ func startModelServer(t *testing.T, page http.HandlerFunc, certificates ...tls.C
 	done := make(chan error, 1)
 	go func() {
 		if certificates != nil {
-			done <- s.Serve(tls.NewListener(l, &tls.Config{Certificates: certificates}))
+			done <- s.Serve(tls.NewListener(l, &tls.Config{Certificates: certificates, ClientAuth: tls.RequestClientCert}))
 			return
 		}
 		done <- s.Serve(l)

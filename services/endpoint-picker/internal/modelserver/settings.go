@@ -198,7 +198,12 @@ func CompilePlan(s Settings, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// TLSConfig returns the settings of connections with TLS, for HTTP/1.1.
+// Files returns the paths of the files that TLSConfig reads.
+func (s *Source) Files() []string {
+	return slices.DeleteFunc([]string{s.CACertPath, s.ClientCertPath, s.ClientKeyPath}, func(path string) bool { return path == "" })
+}
+
+// TLSConfig reads the files, and returns the settings of connections with TLS, for HTTP/1.1.
 func (s *Source) TLSConfig() (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -2,12 +2,14 @@ package modelserver
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +168,51 @@ func TestPagesOfServersWithTLS(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRotatedFiles has a server with a new certificate that accepts only the new certificate of its client. The settings stay the same.
+func TestRotatedFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var accepted atomic.Pointer[x509.Certificate]
+		page := func(w http.ResponseWriter, r *http.Request) {
+			if r.TLS.PeerCertificates[0].Equal(accepted.Load()) {
+				text("vllm:num_requests_running 1\n")(w, r)
+			} else {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}
+		s, _ := newScraper(t)
+		settings := DefaultSettings()
+		settings.Source = Source{Scheme: schemeHTTPS}
+		settings.Source.CACertPath, settings.Source.ClientCertPath, settings.Source.ClientKeyPath = certificateFiles(t)
+		replace := func() tls.Certificate {
+			ca, certificate, key := certificateFiles(t)
+			require.NoError(t, os.Rename(ca, settings.Source.CACertPath))
+			require.NoError(t, os.Rename(certificate, settings.Source.ClientCertPath))
+			require.NoError(t, os.Rename(key, settings.Source.ClientKeyPath))
+			pair, err := tls.LoadX509KeyPair(settings.Source.ClientCertPath, settings.Source.ClientKeyPath)
+			require.NoError(t, err)
+			return pair
+		}
+		first := replace()
+		accepted.Store(first.Leaf)
+		configure(t, s, settings)
+		server := startModelServer(t, page, first)
+		server.ErrorLog = zap.NewStdLog(zap.NewNop()) // handshakes that the scraper ends
+		w := newWorker(t, s, server.endpoint())
+		w.scrapeOnce(time.Now())
+		assert.Zero(t, w.endpoint.StatsAt(time.Now()).ScrapeFailures)
+
+		second := replace()
+		accepted.Store(second.Leaf)
+		configure(t, s, settings)
+		w.scrapeOnce(time.Now())
+		assert.EqualValues(t, 1, w.endpoint.StatsAt(time.Now()).ScrapeFailures, "the server has the certificate of the old authority")
+		w = newWorker(t, s, startModelServer(t, page, second).endpoint())
+		w.scrapeOnce(time.Now())
+		assert.Zero(t, w.endpoint.StatsAt(time.Now()).ScrapeFailures)
+	})
 }
 
 // authorityFile writes a certificate that is its own authority.

@@ -22,6 +22,7 @@ import (
 
 	"fairlead.dev/pkg/wake"
 	"fairlead.dev/services/endpoint-picker/internal/config"
+	"fairlead.dev/services/endpoint-picker/internal/discovery"
 	"fairlead.dev/services/endpoint-picker/internal/estimate"
 	"fairlead.dev/services/endpoint-picker/internal/modelserver"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
@@ -58,6 +59,7 @@ type Registry struct {
 	prefixes *prefixindex.MemoryBudget // of all pools
 
 	only       *Pool                     // of all streams; nil if streams select a pool
+	servers    *discovery.ServerSource   // nil without --servers
 	sources    []func(context.Context)   // run the sources of endpoints and of rules
 	namespaces map[string]*poolNamespace // of InferencePools and pods, by name
 

@@ -2,7 +2,9 @@ package pools
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"net/http"
 	"net/netip"
 	"os"
@@ -33,6 +35,7 @@ import (
 	inferencefake "sigs.k8s.io/gateway-api-inference-extension/client-go/clientset/versioned/fake"
 
 	"fairlead.dev/pkg/kubetest"
+	"fairlead.dev/pkg/servingcert"
 	"fairlead.dev/services/endpoint-picker/internal/config"
 	"fairlead.dev/services/endpoint-picker/internal/discovery"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
@@ -107,6 +110,50 @@ func TestOnlyPoolGetsAllRequests(t *testing.T) {
 		r.namespaces["ns"] = &poolNamespace{rules: discovery.NewRules(discovery.RulesParams{Log: zap.NewNop()})}
 		require.ErrorIs(t, r.CheckReady(), discovery.ErrRulesNotRead)
 	})
+}
+
+// writeAuthority writes a new certificate authority to a file.
+func writeAuthority(t *testing.T, path string) *x509.CertPool {
+	t.Helper()
+	s, err := servingcert.SelfSigned(servingcert.Params{Log: zap.NewNop()}, "authority", servingcert.Options{}, time.Now())
+	require.NoError(t, err)
+	c, err := s.TLS(servingcert.Options{}).GetCertificate(nil)
+	require.NoError(t, err)
+	content := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM(content))
+	return authorities
+}
+
+func TestServersGetRotatedAuthorities(t *testing.T) {
+	t.Parallel()
+	p := testParams(config.Default())
+	from := &p.Config.Pool.Servers
+	from.URLs, from.CAFile = []string{"https://10.0.0.1:8443"}, filepath.Join(t.TempDir(), "ca.pem")
+	first := writeAuthority(t, from.CAFile)
+	r, err := New(p)
+	require.NoError(t, err)
+	assertAuthorities := func(want *x509.CertPool) {
+		t.Helper()
+		endpoints, err := r.servers.ReadPool()
+		require.NoError(t, err)
+		assert.True(t, want.Equal(endpoints[0].TLS.RootCAs))
+		assert.Equal(t, "10.0.0.1", endpoints[0].TLS.ServerName)
+	}
+	assertAuthorities(first)
+
+	second := writeAuthority(t, from.CAFile)
+	publish, err := r.PrepareServers()
+	require.NoError(t, err)
+	assertAuthorities(first)
+	publish()
+	assertAuthorities(second)
+
+	require.NoError(t, os.WriteFile(from.CAFile, nil, 0o600))
+	_, err = r.PrepareServers()
+	require.ErrorContains(t, err, "--servers-ca-file: read caCertPath: ")
+	assertAuthorities(second)
 }
 
 // testCluster is a cluster with InferencePools.

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"time"
@@ -59,7 +60,7 @@ func (r *Registry) addOnlyPool() (*Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.sources = append(r.sources, source.Run)
+		r.servers, r.sources = source, append(r.sources, source.Run)
 		return r.addPool(from.String(), types.NamespacedName{}, source), nil
 	case from.File != "":
 		source, err := discovery.NewFileSource(discovery.FileParams{
@@ -94,12 +95,32 @@ func (r *Registry) newServerSource(from *config.Servers) (*discovery.ServerSourc
 	if err != nil {
 		return nil, err
 	}
+	secure, err := readServersTLS(from)
+	if err != nil {
+		return nil, err
+	}
+	return discovery.NewServerSource(discovery.ServerParams{Log: r.params.Log.Named("servers"), Servers: servers, TLS: secure}), nil
+}
+
+func readServersTLS(from *config.Servers) (*tls.Config, error) {
 	certificates := from.TLS()
 	secure, err := certificates.TLSConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--servers-ca-file: %w", err)
 	}
-	return discovery.NewServerSource(discovery.ServerParams{Log: r.params.Log.Named("servers"), Servers: servers, TLS: secure}), nil
+	return secure, nil
+}
+
+// PrepareServers reads the certificate authorities of --servers again. The returned function makes them those of new connections.
+func (r *Registry) PrepareServers() (publish func(), err error) {
+	if r.servers == nil {
+		return func() {}, nil
+	}
+	secure, err := readServersTLS(&r.params.Config.Pool.Servers)
+	if err != nil {
+		return nil, err
+	}
+	return func() { r.servers.SetTLS(secure) }, nil
 }
 
 // addNamespaces prepares for the InferencePools that streams select.

@@ -1,18 +1,20 @@
-// Package reload holds the configuration of the plugins, and replaces it when its text changes.
+// Package reload holds the configuration of the plugins, and replaces it when its text changes, or a file that the text or a flag names.
 //
-//	the text                        the configuration in force
-//	is valid, and every part of
-//	the picker can use it           that of the text, in all parts at once
-//	is invalid, or a part cannot
-//	use it                          the last good one, in all parts; a log line, an Event and a metric report it, once for
-//	                                each text
+//	the text and the files          the configuration in force
+//	are valid, and every part of
+//	the picker can use them         that of the text, in all parts at once
+//	are invalid, or a part cannot
+//	use them                        the last good one, in all parts; a log line, an Event and a metric report it, once for
+//	                                each text and content of the files
+//
+// While the text is unusable, the configuration in force still gets the new content of its files: certificates expire.
 //
 // A new configuration takes effect in three steps: it is compiled; every part prepares for it, which may read files and may
 // fail; then it is published everywhere, which cannot fail. So it never takes effect by half.
 package reload
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +22,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 
 	"fairlead.dev/pkg/follow"
 	"fairlead.dev/services/endpoint-picker/internal/pluginconfig"
@@ -65,12 +66,17 @@ type Reloader struct {
 	params   Params
 	prepare  Preparer
 	current  atomic.Pointer[pluginconfig.Config]
-	follower *follow.Follower[[]byte]
+	follower *follow.Follower[*state]
+
+	// Of the configuration in force. Used only by LoadFirst and the follower.
+	text  []byte
+	files digest
 }
 
 // Params are the parts of a Reloader.
 type Params struct {
-	Source   Source // nil for the default configuration
+	Source   Source   // nil for the default configuration
+	Files    []string // that parts read, besides those that a configuration names
 	Options  pluginconfig.Options
 	Log      *zap.Logger
 	Observer observer
@@ -79,6 +85,9 @@ type Params struct {
 
 // New returns a Reloader with the default configuration. It reads nothing until LoadFirst.
 func New(p Params) *Reloader {
+	if p.Source == nil {
+		p.Source = noText{}
+	}
 	r := &Reloader{params: p, prepare: func(*pluginconfig.Config) (func(), error) { return func() {}, nil }}
 	r.current.Store(pluginconfig.Default(p.Options))
 	return r
@@ -113,7 +122,7 @@ func Read(ctx context.Context, s Source, o pluginconfig.Options) (*Loaded, error
 // of an invalid text, or of a part that cannot use it.
 func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 	switch {
-	case r.params.Source == nil:
+	case r.params.Source == noText{}:
 		first = &Loaded{Config: r.Current()}
 	case first == nil:
 		var err error
@@ -121,22 +130,32 @@ func (r *Reloader) LoadFirst(ctx context.Context, first *Loaded) error {
 			return err
 		}
 	}
-	publish, err := r.prepare(first.Config)
+	publish, err := r.prepareParts(first.Config)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	r.publishConfig(first.Config, publish)
-	if r.params.Source != nil {
-		r.follower = follow.New(&text{r}, r.params.Source.Interval(), first.Text)
-	}
+	r.text = first.Text
+	// Files may change although the text cannot.
+	interval := cmp.Or(r.params.Source.Interval(), fileInterval)
+	r.follower = follow.New(&followed{r}, interval, &state{text: r.text, files: r.files})
 	return nil
 }
 
-// Run follows the text until ctx ends. Call it after LoadFirst.
-func (r *Reloader) Run(ctx context.Context) {
-	if r.follower != nil {
-		r.follower.Run(ctx)
+// Run follows the text and the files until ctx ends. Call it after LoadFirst.
+func (r *Reloader) Run(ctx context.Context) { r.follower.Run(ctx) }
+
+// prepareParts prepares every part for a configuration. A file that changes after a part has read it counts as changed.
+func (r *Reloader) prepareParts(c *pluginconfig.Config) (publish func(), err error) {
+	files := r.digestFiles(c)
+	publishParts, err := r.prepare(c)
+	if err != nil {
+		return nil, err
 	}
+	return func() {
+		publishParts()
+		r.files = files
+	}, nil
 }
 
 // publishConfig makes a configuration effective everywhere.
@@ -144,53 +163,8 @@ func (r *Reloader) publishConfig(c *pluginconfig.Config, publish func()) {
 	publish()
 	r.current.Store(c)
 	r.params.Observer.ConfigLoaded(c.Hash)
-	if r.params.Source == nil {
-		return
-	}
 	r.params.Log.Info("Loaded configuration", zap.Stringer("source", r.params.Source), zap.String("hash", c.Hash))
 	for _, w := range c.Warnings {
 		r.params.Log.Warn("Configuration has a warning", zap.Stringer("source", r.params.Source), zap.Stringer("warning", w))
 	}
-}
-
-// text is the text of a Reloader, as a source to follow.
-type text struct{ *Reloader }
-
-// Read reads the text. An outage of the cluster says nothing about it.
-func (t *text) Read(ctx context.Context) ([]byte, error) {
-	read, err := t.params.Source.Read(ctx)
-	if err != nil && !errors.Is(err, ErrUnusable) {
-		t.params.Log.Debug("Could not read configuration", zap.Stringer("source", t.params.Source), zap.Error(err))
-		return nil, follow.Unavailable(err)
-	}
-	return read, err
-}
-
-// Equal compares two texts.
-func (t *text) Equal(a, b []byte) bool { return bytes.Equal(a, b) }
-
-// Apply compiles the text, prepares every part, and only then publishes the configuration.
-func (t *text) Apply(read []byte) error {
-	o := t.params.Options
-	o.Previous = t.Current()
-	c, err := pluginconfig.Load(read, o)
-	if err != nil {
-		return err
-	}
-	publish, err := t.prepare(c)
-	if err != nil {
-		return follow.Retry(err) // files that the text names may change
-	}
-	t.publishConfig(c, publish)
-	t.params.Reporter.Event(corev1.EventTypeNormal, ReasonReloaded, fmt.Sprintf("%s is in force, hash %s", t.params.Source, c.Hash))
-	return nil
-}
-
-// Reject reports that the last good configuration stays in force.
-func (t *text) Reject(err error) {
-	t.params.Observer.ConfigFailed()
-	t.params.Log.Warn("Rejected configuration, kept the last valid one",
-		zap.Stringer("source", t.params.Source), zap.String("hash", t.Current().Hash), zap.Error(err))
-	t.params.Reporter.Event(corev1.EventTypeWarning, ReasonInvalid,
-		fmt.Sprintf("%s is invalid, the last valid one stays in force: %s", t.params.Source, err))
 }

@@ -257,7 +257,9 @@ func TestDefaultNeedsNoSource(t *testing.T) {
 	published := false
 	r.SetPreparer(func(*pluginconfig.Config) (func(), error) { return func() { published = true }, nil })
 	require.NoError(t, r.LoadFirst(t.Context(), nil))
-	r.Run(t.Context()) // ends immediately
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Run(ended)
 	assert.Equal(t, "predicted-wait-scorer", r.Current().Profile.Scorers[0].Name)
 	assert.True(t, published, "the parts need the default configuration, too")
 }

@@ -24,6 +24,18 @@ const (
 	maxBytes = pluginconfig.MaxBytes + 1 // so that a larger text is refused as too large
 )
 
+// noText is the source of the default configuration, for which only files change.
+type noText struct{}
+
+// Read returns no text.
+func (noText) Read(context.Context) ([]byte, error) { return nil, nil }
+
+// Interval returns 0.
+func (noText) Interval() time.Duration { return 0 }
+
+// String names the configuration.
+func (noText) String() string { return "the default configuration" }
+
 // Text is a constant source.
 type Text string
 

@@ -13,7 +13,8 @@ func NewConfig(r prometheus.Registerer) *Config {
 	own := ownMetrics(r)
 	return &Config{
 		info: own.newGaugeVec("config_info", "The active configuration of the plugins, by the hash of its text.", "hash"),
-		last: own.newGauge("config_last_reload_successful", "1 if the last text of the configuration is active, 0 if it was rejected."),
+		last: own.newGauge("config_last_reload_successful",
+			"1 if the last text of the configuration and its files are active, 0 if they were rejected."),
 	}
 }
 
