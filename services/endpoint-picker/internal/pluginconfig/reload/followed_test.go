@@ -160,11 +160,13 @@ func TestFilesOfFlagsNeedNoText(t *testing.T) {
 		defer cancel()
 		go r.Run(ctx)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, 1, published)
 
 		r.expectReloaded()
 		ca.write(t, "second")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, 2, published)
 		assert.Equal(t, "the default configuration", logs.All()[1].ContextMap()["source"])
 	})
