@@ -804,7 +804,8 @@ func TestAWishThatReturns(t *testing.T) {
 	for _, wish := range []*Wanted{{Weight: 1}, {Weight: 1}} {
 		a.sets["chat"], a.inbox.sets["chat"] = &set{desired: wish}, wish
 		a.publishReports()
-		require.Same(t, wish, a.reports["chat"].wanted)
+		newest := a.reports["chat"].wanted
+		require.Same(t, wish, newest)
 		a.publishReports()
 	}
 	assert.Equal(t, 2, changed, "each once")

@@ -85,7 +85,8 @@ func (f *followed) refreshFiles() error {
 		return follow.Retry(err)
 	}
 	publish()
-	f.params.Log.Info("Read files of the configuration again", zap.Stringer("source", f.params.Source), zap.String("hash", f.Current().Hash))
+	f.params.Log.Info("Read files of the configuration again",
+		zap.Stringer("source", f.params.Source), zap.String("hash", f.Current().Hash))
 	return nil
 }
 
