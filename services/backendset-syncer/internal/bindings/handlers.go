@@ -51,11 +51,8 @@ func AddHandlers(i *informers.Informers, r *Reconciler, enqueue func(cache.Objec
 	}
 	i.Pods.AddEventHandler(controller.UnlessSame(informers.SamePod, controller.NameHandler(enqueueNoted, ofPod)))
 	i.ConfigMaps.AddEventHandler(controller.TypedHandler(enqueue, func(c *corev1.ConfigMap) []cache.ObjectName {
-		if c.Namespace != r.p.Records { // anybody's
-			return nil
-		}
-		record, err := lbrecord.FromConfigMap(c)
-		if err != nil {
+		record, ok := lbrecord.FromNamespace(c, r.p.Records)
+		if !ok {
 			return nil
 		}
 		var names []cache.ObjectName

@@ -66,8 +66,10 @@ func TestWhoIsWoken(t *testing.T) {
 		{Kind: lbrecord.BackendSet, Name: "embed", Key: "a"}, {Kind: lbrecord.Listener, Name: "rank", Key: "b"},
 	}}
 	c := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fairlead", Name: lbrecord.ConfigMapName(lb)},
-		Data:       map[string]string{"record": record.Encode()},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fairlead", Name: lbrecord.ConfigMapName(lb), Labels: map[string]string{lbrecord.Label: lbrecord.LabelRecord},
+		},
+		Data: map[string]string{"record": record.Encode()},
 	}
 	requireWoken("its set is no longer that of Gateways", func(h cache.ResourceEventHandler) { h.OnDelete(c) }, configMaps, "second")
 	c.Namespace = "others"

@@ -126,11 +126,8 @@ func (r *Reconciler) ofConfigMap(c *corev1.ConfigMap) []cache.ObjectName {
 
 // recordOf returns the load balancer of a record.
 func (r *Reconciler) recordOf(c *corev1.ConfigMap) (string, bool) {
-	if c.Namespace != r.p.Namespace || c.Labels[lbrecord.Label] != lbrecord.LabelRecord {
-		return "", false
-	}
-	parsed, err := lbrecord.FromConfigMap(c)
-	if err != nil {
+	parsed, ok := lbrecord.FromNamespace(c, r.p.Namespace)
+	if !ok {
 		return "", false
 	}
 	return parsed.LoadBalancer, true

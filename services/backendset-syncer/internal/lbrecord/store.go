@@ -51,6 +51,15 @@ func FromConfigMap(c *corev1.ConfigMap) (*Record, error) {
 	return r, nil
 }
 
+// FromNamespace returns the record of a ConfigMap, if it is one in the namespace of records. Anybody can write ConfigMaps elsewhere.
+func FromNamespace(c *corev1.ConfigMap, namespace string) (*Record, bool) {
+	if c.Namespace != namespace || c.Labels[Label] != LabelRecord {
+		return nil, false
+	}
+	r, err := FromConfigMap(c)
+	return r, err == nil
+}
+
 // ListsSet reports whether the record of a load balancer, among the ConfigMaps of a cache, has a backend set.
 func ListsSet(configMaps informers.Reader, namespace, loadBalancer, set string) bool {
 	obj, _ := configMaps.Get(cache.ObjectName{Namespace: namespace, Name: ConfigMapName(loadBalancer)})

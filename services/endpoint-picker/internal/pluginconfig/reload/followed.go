@@ -59,7 +59,8 @@ func (f *followed) Apply(s *state) error {
 	return nil
 }
 
-// prepareText compiles the text, unless it is in force, and prepares every part. The configuration is nil if there is none.
+// prepareText compiles the text if it has changed, and prepares every part for the configuration. It returns no configuration if the text
+// cannot be read or compiled.
 func (f *followed) prepareText(s *state) (c *pluginconfig.Config, publish func(), err error) {
 	if s.problem != nil {
 		return nil, nil, s.problem
