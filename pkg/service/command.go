@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"fairlead.dev/pkg/logging"
-	"fairlead.dev/pkg/memlimit"
 	"fairlead.dev/pkg/version"
 )
 
@@ -56,8 +55,7 @@ func (p *Program) runProgram(cmd *cobra.Command, w io.Writer) error {
 		return fmt.Errorf("start log: %w", err)
 	}
 	defer func() { _ = log.Sync() }() // Sync fails if stderr is not a file
-	logging.BridgeKlog(log)
-	memlimit.Set(log)
+	setUpProcess(cmd.Context(), log)
 	return p.Run(cmd.Context(), log)
 }
 

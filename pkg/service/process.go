@@ -14,6 +14,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"fairlead.dev/pkg/logging"
+	"fairlead.dev/pkg/memlimit"
 )
 
 // exitFailed is the exit code of an error without its own.
@@ -52,12 +56,29 @@ func ExitCode(name string, err error, log io.Writer) int {
 }
 
 // Main executes a command and ends the process. SIGINT and SIGTERM cancel the context of the command; a second signal ends the process at
-// once.
+// once. The command of a Program also makes the settings that a process has once: the log of klog and the memory limit.
 func Main(root *cobra.Command) {
 	cobra.EnableCommandSorting = false
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(withProcess(context.Background()), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(ExitCode(root.Name(), root.ExecuteContext(ctx), os.Stderr))
+}
+
+// processKey is the context key that says that a command owns the process.
+type processKey struct{}
+
+func withProcess(ctx context.Context) context.Context {
+	return context.WithValue(ctx, processKey{}, true)
+}
+
+// setUpProcess makes the settings that a process has once, if the command owns the process. Other commands, as tests run them beside
+// each other, leave them alone: klog does not synchronize them.
+func setUpProcess(ctx context.Context, log *zap.Logger) {
+	if ctx.Value(processKey{}) == nil {
+		return
+	}
+	logging.BridgeKlog(log)
+	memlimit.Set(log)
 }
 
 // SetGCPercent sets how much the heap may grow between garbage collections, in percent of what lives. GOGC overrides it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"runtime/debug"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/dig"
 	"go.uber.org/zap"
+	"k8s.io/klog/v2"
 
 	"fairlead.dev/pkg/logging"
 )
@@ -87,6 +89,30 @@ func TestNewCommand(t *testing.T) {
 		}
 		assert.Contains(t, out.String(), tt.want)
 	}
+}
+
+// The test is not parallel: klog and the memory limit are global.
+func TestOnlyMainSetsUpTheProcess(t *testing.T) {
+	limit := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(limit) })
+	t.Cleanup(klog.ClearLogger)
+	var out bytes.Buffer
+	run := func(ctx context.Context) {
+		root := testProgram(&out)
+		root.SetArgs(nil)
+		require.EqualError(t, root.ExecuteContext(ctx), "stopped")
+	}
+	read := make(chan struct{})
+	go func() { // as a client in a test beside this one does: the race detector compares
+		defer close(read)
+		_ = klog.V(1).Enabled()
+	}()
+	run(t.Context())
+	<-read
+
+	run(withProcess(t.Context()))
+	klog.Info("Listed")
+	assert.Contains(t, out.String(), `"logger":"klog","message":"Listed"`)
 }
 
 type (
