@@ -32,6 +32,8 @@ var (
 	}
 	// Measuring by the clock of the machine.
 	elapsed = map[string]string{"time.Since": useCount, "time.Until": useCount}
+	// Measuring what all tests of a process share. testing.AllocsPerRun refuses parallel tests itself.
+	measurements = []string{".ReadMemStats", ".NumGoroutine", ".Benchmark"}
 	// Polling. The third argument is the time limit.
 	polls = map[string]string{
 		"assert.Eventually": usePatience, "require.Eventually": usePatience, "assert.EventuallyWithT": usePatience,
@@ -45,6 +47,7 @@ const (
 	useTag      = "move the test to a file with //go:build system"
 	useBubble   = "run the test in a synctest bubble, or wait for the event"
 	usePatience = "bound the wait by kubetest.Patience, or run the test in a synctest bubble"
+	useAlone    = "remove t.Parallel: other tests add to what this one measures"
 	useCount    = "count events, compare with a baseline of the same run, or run the test in a synctest bubble"
 )
 
@@ -65,10 +68,14 @@ func checkFolders(folders []string) ([]string, error) {
 
 func checkPackage(fset *token.FileSet, p *testPackage) []string {
 	functions := functionsOf(p)
-	bubbles, measurements := functions.bubbleSpans(), functions.measurementSpans()
+	common := checker{
+		fset: fset, bubbles: functions.bubbleSpans(), benchmarks: functions.benchmarkSpans(),
+		parallel: functions.parallelSpans(), measuring: functions.callersOf(measurements...), bounded: map[token.Pos]bool{},
+	}
 	var problems []string
 	for _, file := range p.files {
-		c := checker{fset: fset, file: file, bubbles: bubbles, measurements: measurements, bounded: map[token.Pos]bool{}}
+		c := common
+		c.file = file
 		c.checkPackage()
 		problems = append(problems, c.problems...)
 	}
@@ -77,12 +84,14 @@ func checkPackage(fset *token.FileSet, p *testPackage) []string {
 
 // checker checks one file.
 type checker struct {
-	fset         *token.FileSet
-	file         *testFile
-	bubbles      spans
-	measurements spans
-	bounded      map[token.Pos]bool // names of called functions whose time limit is Patience
-	problems     []string
+	fset       *token.FileSet
+	file       *testFile
+	bubbles    spans
+	benchmarks spans
+	parallel   spans
+	measuring  map[string]bool    // functions that measure what all tests share
+	bounded    map[token.Pos]bool // names of called functions whose time limit is Patience
+	problems   []string
 }
 
 func (c *checker) checkPackage() {
@@ -96,7 +105,7 @@ func (c *checker) checkPackage() {
 		}
 	}
 	for _, declaration := range c.file.syntax.Decls {
-		if c.measurements.containsPosition(declaration.Pos()) {
+		if c.benchmarks.containsPosition(declaration.Pos()) {
 			continue
 		}
 		ast.Inspect(declaration, func(n ast.Node) bool {
@@ -111,6 +120,9 @@ func (c *checker) inspectNode(lane string, n ast.Node) {
 	case *ast.SelectorExpr:
 		c.checkName(lane, n, selectorName(n))
 	case *ast.CallExpr:
+		if name := calledName(n); c.measuring[name] && c.parallel.containsPosition(n.Pos()) {
+			c.reportFinding(n, strings.TrimPrefix(name, "."), useAlone)
+		}
 		if hasPatience(n) {
 			c.bounded[n.Fun.Pos()] = true
 		} else if !c.bubbles.containsPosition(n.Pos()) {

@@ -56,7 +56,7 @@ func wanted(t *testing.T, path string) []string {
 func TestList(t *testing.T) {
 	t.Parallel()
 	for lane, want := range map[string]string{
-		firstLane:  "./.\t^(TestBubble|TestFirst|TestImport|TestNamed|TestRunners)$\n",
+		firstLane:  "./.\t^(TestAlone|TestBubble|TestFirst|TestImport|TestNamed|TestParallel|TestRunners)$\n",
 		systemLane: "./.\t^(FuzzSystem|TestBoth|TestSystem)$\n",
 		longLane:   "./.\t^(TestBoth|TestLong)$\n",
 	} {

@@ -36,6 +36,14 @@ type functions struct {
 	uses       map[string][]token.Pos // of identifiers in bodies; those after a dot have their names with one
 }
 
+// calledAs returns what calledName returns for calls of a helper.
+func (h *helper) calledAs() string {
+	if h.receiver != "" {
+		return "." + h.declaration.Name.Name
+	}
+	return h.declaration.Name.Name
+}
+
 func functionsOf(p *testPackage) functions {
 	fs := functions{uses: map[string][]token.Pos{}}
 	for _, file := range p.files {
@@ -57,8 +65,38 @@ func functionsOf(p *testPackage) functions {
 	return fs
 }
 
-// measurementSpans returns benchmarks, and helpers that only benchmarks use.
-func (fs functions) measurementSpans() spans { return fs.withHelpers(fs.benchmarks) }
+// benchmarkSpans returns benchmarks, and helpers that only benchmarks use.
+func (fs functions) benchmarkSpans() spans { return fs.withHelpers(fs.benchmarks) }
+
+// parallelSpans returns the tests that run beside others, or have such subtests.
+func (fs functions) parallelSpans() spans {
+	parallel := fs.callersOf(".Parallel")
+	var beside spans
+	for _, f := range fs.all {
+		if f.Body != nil && isTest(f.Name.Name) && callsAny(f.Body, parallel) {
+			beside = append(beside, span{f.Pos(), f.End()})
+		}
+	}
+	return beside
+}
+
+// callersOf returns the names, as calledName does, and those of helpers that call a function or method of such a name.
+func (fs functions) callersOf(names ...string) map[string]bool {
+	callers := map[string]bool{}
+	for _, name := range names {
+		callers[name] = true
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, h := range fs.helpers {
+			f, name := h.declaration, h.calledAs()
+			if f.Body != nil && !callers[name] && callsAny(f.Body, callers) {
+				callers[name], changed = true, true
+			}
+		}
+	}
+	return callers
+}
 
 // bubbleSpans returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their
 // arguments on to it, other literals of such tests that do not run as subtests, and helpers that are used only from bubbles.
@@ -78,12 +116,12 @@ func (fs functions) runnerNames() map[string]bool {
 	for changed := true; changed; {
 		changed = false
 		for _, h := range fs.helpers {
-			f := h.declaration
-			if f.Body == nil || runners[f.Name.Name] || !hasFunctionParameter(f) {
+			f, name := h.declaration, h.calledAs()
+			if f.Body == nil || runners[name] || !hasFunctionParameter(f) {
 				continue
 			}
 			if callsSynctest(f.Body) || callsAny(f.Body, runners) {
-				runners[f.Name.Name], changed = true, true
+				runners[name], changed = true, true
 			}
 		}
 	}
@@ -130,12 +168,13 @@ func callsAny(n ast.Node, names map[string]bool) bool {
 	return found
 }
 
+// calledName returns the name of what is called, with a dot if it is behind one.
 func calledName(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
 		return f.Name
 	case *ast.SelectorExpr:
-		return f.Sel.Name
+		return "." + f.Sel.Name
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,21 +90,20 @@ func TestWebhookRefusesHugeRequests(t *testing.T) {
 	}
 }
 
-// TestDecodedReviewsStaySmall decodes a review that has many times its size as a Kubernetes object.
+// TestDecodedReviewsStaySmall decodes a review that has many times its size as a Kubernetes object. It is not parallel: it measures what the
+// process allocates.
 func TestDecodedReviewsStaySmall(t *testing.T) {
-	t.Parallel()
 	body := []byte(`{"request":{"uid":"7","object":{"spec":{"containers":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
-	var recorder *httptest.ResponseRecorder
 	w := newWebhook(t, "")
-	result := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			recorder = httptest.NewRecorder()
-			w.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, webhookPath, bytes.NewReader(body)))
-		}
-	})
+	recorder, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, webhookPath, bytes.NewReader(body))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w.ServeHTTP(recorder, request)
+	runtime.ReadMemStats(&after)
 	assert.Equal(t, http.StatusOK, recorder.Code)
-	assert.Less(t, result.AllocedBytesPerOp(), int64(50*len(body)))
+	allocated := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%.1f times the body", float64(allocated)/float64(len(body)))
+	assert.Less(t, allocated, uint64(10*len(body)))
 }
 
 // TestAttacksOnTheWebhook lets other pods hold up the webhook, from one address and from many. The reviews of the API server are answered

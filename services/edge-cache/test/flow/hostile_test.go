@@ -145,9 +145,8 @@ func listOf(rv string, items ...discoveryv1.EndpointSlice) *discoveryv1.Endpoint
 }
 
 // TestHostileAPIServer gives wrong answers for slices. Whatever they are, the controller keeps what it has, the cache takes little memory,
-// and the truth repairs everything.
+// and the truth repairs everything. It is not parallel, because it measures the memory of the process.
 func TestHostileAPIServer(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.node("in-1", "edge")
 	for i := range 20 {

@@ -90,3 +90,22 @@ func BenchmarkFirst(b *testing.B) {
 	measure()
 	b.ReportMetric(time.Since(begun).Seconds(), "s")
 }
+
+func TestParallel(t *testing.T) {
+	t.Run("case", func(t *testing.T) {
+		t.Parallel()
+		used() // want used
+		f.used()
+	})
+	testing.Benchmark(nil) // want Benchmark
+}
+
+func TestAlone(t *testing.T) {
+	runtime.ReadMemStats(nil)
+	used()
+}
+
+func used() int {
+	runtime.ReadMemStats(nil)
+	return 1
+}
