@@ -27,6 +27,14 @@ type helper struct {
 	receiver    string // name of the type, empty for a function
 }
 
+// calledAs returns what calledName returns for calls of a helper.
+func (h *helper) calledAs() string {
+	if h.receiver != "" {
+		return "." + h.declaration.Name.Name
+	}
+	return h.declaration.Name.Name
+}
+
 // functions are the functions of the test files of a package. Without types they go by names: a use of a method's name counts for all
 // methods of that name.
 type functions struct {
@@ -34,14 +42,6 @@ type functions struct {
 	helpers    []*helper
 	benchmarks spans
 	uses       map[string][]token.Pos // of identifiers in bodies; those after a dot have their names with one
-}
-
-// calledAs returns what calledName returns for calls of a helper.
-func (h *helper) calledAs() string {
-	if h.receiver != "" {
-		return "." + h.declaration.Name.Name
-	}
-	return h.declaration.Name.Name
 }
 
 func functionsOf(p *testPackage) functions {
