@@ -31,10 +31,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// plain is the discovery of a cluster without CRDs, or with ours only.
-type plain struct{ ours bool }
+// plain is the discovery of a cluster without CRDs, or with ours only. It answers unless its mutex, if it has one, is locked.
+type plain struct {
+	ours bool
+	mu   *sync.Mutex
+}
 
 func (p plain) ServerResourcesForGroupVersionWithContext(_ context.Context, groupVersion string) (*metav1.APIResourceList, error) {
+	if p.mu != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+	}
 	resources := map[string][]string{
 		"v1": {"pods", "namespaces", "nodes"}, "apps/v1": {"deployments", "statefulsets"}, "autoscaling/v2": {"horizontalpodautoscalers"},
 		"llmd.ai/v1alpha1": {"variantautoscalings"},
@@ -142,7 +149,8 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "a"}}}
-		i, client := run(t, plain{}, node)
+		var discovery sync.Mutex
+		i, client := run(t, plain{mu: &discovery}, node)
 		nodeLists := func() int {
 			number := 0
 			for _, action := range client.(*fake.FakeDynamicClient).Actions() {
@@ -161,10 +169,12 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 		assert.Zero(t, nodeLists())
 		assert.False(t, i.Caches.Nodes.Listed())
 
+		discovery.Lock() // what is not served has synced as soon as discovery says so
 		i.WatchInventory()
 		i.WatchInventory() // at each change of settings
 		assert.Equal(t, []string{"nodes", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io",
 			"resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "deviceclasses.resource.k8s.io"}, i.Unsynced())
+		discovery.Unlock()
 		synctest.Wait()
 		assert.Empty(t, i.Unsynced())
 		assert.Len(t, i.Caches.Nodes.List(), 1)
