@@ -82,20 +82,25 @@ func (fs functions) parallelSpans() spans {
 
 // callersOf returns the names, as calledName does, and those of helpers that call a function or method of such a name.
 func (fs functions) callersOf(names ...string) map[string]bool {
-	callers := map[string]bool{}
+	return fs.closure(func(f *ast.FuncDecl, known map[string]bool) bool { return callsAny(f.Body, known) }, names...)
+}
+
+// closure returns the names, and those of helpers that belong to them, given the names that are known to do so.
+func (fs functions) closure(belongs func(f *ast.FuncDecl, known map[string]bool) bool, names ...string) map[string]bool {
+	known := map[string]bool{}
 	for _, name := range names {
-		callers[name] = true
+		known[name] = true
 	}
 	for changed := true; changed; {
 		changed = false
 		for _, h := range fs.helpers {
 			f, name := h.declaration, h.calledAs()
-			if f.Body != nil && !callers[name] && callsAny(f.Body, callers) {
-				callers[name], changed = true, true
+			if f.Body != nil && !known[name] && belongs(f, known) {
+				known[name], changed = true, true
 			}
 		}
 	}
-	return callers
+	return known
 }
 
 // bubbleSpans returns the code that runs in synctest bubbles: function literals passed to synctest.Test, or to helpers that pass their
@@ -112,20 +117,9 @@ func (fs functions) bubbleSpans() spans {
 
 // runnerNames returns the names of helpers that run functions they are given in bubbles, or give them to such helpers.
 func (fs functions) runnerNames() map[string]bool {
-	runners := map[string]bool{}
-	for changed := true; changed; {
-		changed = false
-		for _, h := range fs.helpers {
-			f, name := h.declaration, h.calledAs()
-			if f.Body == nil || runners[name] || !hasFunctionParameter(f) {
-				continue
-			}
-			if callsSynctest(f.Body) || callsAny(f.Body, runners) {
-				runners[name], changed = true, true
-			}
-		}
-	}
-	return runners
+	return fs.closure(func(f *ast.FuncDecl, known map[string]bool) bool {
+		return hasFunctionParameter(f) && (callsSynctest(f.Body) || callsAny(f.Body, known))
+	})
 }
 
 func hasFunctionParameter(f *ast.FuncDecl) bool {

@@ -169,7 +169,7 @@ func TestNodesAreWatchedOnDemand(t *testing.T) {
 		assert.Zero(t, nodeLists())
 		assert.False(t, i.Caches.Nodes.Listed())
 
-		discovery.Lock() // what is not served has synced as soon as discovery says so
+		discovery.Lock() // a kind that the cluster does not serve counts as synced once discovery answers
 		i.WatchInventory()
 		i.WatchInventory() // at each change of settings
 		assert.Equal(t, []string{"nodes", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io",
