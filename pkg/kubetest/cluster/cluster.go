@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/pkg/kubetest/clusterapi"
 )
 
@@ -46,8 +47,7 @@ const (
 	// cluster provides are skipped.
 	KubeconfigEnv = "FAIRLEAD_KUBECONFIG"
 
-	startTimeout = 3 * time.Minute
-	stopTimeout  = 20 * time.Second
+	stopTimeout = 20 * time.Second
 	configFile   = "localkube.yaml"
 )
 
@@ -132,7 +132,7 @@ func (p *Params) completeParams() error {
 
 // startLauncher executes the launcher and waits until it reports that the cluster is ready.
 func (c *Cluster) startLauncher(ctx context.Context, config string, user *syscall.Credential) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*kubetest.Patience)
 	defer cancel()
 	c.cmd = exec.Command(c.binary, "up", "--config", config, "--until-stdin-closes")
 	c.cmd.Stderr = c.log

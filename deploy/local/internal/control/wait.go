@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	apiTimeout   = 90 * time.Second
+	apiTimeout   = 3 * time.Minute
 	nodesTimeout = 120 * time.Second
 	pollInterval = 50 * time.Millisecond
 )

@@ -272,8 +272,9 @@ func testAdoptedCertificates(g *gatewayRig, id string, port int) {
 	assert.Equal(g.t, current, *lb.Listeners["https"].SSLConfiguration.CertificateName)
 	assert.Equal(g.t, current, *lb.Listeners["late"].SSLConfiguration.CertificateName)
 	assert.Equal(g.t, []string{"TLSv1.2"}, lb.Listeners["https"].SSLConfiguration.Protocols)
-	assert.Equal(g.t, []string{"DeleteCertificate infra-tls-rev-2"}, g.deletions(id),
-		"only what the program replaces, and after its listener has changed")
+	require.Eventually(g.t, func() bool {
+		return assert.ObjectsAreEqual([]string{"DeleteCertificate infra-tls-rev-2"}, g.deletions(id))
+	}, kubetest.Patience, tick, "only what the program replaces, and after its listener has changed")
 	assert.Contains(g.t, lb.Certificates, "infra-tls-rev-1")
 
 	g.secret("infra", "tls", second, host)

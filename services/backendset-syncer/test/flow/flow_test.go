@@ -81,6 +81,8 @@ func testFollow(r *rig, id string) {
 	assert.NotNil(r.t, b.Status.HeldSince)
 	assert.Empty(r.t, b.Finalizers, "nothing delays the deletion of a binding that keeps its backends")
 	require.NoError(r.t, r.client.FairleadV1alpha1().BackendSetBindings("models").Delete(r.t.Context(), "follow", metav1.DeleteOptions{}))
+	r.bind("models", "follow-later", id, "reserved")
+	r.reason("models", "follow-later", "NotAllowed") // so the program has seen that the binding is gone
 	r.apply(slice("models", "follow", "2"))
 	time.Sleep(time.Second)
 	assert.Equal(r.t, "2 3", r.has(id, "chat"), "a set without a binding stays as it is")
@@ -267,11 +269,11 @@ func testProblems(r *rig, id string) {
 	r.bind("models", "problems", id, "embed")
 	c := r.reason("models", "problems", "BackendSetNotFound")
 	assert.Contains(r.t, c.Message, "it has chat, reserved")
-	require.Eventually(r.t, func() bool {
-		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(),
-			metav1.ListOptions{FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems"})
-		return err == nil && len(events.Items) == 1 && events.Items[0].Reason == "BackendSetNotFound" &&
-			events.Items[0].Type == corev1.EventTypeWarning
+	require.Eventually(r.t, func() bool { // an Event says ServiceInvalid if the binding arrived before the Service
+		events, err := r.kube.CoreV1().Events("models").List(r.t.Context(), metav1.ListOptions{
+			FieldSelector: "involvedObject.kind=BackendSetBinding,involvedObject.name=problems,reason=BackendSetNotFound",
+		})
+		return err == nil && len(events.Items) == 1 && events.Items[0].Type == corev1.EventTypeWarning
 	}, kubetest.Patience, tick)
 }
 

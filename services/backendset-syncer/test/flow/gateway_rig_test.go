@@ -151,7 +151,7 @@ func (g *gatewayRig) serve(address, name string) {
 			fmt.Fprint(w, name)
 			_ = http.NewResponseController(w).Flush()
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(20 * time.Millisecond): // the whole is much shorter than a drain
 			case <-r.Context().Done():
 				return
 			}

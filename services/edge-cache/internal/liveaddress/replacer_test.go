@@ -288,8 +288,8 @@ func TestBehindYurthub(t *testing.T) {
 		w.start()
 		for i := range 5 {
 			address := fmt.Sprintf("10.0.0.%d", 10+i)
-			w.set("web", [2]string{"a", address})
 			w.run("a", address)
+			w.set("web", [2]string{"a", address}) // later: it would be replaced by the address before
 			settle()
 			w.requireShown("web", address)
 			require.Equal(t, i+1, w.changed())

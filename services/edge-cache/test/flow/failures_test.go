@@ -360,7 +360,7 @@ func (w *world) awaitCompaction(rv string) {
 	}, kubetest.Patience, 200*time.Millisecond, "etcd was not compacted")
 	require.NoError(w.t, w.cluster.Component(w.t.Context(), clusterapi.APIServer, clusterapi.ActionKill))
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		got, err := tryGet(w.cluster.RESTConfig(), slicesPath)
+		got, err := tryGet(w.cluster.RESTConfig(), "/readyz") // it serves lists before, and watches not yet
 		require.NoError(c, err)
 		require.Equal(c, http.StatusOK, got)
 	}, kubetest.Patience, 100*time.Millisecond)

@@ -98,7 +98,7 @@ func TestBodiesOverTheBudget(t *testing.T) {
 // TestSilentStreams has a gateway that opens all streams, and says nothing on them.
 func TestSilentStreams(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=20", "--request-body-timeout=5s"}})
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--max-streams=20", "--request-body-timeout=20s"}})
 	silent := r.from(hostile)
 	for range 20 {
 		_, err := silent.gateway.Process(t.Context())
@@ -140,7 +140,7 @@ func TestHalfMessages(t *testing.T) {
 	t.Parallel()
 	const streams, sent = 20, 60_000
 	r := start(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{
-		"--max-request-body=1Mi", "--max-buffered-bytes=4Mi", "--request-body-timeout=3s",
+		"--max-request-body=1Mi", "--max-buffered-bytes=4Mi", "--request-body-timeout=20s",
 	}})
 	for range streams {
 		r.sendHalf(hostile, 1<<20, sent)

@@ -221,7 +221,7 @@ func TestProxy_SharesTheLimits(t *testing.T) {
 func TestProxy_Drains(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	r := startProxy(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=1s"}}, func(w http.ResponseWriter, q *http.Request) {
+	r := startProxy(t, world{pages: []string{pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=5s"}}, func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.WriteString(w, "begin ")
 		_ = http.NewResponseController(w).Flush()
 		if q.URL.Path == "/slow" {

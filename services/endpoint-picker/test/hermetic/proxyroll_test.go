@@ -60,7 +60,7 @@ func streamTokens(w http.ResponseWriter, q *http.Request) {
 // without a pause and without retries. Servers and pickers end as Kubernetes ends them: unready first, then with the time to finish.
 func TestProxy_RollsWithoutFailures(t *testing.T) {
 	t.Parallel()
-	one := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=500ms"}}, streamTokens)
+	one := startProxy(t, world{mode: byFile, pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=3s"}}, streamTokens)
 	two := one.replica()
 	two.await(func() bool { return two.get(two.health(), "/readyz") == "ok\n" }, "ready")
 	listener := func(r *rig) string { return r.address("proxy-bind-address") }

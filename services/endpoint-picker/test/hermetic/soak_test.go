@@ -246,7 +246,7 @@ func rest(r *rig) (goroutines int, bytes int64) {
 // that is open when its picker gets SIGTERM goes on to its own end.
 func TestRollingOver(t *testing.T) {
 	t.Parallel()
-	old := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=3s"}})
+	old := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: []string{"--drain-delay=10s"}})
 	open := old.ask(request{body: ofModel})
 	next := old.replica()
 	var balanced atomic.Pointer[rig] // what the Service leads to: who is ready

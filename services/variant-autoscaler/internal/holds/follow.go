@@ -74,9 +74,8 @@ func NewFollower(p Params) *Follower {
 
 // WatchModels begins a pass, with the models that may have no replicas. Without any, nothing is followed.
 func (f *Follower) WatchModels(models []snapshot.ModelKey) {
-	added := f.p.Table.SetModels(models)
 	f.mu.Lock()
-	for _, pool := range added {
+	for _, pool := range f.p.Table.SetModels(models) {
 		f.renewed[pool] = true
 	}
 	f.mu.Unlock()
@@ -104,11 +103,11 @@ func (f *Follower) Run(ctx context.Context) {
 
 // syncPickers starts to follow new pickers, and stops following those that are gone.
 func (f *Follower) syncPickers(ctx context.Context) {
-	f.mu.Lock()
+	wanted := f.wantedPickers()
+	f.mu.Lock() // after wantedPickers, whose new pools are then in renewed: no picker is dialed twice
 	renewed := f.renewed
 	f.renewed = map[snapshot.PoolKey]bool{}
 	f.mu.Unlock()
-	wanted := f.wantedPickers()
 	for p, s := range f.following {
 		if !slices.Equal(wanted[p], s.pools) || slices.ContainsFunc(s.pools, func(pool snapshot.PoolKey) bool { return renewed[pool] }) {
 			s.stop()

@@ -195,13 +195,13 @@ func TestHalfMessagesDoNotStopOthers(t *testing.T) {
 	for _, a := range halfMessageAttacks {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { a.run(t, overMemory, 25) })
+			synctest.Test(t, func(t *testing.T) { a.run(t, overMemory) })
 		})
 	}
 }
 
 // run attacks while a good client sends requests.
-func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
+func (a halfMessageAttack) run(t *testing.T, over overNetwork) {
 	t.Helper()
 	r := over(t, testLimits{MaxBytes: a.limit, MessageTimeout: time.Minute})
 	g := r.gateway(t, good)
@@ -215,7 +215,7 @@ func (a halfMessageAttack) run(t *testing.T, over overNetwork, requests int) {
 	}
 	r.await(t, "the attack", func() bool { return r.GatewayStats().Bytes > a.limit/2 })
 	largest := 0
-	for range requests {
+	for range 25 {
 		largest = max(largest, r.GatewayStats().Bytes)
 		require.Equal(t, served, g.ask(body))
 		r.pass(limits.LevelAge)

@@ -42,7 +42,7 @@ func TestLoopback(t *testing.T) {
 		"random peers": func(t *testing.T, over overNetwork) { t.Helper(); randomPeers(t, over) },
 	}
 	for _, a := range halfMessageAttacks {
-		tests[a.name] = func(t *testing.T, over overNetwork) { t.Helper(); a.run(t, over, 200) }
+		tests[a.name] = func(t *testing.T, over overNetwork) { t.Helper(); a.run(t, over) }
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
