@@ -48,7 +48,7 @@ const (
 	KubeconfigEnv = "FAIRLEAD_KUBECONFIG"
 
 	stopTimeout = 20 * time.Second
-	configFile   = "localkube.yaml"
+	configFile  = "localkube.yaml"
 )
 
 // Cluster is a running cluster. Its Client causes outages and dials addresses in the cluster.
