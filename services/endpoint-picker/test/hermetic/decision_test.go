@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"fairlead.dev/pkg/kubetest"
 )
 
 // openDecisions is the metric of picks without an outcome.
@@ -114,15 +112,7 @@ func TestDecision_SamePromptSameServer(t *testing.T) {
 // show that they have no requests, so that soon they get those of others again.
 func TestDecision_RequestsThatNeverCome(t *testing.T) {
 	t.Parallel()
-	r := start(t, world{
-		pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")},
-		flags: withDecisions("--decision-timeout=1h", "--refresh-metrics-timeout="+kubetest.Patience.String()),
-	})
-	var releases []func()
-	for _, server := range r.servers {
-		_, _, release := server.hold()
-		releases = append(releases, release)
-	}
+	r := start(t, world{pages: []string{pageOf(0, 0, 0, ""), pageOf(0, 0, 0, ""), pageOf(0, 0, 0, "")}, flags: withDecisions("--decision-timeout=1h")})
 	claimed := map[string]decided{}
 	for len(claimed) < 2 {
 		d := r.decide("?first_token=true", object{"model": "m", "stream": true, "prompt_tokens": 1 << 20})
@@ -136,9 +126,6 @@ func TestDecision_RequestsThatNeverCome(t *testing.T) {
 	}
 	for range 20 {
 		assert.False(t, picked(), "the third server is idle, as far as is known")
-	}
-	for _, release := range releases {
-		release()
 	}
 	r.await(picked, "a pick of the servers that are idle, too")
 	assert.Equal(t, 2.0, r.metrics().sum(openDecisions), "the outcomes may come")
