@@ -182,7 +182,7 @@ func (r *rig) options() *config.Config {
 	c.Leader.Elect = false
 	c.ConfigMap = configmap.Name{Namespace: "fairlead", Name: "syncer"}
 	c.OCI.Auth, c.OCI.KeyDirectory, c.OCI.Endpoint, c.OCI.Rate = "api-key", r.keys, r.endpoint, 1000
-	c.Verify = 30 * time.Second
+	c.Verify = 10 * time.Second
 	return c
 }
 
