@@ -330,6 +330,7 @@ func TestCheck(t *testing.T) {
 		second := run(t, "second", quick(), w, atOnce)
 		require.EqualError(t, second.Check(), "this replica does not hold the Lease")
 
+		synctest.Wait() // a renewal that is due now
 		// The process was stopped for longer than another replica waits: no timer has run since.
 		past := time.Now().Add(-time.Minute)
 		first.lock.last.Store(&past)

@@ -81,30 +81,25 @@ func newActor(p *Params, mu *sync.Mutex, id string) *actor {
 
 // runLoop works until ctx or lease ends, or the last set is dropped.
 func (a *actor) runLoop(ctx, lease context.Context) {
-	timer := a.p.Clock.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil && lease.Err() == nil {
+		a.receiveDesired()
+		next := a.runStep(lease)
+		a.publishReports()
+		var due <-chan time.Time // none: until somebody wants something else
+		if !next.IsZero() {
+			wait := next.Sub(a.p.Clock.Now())
+			if wait <= 0 {
+				continue
+			}
+			due = a.p.Clock.After(wait)
+		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-lease.Done():
-			return
 		case <-a.quit:
 			return
 		case <-a.wake:
-		case <-timer.C():
-		}
-		for ctx.Err() == nil && lease.Err() == nil {
-			a.receiveDesired()
-			next := a.runStep(lease)
-			a.publishReports()
-			if wait := next.Sub(a.p.Clock.Now()); next.IsZero() || wait > 0 {
-				timer.Stop()
-				if !next.IsZero() {
-					timer.Reset(wait)
-				}
-				break
-			}
+		case <-due:
 		}
 	}
 }

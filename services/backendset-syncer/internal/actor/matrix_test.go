@@ -866,8 +866,8 @@ func TestRandomEventsAndFaults(t *testing.T) {
 						r.SetFaults(f...)
 					case 1:
 						r.restart()
-						for set, endpoints := range wanted {
-							r.want(set, endpoints)
+						for _, set := range slices.Sorted(maps.Keys(wanted)) {
+							r.want(set, wanted[set])
 						}
 					case 2:
 						require.Nil(t, r.Edit(id, func(lb *ocilb.LoadBalancer) *ocilb.Error {

@@ -84,6 +84,8 @@ type rollout struct {
 	pods []*pod
 	next int
 	sync func() // tells the flow that endpoints have changed
+
+	wanting sync.Mutex // of want
 }
 
 // measure rolls all pods once under load.
@@ -241,6 +243,8 @@ func (d *rollout) endpoints() []plan.Endpoint {
 }
 
 func (d *rollout) want() {
+	d.wanting.Lock() // no older endpoints after newer ones
+	defer d.wanting.Unlock()
 	d.actors.WantSet(Key{id, "chat"}, &Wanted{Endpoints: d.endpoints(), Weight: 1, Drain: d.drain, Limits: d.limits, Since: time.Now()})
 }
 

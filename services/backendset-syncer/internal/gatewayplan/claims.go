@@ -2,6 +2,7 @@ package gatewayplan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,11 +56,11 @@ func claimsOf(route *gatewayv1.HTTPRoute, rule *gatewayv1.HTTPRouteRule, listene
 	}
 	seen := map[ownership.Claim]bool{}
 	var claims []claim
-	for host, on := range hosts {
+	for _, host := range slices.Sorted(maps.Keys(hosts)) { // the same message in each plan
 		for i := range matches {
 			if c := claimOf(host, &matches[i]); !seen[c] {
 				seen[c] = true
-				claims = append(claims, claim{c, on})
+				claims = append(claims, claim{c, hosts[host]})
 			}
 		}
 	}

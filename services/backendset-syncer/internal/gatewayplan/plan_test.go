@@ -110,6 +110,22 @@ func TestClaimsAreOfServedHosts(t *testing.T) {
 	assert.Len(t, p.Record.Claims, 1, "the other listener does not serve the other hosts")
 }
 
+// TestLostHostsHaveOneMessage has a route that loses all of its hosts. Each plan names the same one, so that the status does not change.
+func TestLostHostsHaveOneMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.gateway("web", "", "", webListener)
+	r.service("models", "chat", 1)
+	hosts := "hostnames: [a.example.com, b.example.com, c.example.com, d.example.com], " + toChat
+	r.route("models", "chat", hosts)
+	r.route("others", "thief", hosts)
+	want := accepted(r.serve(), "others", "thief")
+	assert.Contains(t, want, "host d.example.com")
+	for range 20 {
+		assert.Equal(t, want, accepted(r.serve(), "others", "thief"))
+	}
+}
+
 // TestParametersOfSets has two Gateways with different parameters on a load balancer: each set gets those of the Gateway that uses it.
 func TestParametersOfSets(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,7 @@ func TestFullDisk(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
+			synctest.Wait() // a retry that is due now
 			// The previous snapshot may have made room: then the journal is not degraded for long.
 			if status := c.journal.Status(); status.Degraded {
 				require.Contains(t, status.Reason, "no space left")

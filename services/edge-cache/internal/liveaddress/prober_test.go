@@ -42,7 +42,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-func (n *node) dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (n *node) dial(_ context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dials++
@@ -56,7 +56,7 @@ func (n *node) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 	a, b := net.Pipe()
 	_ = b.Close()
-	return a, ctx.Err()
+	return a, nil // at once, however busy the machine is: the context ends after 250 ms
 }
 
 // slice makes a slice of a service with ports. Endpoints are uid=address, on the node unless they begin with !.

@@ -124,8 +124,8 @@ func (r countedConn) Read(b []byte) (int, error) {
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.listener.open.Add(-1)
 		c.releaseAccount()
+		c.listener.open.Add(-1)
 	})
 	return err
 }

@@ -35,11 +35,12 @@ type fairLimit struct {
 // isFull reports whether the total is beyond the limit.
 func (f *fairLimit) isFull() bool { return f.limit > 0 && f.total.Load() > f.limit }
 
-// fairLevel returns the current level. It is called when the limit is full.
+// fairLevel returns the current level. It is called when the limit is full. A level that restricts nobody is not kept: the use has changed
+// since the limit was full, and may be any within the age of a level.
 func (f *fairLimit) fairLevel(uses func() []int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := time.Now(); f.computed.IsZero() || now.Sub(f.computed) >= LevelAge {
+	if now := time.Now(); f.level == math.MaxInt64 || now.Sub(f.computed) >= LevelAge {
 		f.level, f.computed = maxMinLevel(f.limit, uses()), now
 	}
 	return f.level

@@ -74,6 +74,11 @@ func TestFairLevelIsRecent(t *testing.T) {
 		assert.Equal(t, int64(10), ask(), "computed just now")
 		time.Sleep(LevelAge)
 		assert.Equal(t, int64(5), ask())
+		uses = []int64{9, 0}
+		time.Sleep(LevelAge)
+		assert.Equal(t, int64(math.MaxInt64), ask())
+		uses[0] = 30
+		assert.Equal(t, int64(10), ask(), "at once")
 	})
 }
 

@@ -69,12 +69,14 @@ func TestLostBuffersCountUntilCollected(t *testing.T) {
 	t.Parallel()
 	a := newTestAccount()
 	func() {
+		var lost []mem.Buffer
 		for _, size := range []int{1, 10_000, 2 << 20} {
-			lost := mem.NewBuffer(a.BufferPool().Get(size), a.BufferPool())
-			assert.Equal(t, size, lost.Len())
+			lost = append(lost, mem.NewBuffer(a.BufferPool().Get(size), a.BufferPool()))
+			assert.Equal(t, size, lost[len(lost)-1].Len())
 		}
+		assert.Positive(t, a.CurrentUse(Bytes))
+		runtime.KeepAlive(lost)
 	}()
-	assert.Positive(t, a.CurrentUse(Bytes))
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return a.CurrentUse(Bytes) == 0

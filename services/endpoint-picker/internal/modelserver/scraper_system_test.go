@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"fairlead.dev/pkg/kubetest"
 )
 
 // refusals counts refused connections.
@@ -29,8 +28,7 @@ func (r *refusals) observe(_ time.Duration, err error) {
 func TestSocketsOfAModelServer(t *testing.T) {
 	t.Parallel()
 	var observed refusals
-	o := quick()
-	o.Timeout = kubetest.Patience
+	o := patient()
 	s := NewScraper(ScraperParams{Options: o, Budget: NewBudget(o.Budget), Log: zap.NewNop(), ObserveScrape: observed.observe, Outliers: deaf{}, Clock: clock.RealClock{}})
 	server := httptest.NewServer(text("vllm:num_requests_running 1\n"))
 	e := endpointAt(server.Listener.Addr().String())

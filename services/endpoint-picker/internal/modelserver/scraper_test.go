@@ -13,6 +13,7 @@ import (
 	zaptest "go.uber.org/zap/zaptest/observer"
 	"k8s.io/utils/clock"
 
+	"fairlead.dev/pkg/kubetest"
 	"fairlead.dev/services/endpoint-picker/internal/endpoint"
 )
 
@@ -67,6 +68,13 @@ func start(t *testing.T, o Options, endpoints ...*endpoint.Endpoint) (*Scraper, 
 
 func quick() Options {
 	return Options{Interval: Interval{Fastest: 5 * time.Millisecond, Slowest: 10 * time.Millisecond}, Budget: 1000, Timeout: time.Second, StaleAfter: 50 * time.Millisecond}
+}
+
+// patient is for tests in real time, whose servers answer.
+func patient() Options {
+	o := quick()
+	o.Timeout = kubetest.Patience
+	return o
 }
 
 func TestScraperFollowsAPage(t *testing.T) {
@@ -196,7 +204,7 @@ func TestEveryScrapeIsObserved(t *testing.T) {
 	told := newMockOutliers(t)
 	told.EXPECT().OnScrapeRefused(nobody).Once()
 	told.EXPECT().OnScrape(refused).Once()
-	s := inMemory(ScraperParams{Options: quick(), Log: zap.NewNop(), Outliers: told, ObserveScrape: func(_ time.Duration, err error) { observed = append(observed, err) }})
+	s := inMemory(ScraperParams{Options: patient(), Log: zap.NewNop(), Outliers: told, ObserveScrape: func(_ time.Duration, err error) { observed = append(observed, err) }})
 	for _, e := range []*endpoint.Endpoint{refused, bad.endpoint(), nobody} {
 		newWorker(t, s, e).scrapeOnce(time.Now())
 	}

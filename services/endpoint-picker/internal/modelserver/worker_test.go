@@ -26,7 +26,7 @@ import (
 func newScraper(t *testing.T) (*Scraper, *zaptest.ObservedLogs) {
 	t.Helper()
 	core, logs := zaptest.New(zap.InfoLevel)
-	return inMemory(ScraperParams{Options: quick(), Log: zap.New(core), ObserveScrape: unobserved, Outliers: deaf{}}), logs
+	return inMemory(ScraperParams{Options: patient(), Log: zap.New(core), ObserveScrape: unobserved, Outliers: deaf{}}), logs
 }
 
 // relabel describes an endpoint anew.

@@ -255,6 +255,7 @@ func TestReplicaDiesAndComesBack(t *testing.T) {
 		eventually(t, func() bool { return b.endpoint.Load().Open == 1 }, "placed")
 		a.stop()
 		eventually(t, func() bool { return b.member.connected.Load() == 0 }, "disconnected")
+		synctest.Wait() // what the follower had is gone
 		b.endpoint.RecordSample(b.endpoint.StartScrape(time.Now()), endpoint.Gauges{})
 		assert.Zero(t, b.endpoint.Load().Open)
 		lost := func() int { return b.logs.FilterMessageSnippet("Heard nothing from another replica").Len() }

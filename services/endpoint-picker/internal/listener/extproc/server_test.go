@@ -279,7 +279,7 @@ func TestEndOfAStream(t *testing.T) {
 			}
 			tt.end(g)
 			assert.Equal(t, tt.want, r.picker.ended(t, 1)[0].Outcome)
-			assert.Zero(t, r.InFlight())
+			require.Eventually(t, func() bool { return r.InFlight() == 0 }, kubetest.Patience, time.Millisecond, "the handler returns after that")
 			settle(t, r.picker)
 		})
 	}

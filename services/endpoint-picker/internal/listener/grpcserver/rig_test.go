@@ -163,6 +163,10 @@ func refuse(st *Stream, err error) error {
 
 // network gives connections in memory the addresses of clients.
 type network struct {
+	// dialing makes the connections one after the other: bufconn starts timers that are due at once, and two of them at the same time crash
+	// Go 1.26 in a bubble with the race detector.
+	dialing sync.Mutex
+
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
@@ -200,6 +204,8 @@ func (n *network) dial(ctx context.Context, from string) (net.Conn, error) {
 	defer pair.Close()
 	dialed := make(chan net.Conn, 1)
 	go func() {
+		n.dialing.Lock()
+		defer n.dialing.Unlock()
 		c, _ := pair.DialContext(ctx)
 		dialed <- c
 	}()

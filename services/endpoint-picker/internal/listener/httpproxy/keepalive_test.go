@@ -34,12 +34,12 @@ func TestServersThatCloseIdleConnections(t *testing.T) {
 			pauses: []time.Duration{defaultKeepAlive + near, 5*time.Second - near, 5 * time.Second, 5*time.Second + near, time.Minute},
 		},
 		{
-			name: "announced", timeout: 2 * time.Second, announces: true, want: 5,
-			pauses: []time.Duration{2*time.Second - near, time.Second, 2 * time.Second, 2*time.Second + near, 1500*time.Millisecond + near},
+			name: "announced", timeout: 2 * time.Second, announces: true, want: 4,
+			pauses: []time.Duration{2*time.Second - near, time.Second, 2*time.Second + near, 1500*time.Millisecond + near},
 		},
 		{
 			name: "learned", timeout: 2 * time.Second, want: 4,
-			pauses: []time.Duration{3 * time.Second, time.Second, 2*time.Second - near, 2 * time.Second},
+			pauses: []time.Duration{3 * time.Second, time.Second, 2*time.Second - near, 2*time.Second + near},
 		},
 	}
 	for _, tt := range tests {
