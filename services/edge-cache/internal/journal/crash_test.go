@@ -187,6 +187,27 @@ func TestDamagedSnapshot(t *testing.T) {
 	})
 }
 
+// TestDamagedHeaderOfALog has the log of a second start, which continues that of the first: without its header, its batches are lost.
+func TestDamagedHeaderOfALog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk, first := filledDisk(t, small, rand.New(rand.NewPCG(7, 0)))
+		second := startCache(t, disk, small)
+		require.NoError(t, second.append(randomBatch(rand.New(rand.NewPCG(7, 1)), 100)...))
+		second.close(t)
+		newest := newestFile(disk, "log-")
+		for bit := range 20 * 8 {
+			damaged := disk.Clone()
+			damaged.FlipBits(newest, bit/8, 1<<(bit%8))
+			s, _, recovery := replayed(t, damaged, small)
+			first.requireLatest(t, s)
+			require.True(t, recovery.Damaged, "bit %d: %+v", bit, recovery)
+			require.Positive(t, recovery.LostBytes)
+			require.Contains(t, recovery.Reason, newest)
+		}
+	})
+}
+
 func newestFile(disk *faultDisk, prefix string) string {
 	newest := ""
 	for _, name := range disk.FileNames() {

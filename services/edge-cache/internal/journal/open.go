@@ -120,7 +120,8 @@ type candidates struct {
 	j         *Journal
 	snapshots []uint64 // newest first
 	logs      map[uint64]scanResult
-	gens      []uint64 // of logs that have a valid header, oldest first
+	lost      map[uint64]int64 // sizes of logs that cannot be replayed
+	gens      []uint64         // of logs that have a valid header, oldest first
 	problems  []string
 	keyErr    error
 }
@@ -166,7 +167,7 @@ func (j *Journal) findCandidates() (*candidates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list journal directory: %w", err)
 	}
-	c := &candidates{j: j, logs: map[uint64]scanResult{}}
+	c := &candidates{j: j, logs: map[uint64]scanResult{}, lost: map[uint64]int64{}}
 	j.nextGen = 1
 	for _, name := range names {
 		snapshot, log := parseName(strings.TrimSuffix(name, tmpSuffix), snapshotPrefix), parseName(name, logPrefix)
@@ -191,6 +192,7 @@ func (c *candidates) addLog(gen uint64) {
 	s, err := c.verifyFile(logName(gen), kindLog, gen)
 	if err != nil {
 		c.problems = append(c.problems, err.Error())
+		c.lost[gen] = s.size
 		return
 	}
 	c.logs[gen] = s
@@ -299,9 +301,14 @@ func (c *candidates) reportRecovery(chosen chain, base string) {
 	}
 	for gen, s := range c.logs {
 		if gen > chosen.lastGen && s.size > headerSize {
-			r.Damaged = true
-			r.LostBytes += s.size - headerSize
+			c.lost[gen] = s.size
 			c.problems = append(c.problems, fmt.Sprintf("%s does not continue %s", logName(gen), logName(chosen.lastGen)))
+		}
+	}
+	for gen, size := range c.lost {
+		if gen > chosen.lastGen && size > headerSize { // a log without batches can be one whose start was cut
+			r.Damaged = true
+			r.LostBytes += size - headerSize
 		}
 	}
 	if r.Damaged || r.LostBytes > 0 {

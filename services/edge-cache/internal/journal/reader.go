@@ -30,14 +30,15 @@ type reader struct {
 	frame  []byte
 }
 
+// openReader opens a file. With an error, it returns the size of the file as far as it is known, and nothing to close.
 func (j *Journal) openReader(name string) (*reader, error) {
 	file, err := j.fs.Open(name)
 	if err != nil {
-		return nil, err
+		return &reader{}, err
 	}
 	r := &reader{file: file, buf: bufio.NewReaderSize(file, 256<<10)}
 	if err := r.readHeader(j.options.Keys); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return r, errors.Join(err, file.Close())
 	}
 	return r, nil
 }
@@ -87,11 +88,11 @@ func (r *reader) readFrame() (payload []byte, flags uint8, err error) {
 	return payload, flags, nil
 }
 
-// scanFile verifies a file. The error is for a file that cannot be read at all.
+// scanFile verifies a file. The error is for a file that cannot be read at all: the result has its size, then.
 func (j *Journal) scanFile(name string) (scanResult, error) {
 	r, err := j.openReader(name)
 	if err != nil {
-		return scanResult{}, err
+		return scanResult{size: r.size}, err
 	}
 	defer r.file.Close()
 	s := scanResult{header: r.header, good: headerSize, size: r.size}
