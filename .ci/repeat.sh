@@ -23,7 +23,7 @@ jobs=$(nproc)
 mkdir -p "$root/bin/repeat"
 dir=$(mktemp -d "$root/bin/repeat/XXXXXX")
 loops=()
-trap 'kill "${loops[@]}" 2>/dev/null; rm -rf "$dir"' EXIT
+trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}"; rm -rf "$dir"' EXIT
 
 # passes runs all kept binaries a number of times, beside a number of busy loops.
 passes() { # lane, times, loops
@@ -42,6 +42,7 @@ passes() { # lane, times, loops
 		echo "$lane, pass $pass of $times beside $busy busy loops: $((SECONDS - begun)) s, $failed failed so far"
 	done
 	[ ${#loops[@]} = 0 ] || kill "${loops[@]}"
+	loops=()
 	return $((failed > 0))
 }
 
