@@ -23,7 +23,7 @@ jobs=$(nproc)
 mkdir -p "$root/bin/repeat"
 dir=$(mktemp -d "$root/bin/repeat/XXXXXX")
 loops=()
-trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}"; rm -rf "$dir"' EXIT
+trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
 # passes runs all kept binaries a number of times, beside a number of busy loops.
 passes() { # lane, times, loops

@@ -196,7 +196,7 @@ func TestDamagedHeaderOfALog(t *testing.T) {
 		require.NoError(t, second.append(randomBatch(rand.New(rand.NewPCG(7, 1)), 100)...))
 		second.close(t)
 		newest := newestFile(disk, "log-")
-		for bit := range 20 * 8 {
+		for bit := range journal.HeaderSize * 8 {
 			damaged := disk.Clone()
 			damaged.FlipBits(newest, bit/8, 1<<(bit%8))
 			s, _, recovery := replayed(t, damaged, small)

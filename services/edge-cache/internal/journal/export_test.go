@@ -14,3 +14,6 @@ func (j *Journal) Sync() error {
 	}
 	return j.waitForSyncLocked(j.status.Failures)
 }
+
+// HeaderSize is the number of bytes of a header.
+const HeaderSize = headerSize

@@ -35,8 +35,8 @@ type fairLimit struct {
 // isFull reports whether the total is beyond the limit.
 func (f *fairLimit) isFull() bool { return f.limit > 0 && f.total.Load() > f.limit }
 
-// fairLevel returns the current level. It is called when the limit is full. A level that restricts nobody is not kept: clients have returned
-// what they used in the meantime, and could take any amount until the level is computed again.
+// fairLevel returns the current level. Its callers have seen that the limit is full. If clients have returned enough since then, the level
+// restricts nobody. fairLevel does not keep such a level, as a client could take any amount within LevelAge.
 func (f *fairLimit) fairLevel(uses func() []int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
