@@ -299,19 +299,24 @@ func (c *candidates) reportRecovery(chosen chain, base string) {
 			c.problems = append(c.problems, fmt.Sprintf("%s ends in the middle of a batch", logName(chosen.lastGen)))
 		}
 	}
-	for gen, s := range c.logs {
-		if gen > chosen.lastGen && s.size > headerSize {
-			c.lost[gen] = s.size
+	c.reportLostLogs(chosen)
+	if r.Damaged || r.LostBytes > 0 {
+		r.Reason = strings.Join(c.problems, "; ")
+	}
+}
+
+// reportLostLogs counts the logs behind the chosen ones. A log without batches is none of them: it can be one whose start was cut.
+func (c *candidates) reportLostLogs(chosen chain) {
+	for _, gen := range c.gens {
+		if size := c.logs[gen].size; gen > chosen.lastGen && size > headerSize {
+			c.lost[gen] = size
 			c.problems = append(c.problems, fmt.Sprintf("%s does not continue %s", logName(gen), logName(chosen.lastGen)))
 		}
 	}
 	for gen, size := range c.lost {
-		if gen > chosen.lastGen && size > headerSize { // a log without batches can be one whose start was cut
-			r.Damaged = true
-			r.LostBytes += size - headerSize
+		if gen > chosen.lastGen && size > headerSize {
+			c.j.recovery.Damaged = true
+			c.j.recovery.LostBytes += size - headerSize
 		}
-	}
-	if r.Damaged || r.LostBytes > 0 {
-		r.Reason = strings.Join(c.problems, "; ")
 	}
 }
