@@ -24,6 +24,8 @@ mkdir -p "$root/bin/repeat"
 dir=$(mktemp -d "$root/bin/repeat/XXXXXX")
 loops=()
 trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}" 2>/dev/null || true; rm -rf "$dir"' EXIT
+# make passes the signal on, so it can arrive twice. Bash must not die of the second one while it removes the folder.
+trap 'trap "" INT TERM; exit 1' INT TERM
 
 # passes runs all kept binaries a number of times, beside a number of busy loops.
 passes() { # lane, times, loops
