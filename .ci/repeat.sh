@@ -23,15 +23,19 @@ jobs=$(nproc)
 mkdir -p "$root/bin/repeat"
 dir=$(mktemp -d "$root/bin/repeat/XXXXXX")
 loops=()
-trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}" 2>/dev/null || true; rm -rf "$dir"' EXIT
-# make passes the signal on, so it can arrive twice. Bash must not die of the second one while it removes the folder.
+trap 'stop_loops; rm -rf "$dir"' EXIT
+# The signal can arrive twice, as make sends it to its children too. The script ignores the second one while it removes the folder.
 trap 'trap "" INT TERM; exit 1' INT TERM
+
+stop_loops() {
+	[ ${#loops[@]} = 0 ] || kill "${loops[@]}" 2>/dev/null || true
+	loops=()
+}
 
 # passes runs all kept binaries a number of times, beside a number of busy loops.
 passes() { # lane, times, loops
 	local lane=$1 times=$2 busy=$3 pass begun failed=0 at_once=1
 	[ "$lane" = first ] && at_once=$jobs
-	loops=()
 	for ((pass = 0; pass < busy; pass++)); do
 		timeout 6h sh -c 'while :; do :; done' &
 		loops+=($!)
@@ -43,8 +47,7 @@ passes() { # lane, times, loops
 			{} >{}.log 2>&1 || { echo "failed: $(sed -n "s|^cd \([^ ]*\) .*|\1|p" {})"; cat {}.log; exit 1; }' || failed=$((failed + 1))
 		echo "$lane, pass $pass of $times beside $busy busy loops: $((SECONDS - begun)) s, $failed failed so far"
 	done
-	[ ${#loops[@]} = 0 ] || kill "${loops[@]}"
-	loops=()
+	stop_loops
 	return $((failed > 0))
 }
 

@@ -305,7 +305,8 @@ func (c *candidates) reportRecovery(chosen chain, base string) {
 	}
 }
 
-// reportLostLogs counts the logs behind the chosen ones. A log without batches is none of them: it can be one whose start was cut.
+// reportLostLogs adds the sizes of all logs that are newer than the last chosen one to LostBytes. It skips logs without batches:
+// the process can have stopped while it created such a log, so nothing is lost.
 func (c *candidates) reportLostLogs(chosen chain) {
 	for _, gen := range c.gens {
 		if size := c.logs[gen].size; gen > chosen.lastGen && size > headerSize {
